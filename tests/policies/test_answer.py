@@ -41,7 +41,7 @@ def test_reading_a_reason_does_not_change_equality() -> None:
 
 
 def test_an_allocation_of_widths_alone_has_empty_defaults() -> None:
-    """It has no fixed nodes, no ceiling, and no job in `stay`, `exact`, `order` or `compact`."""
+    """No nodes and no ceiling are set, and no job is in `stay`, `exact`, `order` or `compact`."""
     quiet = Allocation(widths={})
     found = {each.name: getattr(quiet, each.name) for each in fields(Allocation) if each.name != "widths"}
     nobody: frozenset[str] = frozenset()

@@ -142,7 +142,7 @@ def test_replace_checks_a_value_without_derived_fields() -> None:
     "cls", [Allocation, ClusterState, Draft, Job, JobClass, JobState, Money, NodeState, Plan, Width]
 )
 def test_every_field_is_an_argument_with_its_default(cls: type) -> None:
-    """This holds for the dataclasses that are made most often."""
+    """Checked for the dataclasses that are made most often."""
     arguments = inspect.signature(cls).parameters
     for each in dataclasses.fields(cls):
         assert each.name in arguments

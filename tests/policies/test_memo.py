@@ -23,7 +23,7 @@ def test_an_answer_is_computed_once_until_the_cache_is_full() -> None:
 
 
 def test_the_latest_answer_is_kept_for_the_same_object_only() -> None:
-    """An equal list that is another object is computed again."""
+    """For an equal list that is another object the answer is computed again."""
     asked: list[list[int]] = []
 
     def reckon(numbers: list[int]) -> int:

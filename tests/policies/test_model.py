@@ -20,7 +20,7 @@ BAD = [0.0, -1.0, math.nan, math.inf]
 
 @pytest.mark.parametrize("value", BAD)
 def test_amounts_are_positive_and_finite(value: float) -> None:
-    """This holds for rates, sizes, weights, prices and budgets."""
+    """Amounts are rates, sizes, weights, prices and budgets."""
     with pytest.raises(InvalidProblem, match="arrivals_per_hour of class c must be a finite number, more"):
         JobClass(name="c", phases=(PHASE,), arrivals_per_hour=value)
     with pytest.raises(InvalidProblem, match="weight of class c"):
@@ -134,7 +134,7 @@ def test_only_these_defaults_are_not_empty() -> None:
 
 
 def test_types_made_often_have_the_fast_init_and_caches_are_bounded() -> None:
-    """This is the list for the root of `policies`."""
+    """The lists cover the root of `policies`."""
     assert hurried(policies, deep=False) == dict.fromkeys(
         ["Allocation", "GpuSlot", "Job", "JobClass", "Money", "Node", "Reasons", "Width"], "quick"
     ) | {"_found": None, "load": None}

@@ -1,4 +1,4 @@
-"""Policies by name, with typed options and errors that say what to try."""
+"""Policies by name, with typed options and errors that suggest a remedy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_policy_can_be_built(name: str) -> None:
 
 
 def test_an_unknown_policy_names_the_closest() -> None:
-    """A typo gets a suggestion."""
+    """The error for a typo suggests the closest name."""
     with pytest.raises(UnknownPolicy, match="Did you mean 'static-fifo'"):
         find_policy("static-fito")
 
@@ -62,7 +62,9 @@ def test_options_are_typed() -> None:
         ("static-fifo", {"nodes": "²"}, "must be a positive whole number"),
     ],
 )
-def test_a_wrong_option_says_what_to_try(policy: str, settings: dict[str, str], says: str) -> None:
+def test_an_error_for_a_wrong_option_suggests_a_remedy(
+    policy: str, settings: dict[str, str], says: str
+) -> None:
     """Unknown names, and values that are not positive whole numbers, are refused."""
     with pytest.raises(InvalidProblem, match=says):
         parse_options(find_policy(policy), settings)
@@ -108,7 +110,7 @@ def test_a_budget_below_the_least_is_infeasible_for_equal_width() -> None:
 
 
 def test_a_policy_for_one_type_needs_a_type_that_runs_everything() -> None:
-    """If there is no such type, the error says so."""
+    """The error says that no GPU type runs every phase."""
     site = a_site()
     foreign = a_problem(a_class(gpu_type="gpu"))
     broken = Site(
@@ -150,7 +152,7 @@ def test_one_efficiency_for_all_is_the_best_that_the_budget_pays_for() -> None:
 
 @pytest.mark.parametrize("policy", ["efficiency", "greedy-marginal"])
 def test_rivals_that_plan_name_the_least_budget(policy: str) -> None:
-    """Dollars, not GPUs: at 3 USD per GPU-hour two GPUs take 6."""
+    """The error is in dollars, not GPUs: at 3 USD per GPU-hour two GPUs take 6."""
     budget = Budget(amount=5.0)
     problem = a_problem(a_class(arrivals_per_hour=2.0), usd_per_gpu_hour=3.0)
     site = Site(problem=problem, budget=budget, instance_types={"gpu": an_instance_type()})

@@ -15,7 +15,7 @@ from policies.speedup import MAX_GPUS, Amdahl, PowerLaw, Table, UniversalScalabi
 
 
 def test_curves_follow_their_formulas() -> None:
-    """Amdahl, power law and the universal scalability law at 4 GPUs, twice as fast per GPU."""
+    """Amdahl, power law and universal scalability law at 4 GPUs, with a speed of 2 on one GPU."""
     assert float(Amdahl(parallel_fraction=0.8, speed=2.0).speed_at(4)) == pytest.approx(2 / (0.2 + 0.8 / 4))
     assert float(PowerLaw(exponent=0.5, speed=2.0).speed_at(4)) == 2.0 * 2.0
     usl = UniversalScalability(contention=0.1, crosstalk=0.01, speed=2.0)
@@ -24,7 +24,7 @@ def test_curves_follow_their_formulas() -> None:
 
 @given(st.floats(0, 1), st.integers(1, 64))
 def test_usl_without_crosstalk_is_amdahl(contention: float, gpus: int) -> None:
-    """Contention sigma is the serial part 1 - p."""
+    """The contention sigma is the serial part 1 - p."""
     usl = UniversalScalability(contention=contention, crosstalk=0.0)
 
     assert float(usl.speed_at(gpus)) == pytest.approx(
@@ -59,7 +59,7 @@ def test_a_dip_is_not_on_the_envelope() -> None:
 
 @given(tables())
 def test_the_envelope_covers_every_useful_point(table: Table) -> None:
-    """Concave, rising, and nowhere below the table from its first vertex on."""
+    """The envelope is concave, rises, and is nowhere below the table from its first vertex on."""
     widths, speeds = table.envelope()
     measured, at = np.array(table.speeds), np.array(table.gpus, dtype=float)
     useful = at >= widths[0]

@@ -99,7 +99,7 @@ def test_the_tick_keeps_thousands_of_dates(
 def test_a_job_at_its_fastest_width_keeps_it_while_the_date_is_possible(
     benchmark: ModuleType, slack_hours: float, held: int
 ) -> None:
-    """This holds on demand and on spot; with more work than fits, the date is missed for sure."""
+    """On demand and on spot the width stays; with more work than fits, the date is missed for sure."""
     widths = benchmark.rungs(1, 2, 4)
     tick = benchmark.Tick(widths, step_hours=0.1)
     work = (0.3 - slack_hours) * widths[-1].speed

@@ -24,7 +24,7 @@ MODELS = (
 
 
 def _jobs(seed: int) -> list[tuple[AllReduce, int]]:
-    """Return two or three jobs that share two servers: (what an iteration sends, iterations)."""
+    """Return two or three jobs that share two servers: (message and compute time, iterations)."""
     draw = random.Random(seed)
     return [(draw.choice(MODELS), draw.randint(300, 900)) for _ in range(draw.choice((2, 2, 3)))]
 

@@ -55,7 +55,7 @@ class WrongSizes:
         return [replace(job, remaining_gpu_hours=job.remaining_gpu_hours * self.size_belief) for job in jobs]
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return what the policy wants."""
+        """Return the answer of the policy for jobs of wrong sizes."""
         return self.policy.allocate(self.told(jobs), now=now, money=money)
 
 

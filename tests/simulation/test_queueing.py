@@ -38,7 +38,7 @@ def a_poisson_trace(seed: int, jobs: int = JOBS) -> Trace:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("budget", [30.0, 45.0])
 def test_mean_jct_and_spend_are_those_of_the_optimum(budget: float) -> None:
-    """On one-GPU nodes that boot at once, JCT and dollars are the plan's, within the statistical error."""
+    """On one-GPU nodes that boot at once, both are within the statistical error of the plan."""
     plan = solve(PROBLEM, budget)
     settings = SimulationSettings(
         trace=a_poisson_trace(seed=7),

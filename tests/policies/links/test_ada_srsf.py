@@ -261,5 +261,5 @@ def test_the_weighted_threshold_follows_the_service_left(service: float, size: f
 
 
 def test_caches_are_bounded() -> None:
-    """This is the list for all of `policies.links`."""
+    """`policies.links` has one cache."""
     assert hurried(policies.links) == {"shared_iteration_seconds": 4096}

@@ -119,7 +119,7 @@ def test_threshold_zero_always_waits_and_infinity_never_does(m1: float, m2: floa
 def test_a_refused_message_stays_refused_while_the_old_one_shrinks(
     link: Link, m1: float, m2: float, left: float
 ) -> None:
-    """So the rule needs testing only when a message starts or ends."""
+    """Therefore the rule needs testing only when a message starts or ends."""
     ratio = threshold(link.seconds_per_byte, link.contention_seconds_per_byte)
     assume(not overlap_pays(m2, m1, ratio))
     assert not overlap_pays(m2, m1 * left, ratio)

@@ -162,7 +162,7 @@ def test_samples_that_cannot_tell_the_constants_apart_are_refused(
 
 
 def test_times_that_fall_with_size_are_refused() -> None:
-    """They would give a negative bandwidth, which hints at wrong units."""
+    """Such times would give a negative bandwidth, which hints at wrong units."""
     wrong = [
         LinkSample(messages_at_once=k, message_bytes=m, seconds=1.0 - k * m * 1e-9)
         for k in (1, 2)
@@ -176,7 +176,7 @@ def test_times_that_fall_with_size_are_refused() -> None:
 def test_one_more_concurrent_message_never_speeds_up_another(
     a: float, b: float, eta: float, k: int, m: float
 ) -> None:
-    """One more message at once never makes anyone faster."""
+    """The time of a message does not fall with the number of messages at once."""
     link = Link(latency_seconds=a, seconds_per_byte=b, contention_seconds_per_byte=eta)
     assert link.seconds(m, messages_at_once=k + 1) >= link.seconds(m, messages_at_once=k)
 

@@ -59,7 +59,7 @@ some = st.lists(st.tuples(cards, st.floats(0.1, 10.0)), min_size=1, max_size=5)
 def test_added_messages_raise_the_total_pace_and_jobs_end_sooner(
     flying: list[tuple[str, float]], waiting: list[tuple[str, float]], crowding: float
 ) -> None:
-    """This holds for all cards and ranks; added messages are among the waiting ones."""
+    """For all cards and ranks; added messages are among the waiting ones."""
     old = [message(f"f{n}", on, rank) for n, (on, rank) in enumerate(flying)]
     new = [message(f"w{n}", on, rank) for n, (on, rank) in enumerate(waiting)]
     found = fill_idle_nics(new, old, crowding=crowding)

@@ -220,7 +220,7 @@ def test_tables_are_kept_in_the_order_of_their_scales() -> None:
 @pytest.mark.parametrize("phases", [1, 2, 4])
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
 def test_a_table_equals_the_recursion_in_every_phase(phases: int, scale: float) -> None:
-    """This covers the costs of phases and of later phases, the best columns, and the first column."""
+    """Costs of phases and of later phases, the best columns and the first column are compared."""
     for seed in range(4):
         columns = columns_of(seed=seed, phases=phases, rescale_hours=0.1, startup_hours=0.5)
         table = CostToGo.of(columns, scale=scale, multiplier=0.4)

@@ -37,7 +37,7 @@ def by_recursion(steps: int, work: float, *, boot: int) -> tuple[float, float]:
         return found
 
     def between(time: int, work: float, up: bool, holds: tuple[int, bool] | None) -> tuple[float, float]:
-        """Return what follows at a work left that may lie between two cells."""
+        """Return dollars and probability at a work left that may lie between two cells."""
         low, part = math.floor(work + 1e-9), work - math.floor(work + 1e-9)
         below = best(time, low, up, holds)
         above = best(time, low + 1, up, holds) if part > 0.0 else below
@@ -132,7 +132,7 @@ def test_a_horizon_is_positive(hours: float) -> None:
 
 
 def test_finished_work_holds_no_width_and_work_without_time_misses_its_date() -> None:
-    """This holds for every width held; all probabilities are from 0 to 1."""
+    """For every width held; all probabilities are from 0 to 1."""
     plan = date_plan(WIDTHS, horizon_hours=4.0, boot_hours=0.5, market=MARKET, steps=8)
     assert (plan.best[..., 0] == NO_WIDTH).all()
     assert (plan.usd[..., 0] == 0.0).all()

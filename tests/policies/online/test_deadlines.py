@@ -152,7 +152,7 @@ def kept(benchmark: ModuleType, plan: DatePlan, market: SpotMarket) -> float:
 
 @pytest.mark.parametrize("factor", [1.0, 0.5, 2.0])
 def test_dates_are_kept_on_markets_with_other_rates(benchmark: ModuleType, factor: float) -> None:
-    """Of 10,000 jobs 99.9 % with the right rates, and 99 % with rates wrong by a factor of two."""
+    """99.9 % of 10,000 jobs with the right rates, and 99 % with rates wrong by a factor of two."""
     plan = date_plan(
         WIDTHS, horizon_hours=6.0, boot_hours=0.1, market=SpotMarket(up_hours=2.0, down_hours=2.0), steps=60
     )
@@ -190,7 +190,7 @@ ROOMY = date_plan(WIDTHS, horizon_hours=10.0, boot_hours=0.3, steps=100)
 def test_impossible_dates_have_probability_zero_and_less_work_is_safer(
     hours: float, works: tuple[float, float], held: Width | None
 ) -> None:
-    """This holds for any width held, and for more work than the plan has cells."""
+    """For any width held, and for more work than the plan has cells."""
     less, more = (ROOMY.advise(hours, work, held=held).kept for work in sorted(works))
     assert less >= more - 1e-6
     if max(works) > min(hours, 10.0) + 1e-6:

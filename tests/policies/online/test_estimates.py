@@ -61,7 +61,7 @@ def test_a_regular_stream_gives_the_gamma_poisson_posterior() -> None:
 
 
 def test_a_class_without_arrivals_keeps_its_stated_rate() -> None:
-    """Its interval is as wide as the prior."""
+    """The interval is as wide as the prior."""
     for counts in (None, an_hour_each([])):
         found = estimate_rate(6.0, counts, prior_jobs=2.0, half_life_hours=168.0)
         assert (found.mean, found.weight) == (6.0, 0.0)
@@ -380,7 +380,7 @@ def test_gamma_sizes_leave_the_integral_of_their_tail(shape: float) -> None:
 def test_the_mean_left_is_positive_and_falls_no_faster_than_work_is_done(
     mean: float, spread: float, part: float, step: float
 ) -> None:
-    """It starts at the mean and is at most the mean times max(1, spread squared)."""
+    """The mean left is at most the mean size times max(1, spread squared)."""
     here, there = (mean_left(mean, mean * done, spread=spread) for done in (part, part * (1.0 + step)))
 
     assert mean_left(mean, 0.0, spread=spread) == mean

@@ -94,7 +94,7 @@ def test_money_has_a_position_between_two_edges(
 
 
 def test_without_jobs_any_money_reaches_the_last_edge() -> None:
-    """The costs of one and three jobs are those of each edge, by hand."""
+    """The costs at each edge, with one and three jobs, are those by hand."""
     assert BY_HAND.position(np.zeros(2), 1.0).edge == 2
     assert BY_HAND.costs(np.array([1.0, 3.0])).tolist() == [7.0, 10.0, 25.0]
 

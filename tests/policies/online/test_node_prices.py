@@ -49,7 +49,7 @@ def some_nodes(*, startup: float = 0.01, rescale: float = 0.01, boot: float = BO
 def test_the_number_of_idle_nodes_is_the_best_whole_number(
     price: float, jobs: float, nodes: float, gpus: int
 ) -> None:
-    """This number or the next costs the least, in idle time and unmet demands.
+    """The number or the next one costs the least, in idle time and unmet demands.
 
     Lent GPUs count as an idle node only where a node has several GPUs.
     """
@@ -74,7 +74,7 @@ def test_the_number_of_idle_nodes_is_the_best_whole_number(
 
 @pytest.mark.parametrize("gpus", [1, 4])
 def test_nodes_without_boot_time_are_not_kept_idle(gpus: int) -> None:
-    """The longer the boot, the more nodes are kept idle, and the longer."""
+    """With a longer boot more nodes are kept idle, for a longer time."""
     demand = NodeDemand(weighted_jobs_per_hour=50.0, nodes_per_hour=50.0)
     holds = [
         idle_retention(0.1, demand, boot_hours=boot, weight=1.0, gpus_of_node=gpus)
@@ -146,7 +146,7 @@ def test_a_head_start_takes_the_fastest_width_that_fits() -> None:
 
 
 def test_a_head_start_has_to_outweigh_the_restart() -> None:
-    """It saves 0.04 x 1.8 / 5 = 0.0144 h of work and 0.01 h of start-up; a restart of 0.03 h costs more."""
+    """A head start saves 0.0144 h of work and 0.01 h of start-up; a restart of 0.03 h costs more."""
     job, then = a_job(), Width("gpu", 8)
 
     assert some_nodes(rescale=0.02).head_start(job, then, most_gpus=3, wait_hours=BOOT) is not None

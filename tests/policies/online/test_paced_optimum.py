@@ -106,7 +106,7 @@ def test_short_jobs_get_fewer_gpus() -> None:
 
 
 def test_alone_gives_the_width_of_a_full_allocation() -> None:
-    """This holds in every phase, with and without a width held, and with free usage."""
+    """In every phase, with and without a width held, and with free usage."""
     free = PacedBudgetOptimal.from_problem(PROBLEM, Pace(budget=60.0), free=((frozenset({"gpu"}), 40.0),))
     fixed = BudgetOptimal.from_problem(PROBLEM, Budget(amount=60.0))
     for job_class in PROBLEM.classes:

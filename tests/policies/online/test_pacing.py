@@ -344,5 +344,5 @@ def test_only_these_defaults_are_not_empty() -> None:
 
 
 def test_types_made_often_have_the_fast_init_and_caches_are_bounded() -> None:
-    """This is the list for all of `policies.online`."""
+    """The lists cover all of `policies.online`."""
     assert hurried(policies.online) == dict.fromkeys(["Position", "Step"], "quick") | {"_solved": 8}

@@ -50,7 +50,7 @@ def test_a_rhythm_without_noise_is_found_exactly(first: int, weeks: int) -> None
 
 @given(seed=st.integers(0, 10_000), weeks=st.integers(2, 12), per_hour=st.floats(0.05, 50.0))
 def test_steady_arrivals_have_daily_factors_near_one(seed: int, weeks: int, per_hour: float) -> None:
-    """They are nearer with more weeks and more arrivals."""
+    """The factors are nearer with more weeks and more arrivals."""
     rng = np.random.default_rng(seed)
     found = estimate_rhythm(
         rng.poisson(per_hour, weeks * HOURS_PER_WEEK).astype(float), first_hour=MONDAY_HOUR
@@ -81,7 +81,7 @@ def test_less_than_two_weeks_and_no_work_give_no_rhythm() -> None:
 
 @given(begin=st.floats(-500.0, 500.0), hours=st.floats(0.0, 2000.0), more=st.floats(0.0, 500.0))
 def test_hours_of_load_add_up(begin: float, hours: float, more: float) -> None:
-    """They are additive, a week is a week, and the mean factor lies between the least and the largest."""
+    """A week counts as 168 hours; the least and the largest factor bound the hours of an interval."""
     found = RHYTHM.hours_of_load(begin, hours)
 
     assert found + RHYTHM.hours_of_load(begin + hours, more) == pytest.approx(
@@ -108,7 +108,7 @@ def test_an_invalid_rhythm_is_refused(factors: tuple[float, ...], says: str) -> 
 
 
 def test_every_hour_has_its_own_factor() -> None:
-    """This covers the first hour of the week, the last one, and an interval across the end of the week."""
+    """Checked in the first hour of the week, in the last one, and across the end of the week."""
     hours = (0.0, 0.25, 23.5, 100.0, 167.0, 167.5)
     found = [RHYTHM.hours_of_load(hour, 0.25) for hour in hours]
     assert found == pytest.approx([0.25 * RHYTHM.factors[int(hour)] for hour in hours])

@@ -70,7 +70,7 @@ def test_with_one_power_law_the_shares_are_those_of_hesrpt(exponent: float, jobs
 
 
 def test_with_linear_speed_ups_the_job_with_the_least_work_over_weight_gets_all() -> None:
-    """This is SRPT, and Smith's rule with weights."""
+    """The rule is SRPT, and Smith's rule with weights."""
     claims = [a_claim("a", float, range(1, 9), work=3.0), a_claim("b", float, range(1, 9), work=2.0)]
     heavy = [a_claim("a", float, range(1, 9), work=3.0, weight=2.0), claims[1]]
 

@@ -35,7 +35,7 @@ def cost_by_hand(width: Width, *, work: float, phase: int, held: Width | None, m
     multiplier=st.floats(0.01, 100.0),
     planned=st.sampled_from(WIDTHS),
 )
-def test_the_next_best_is_the_cheapest_of_the_others(
+def test_the_next_best_is_the_cheapest_other_width(
     *, left: float, scale: float, phase: int, held: Width | None, multiplier: float, planned: Width
 ) -> None:
     """Costs are those by hand; every width but the held one pays for a restart."""

@@ -167,7 +167,7 @@ def test_scaling_rates_sizes_and_prices_keeps_real_widths(
 def test_equal_speedups_get_equal_widths(
     curve: PowerLaw, loads: list[tuple[float, float]], share: float
 ) -> None:
-    """For any rates and sizes, without overheads; real widths are equal up to rounding."""
+    """For any rates and sizes, without overheads, real widths are equal up to rounding."""
     problem = one_type(
         *(a_class(f"c{i}", (size, curve), arrivals_per_hour=rate) for i, (rate, size) in enumerate(loads))
     )

@@ -97,7 +97,7 @@ def check_limits(calendar: Calendar, most: CalendarLimits) -> None:
 
 @given(jobs=job_lists(), most=limits(), price=st.sampled_from([0.0, 0.1, 1e9]))
 def test_no_limit_is_ever_exceeded(jobs: list[CalendarJob], most: CalendarLimits, price: float) -> None:
-    """This covers machines and dollars per hour at every start, dollars per period, and dollars in all."""
+    """Machines and dollars per hour at every start, dollars per period, and dollars in all."""
     check_limits(calendar_of_order(jobs, most, price), most)
 
 
@@ -355,7 +355,7 @@ def test_the_earliest_start_at_limits_just_kept_and_just_exceeded(
 
 
 def test_a_placed_option_blocks_its_machine_only_while_it_runs() -> None:
-    """From 2 to 4 one machine is taken, from 3 to 6 another one; dollars per hour act alike."""
+    """One machine is taken from 2 to 4 and one from 3 to 6, of two machines or of 2 or 3 dollars an hour."""
     for limits in (
         CalendarLimits(instances={"one": 2}),
         CalendarLimits(usd_per_hour=3.0),

@@ -233,7 +233,7 @@ def test_a_known_calendar_that_is_worse_changes_nothing() -> None:
 
 
 def test_the_same_list_gives_the_same_calendar() -> None:
-    """Moves are drawn from a generator that depends on the list alone."""
+    """Each step draws its move from a generator that is seeded with the number of the step."""
     jobs = [a_job(str(n), 1.0 + n % 3, due=10.0, submit=n % 2) for n in range(12)]
     most = CalendarLimits(instances={"one": 2})
 

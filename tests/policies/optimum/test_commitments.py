@@ -136,8 +136,8 @@ def test_a_commitment_that_is_no_cheaper_is_not_advised() -> None:
     assert best_levels(a_load((4,), (9,)), [1.0], [Commitment(name="x", rates=(1.0,))]).levels == (0.0,)
 
 
-def test_types_of_a_plan_are_independent() -> None:
-    """Mean GPUs and the bill of two types are those of the product distribution."""
+def test_the_load_of_two_types_has_the_mean_gpus_of_each() -> None:
+    """The bill on demand is the sum of price times mean GPUs."""
     load = load_of_swings([_swing("a", {2: 3.0}), _swing("b", {1: 4.0, 8: 0.5})])
 
     assert load.mean_gpus == pytest.approx([6.0, 8.0])

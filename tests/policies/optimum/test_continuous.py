@@ -88,7 +88,7 @@ def two_types(fast: float, dear: float, p: float) -> Problem:
 @given(st.floats(1.2, 4.0), st.floats(1.05, 3.0), st.floats(0.5, 0.99))
 def test_the_faster_dearer_type_wins_below_a_multiplier(fast: float, markup: float, p: float) -> None:
     """A beats B iff sqrt(mu) < sqrt((1-p)/p) (1/sqrt(vB) - 1/sqrt(vA)) / (sqrt(cA/vA) - sqrt(cB/vB))."""
-    dear = fast * markup  # dearer per unit of work, or it would win always
+    dear = fast * markup  # Dearer per unit of work; otherwise this type would always win.
     frontier = ContinuousFrontier.of(two_types(fast, dear, p))
     root = math.sqrt((1 - p) / p) * (1 - 1 / math.sqrt(fast)) / (math.sqrt(dear / fast) - 1)
     switch = root**2

@@ -81,7 +81,7 @@ def test_jct_falls_and_is_convex_with_the_multiplier_as_slope(problem: Problem) 
 
 @given(problems(), shares())
 def test_the_dual_bound_equals_the_optimum(problem: Problem, share: float) -> None:
-    """It is the least Lagrangian over all plans less multiplier x budget."""
+    """The bound is the least Lagrangian over all plans less multiplier x budget."""
     frontier = MixedFrontier.of(problem)
     budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, min(share, 1.0))
     solution = frontier.solution_at(budget)

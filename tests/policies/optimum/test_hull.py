@@ -63,7 +63,7 @@ def test_a_chain_holds_the_points_that_no_mix_of_others_beats(drawn: tuple[Float
 
 @given(grouped_points())
 def test_undominated_entries_are_faster_than_all_cheaper_ones(drawn: tuple[Floats, Floats, Ints]) -> None:
-    """This is checked within each group, in order of cost."""
+    """Entries are compared within each group, in order of cost."""
     cost, time, group = drawn
     order = np.lexsort((time, cost, group))
     g, t = group[order], time[order]

@@ -72,7 +72,7 @@ def test_expected_hours_are_the_mean_of_simulated_jobs(saves: CheckpointSchedule
 
 
 def test_announced_interruptions_lose_no_work() -> None:
-    """They cost restarts, and the wait for a new node less the notice beyond the leave."""
+    """The cost is restarts, and the wait for a new node less the notice beyond the leave."""
     terms = Interruptions(per_node_hour=0.2, notice_hours=0.1, leave_hours=0.04, boot_hours=0.08)
     found = hours_with_interruptions(5.0, 1, terms, CheckpointSchedule(), restart_hours=0.1)
 

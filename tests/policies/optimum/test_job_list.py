@@ -293,7 +293,7 @@ def test_only_these_defaults_are_not_empty() -> None:
 
 
 def test_types_made_often_have_the_fast_init_and_caches_are_bounded() -> None:
-    """This is the list for all of `policies.optimum`."""
+    """The lists cover all of `policies.optimum`."""
     assert hurried(policies.optimum) == dict.fromkeys(
         [
             "MixedFrontier._plain",

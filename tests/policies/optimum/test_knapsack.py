@@ -31,7 +31,7 @@ from policies.speedup import Table
 
 
 def spent(problem: Problem, solution: Solution) -> float:
-    """Return what the plans spend, class by class."""
+    """Return the spend of the plans, class by class."""
     return sum(
         c.arrivals_per_hour * s.mean_spend for c, s in zip(problem.classes, solution.classes, strict=True)
     )
@@ -66,7 +66,7 @@ def test_at_a_vertex_the_pure_optimum_equals_the_mixed_one(problem: Problem) -> 
 def test_near_plans_are_all_plans_within_reach(
     job_class: CoupledClass, multiplier: float, reach: float
 ) -> None:
-    """These are the undominated plans whose Lagrangian is within reach of the least."""
+    """Near plans are the undominated ones whose Lagrangian is within reach of the least."""
     points = every_plan(job_class)
     lagrangian = points @ np.array([multiplier, 1.0])
     near = undominated(points[lagrangian <= lagrangian.min() + reach * (1 - 1e-6)])

@@ -84,7 +84,7 @@ def test_units_do_not_move_the_knee(
 
 @given(curve=curves())
 def test_the_knee_is_on_the_curve_and_in_the_range(curve: tuple[list[float], list[float]]) -> None:
-    """It lies between the cliff and the flat part."""
+    """The range is from the cliff to the flat part."""
     budgets, hours = np.array(curve[0]), np.array(curve[1])
     knee = knee_of(budgets, hours)
 

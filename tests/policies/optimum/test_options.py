@@ -83,7 +83,7 @@ def test_a_plan_pays_its_start_first_and_a_rescale_where_the_column_changes() ->
 
 @pytest.mark.parametrize("second", [CURVE, Table(gpus=(2,), speeds=(1.6,))])
 def test_phases_of_one_curve_have_the_columns_of_the_general_case(second: Table) -> None:
-    """This is the shortcut for one curve on one type; a phase without a width has infinite time there."""
+    """One curve on one type has a shortcut; a phase that lacks a width has infinite time at the width."""
     phases = tuple(Phase(size_gpu_hours=size, speedups={"b": c}) for size, c in ((8.0, CURVE), (4.0, second)))
     job_class = JobClass(name="c", phases=phases, startup_hours=0.5, rescale_hours=0.25)
     columns = whole_columns(Problem(classes=(job_class,), gpu_types=TYPES), job_class)

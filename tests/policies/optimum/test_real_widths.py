@@ -26,7 +26,7 @@ def test_a_curve_that_falls_again_is_fastest_at_its_peak() -> None:
 
 @pytest.mark.parametrize("step", [0.01, 0.1])
 def test_the_grid_of_widths_is_as_fine_as_its_step(step: float) -> None:
-    """From the least width to the largest neighbours differ by at most the step; whole widths are included."""
+    """Wide neighbours differ by at most the step; whole widths from 2 to 32 are in the grid."""
     curve = Amdahl(parallel_fraction=0.9, min_gpus=2, max_gpus=4096)
     problem = a_problem(a_class(curve=curve))
     types, widths = _breakpoints(problem, problem.classes[0], step=step)

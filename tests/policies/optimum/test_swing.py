@@ -43,7 +43,7 @@ def test_jobs_on_one_gpu_are_poisson() -> None:
 
 
 def test_mean_and_variance_are_those_of_a_compound_poisson_sum() -> None:
-    """They are the sums of k lambda T and of k^2 lambda T."""
+    """The mean is the sum of k lambda T, and the variance the sum of k^2 lambda T."""
     swing = held_by((2.0, 1.5, 4), (0.5, 3.0, 16))
 
     assert swing.mean_gpus == pytest.approx(4 * 2.0 * 1.5 + 16 * 0.5 * 3.0)
@@ -78,7 +78,7 @@ def test_the_quantile_is_that_of_a_simulated_cluster() -> None:
 
 
 def test_waste_is_that_of_a_simulated_cluster() -> None:
-    """This covers perfect packing, and nodes that no two jobs share, on nodes of 8 GPUs."""
+    """Jobs share nodes of 8 GPUs with perfect packing, or each job has nodes of its own."""
     swing = held_by((2.0, 1.5, 4), (0.5, 3.0, 12), (5.0, 0.2, 1))
     rng = np.random.default_rng(8)
     jobs = {k: rng.poisson(m, size=400_000) for k, m in swing.mean_jobs.items()}

@@ -66,7 +66,7 @@ def test_no_job_starts_in_hours_off() -> None:
 
 
 def test_a_daily_budget_is_kept_with_hours_off() -> None:
-    """10 dollars a day, half of each day off: no day exceeds its budget, and all jobs are placed."""
+    """At 10 dollars a day, half of each day off, no day exceeds its budget, and all jobs are placed."""
     nights = WorkingTime.without((24.0 * day + 12.0, 24.0 * day + 24.0) for day in range(99))
     limits = CalendarLimits(usd_per_period=10.0, period_hours=24.0, working=nights)
     jobs = [a_job(str(number), 4.0, 6.0) for number in range(8)]

@@ -26,8 +26,8 @@ def test_a_job_takes_the_first_node_with_room_for_all_of_it() -> None:
     assert placement.slots == {"a": some_slots("n2", 0, 1)}
 
 
-def test_a_wide_job_takes_as_few_nodes_as_it_can() -> None:
-    """Six GPUs over nodes of 1, 4 and 4 are the two large nodes."""
+def test_a_wide_job_takes_as_few_nodes_as_possible() -> None:
+    """A job of six GPUs on nodes of 1, 4 and 4 takes the two large nodes."""
     nodes = [a_policy_node("n1", gpus=1), a_policy_node("n2"), a_policy_node("n3")]
 
     slots = FirstFit().place({"a": Width("gpu", 6)}, nodes=nodes, held={}).slots["a"]

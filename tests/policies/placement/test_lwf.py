@@ -193,7 +193,7 @@ def test_slots_exist_are_used_once_and_make_up_the_width(
 
 @given(sizes, wanted, st.integers(1, 16))
 def test_one_more_job_takes_the_fewest_possible_nodes(gpus: list[int], asked: list[int], new: int) -> None:
-    """This is checked against every set of nodes."""
+    """Every smaller set of nodes has too few free GPUs."""
     packing = ClusterPacking([node(str(number), count) for number, count in enumerate(gpus)])
     for number, count in enumerate(asked):
         packing.add(f"j{number}", width(count))
@@ -244,5 +244,5 @@ def test_only_these_defaults_are_not_empty() -> None:
 
 
 def test_caches_are_bounded() -> None:
-    """This is the list for all of `policies.placement`."""
+    """`policies.placement` has one cache."""
     assert hurried(policies.placement) == {"slots_of_node": 65536}

@@ -62,7 +62,7 @@ RUNS = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 9), st.int
 def test_equal_jobs_added_together_get_the_slots_of_jobs_added_one_by_one(
     runs: list[tuple[str, int, int]], gone: set[int], places: int, kappa: int, racks: bool
 ) -> None:
-    """This holds for any GPUs in use and any busy links before."""
+    """For any GPUs in use and any busy links before."""
     nodes = [
         replace(_shared_node(f"{kind}{n}", kind, places), tiers=(f"rack{n % 2}",) if racks else ())
         for kind in "ab"

@@ -191,7 +191,7 @@ CURVES = st.lists(st.floats(0.2, 12.0), min_size=1, max_size=6).map(
 
 @given(curve=CURVES, second=st.floats(0.1, 4.0), efficiency=st.floats(0.0, 1.0))
 def test_the_efficiency_rule_agrees_with_brute_force(curve: Table, second: float, efficiency: float) -> None:
-    """It takes the fastest width with T(1) / (k T(k)) >= e; overheads do not count as work."""
+    """The rule takes the fastest width with T(1) / (k T(k)) >= e; overheads do not count as work."""
     job_class = a_class(sizes=[1.0, second], curve=curve, startup_hours=0.3, rescale_hours=0.1)
     rule = EfficiencyThreshold(menu=a_menu(job_class), efficiency=efficiency)
 
@@ -255,7 +255,7 @@ def test_a_share_of_jobs_is_a_fraction(share: float) -> None:
 
 
 def test_a_share_of_the_jobs_by_their_draws_follows_the_next_setting() -> None:
-    """This is the next wider limit with an effect, or the next lower threshold; the last has no next."""
+    """The next setting is the next wider limit with an effect, or the next lower threshold."""
     jobs = [a_job("low", draw=0.29), a_job("high", draw=0.3)]
 
     def gpus(rule: EqualWidth | EfficiencyThreshold) -> list[int]:
@@ -290,7 +290,7 @@ def test_only_these_defaults_are_not_empty() -> None:
 
 
 def test_these_properties_are_cached() -> None:
-    """This is the list for all of `policies.rivals`."""
+    """The list covers all of `policies.rivals`."""
     assert hurried(policies.rivals) == dict.fromkeys(
         [
             "RequestedWidths.rungs",

@@ -79,7 +79,7 @@ def test_a_job_waits_for_few_nodes_until_its_timer_ends() -> None:
 
 @given(left=st.lists(st.floats(0.1, 8.0), max_size=9), nodes=st.integers(1, 3))
 def test_dally_fills_its_fleet_and_never_exceeds_it(left: list[float], nodes: int) -> None:
-    """As many jobs run as have room, on a fixed number of nodes."""
+    """As many jobs run as fit, and the number of nodes is fixed."""
     jobs: list[Job] = [
         a_job(f"j{n}", remaining_gpu_hours=hours, phase=int(hours < 4.0)) for n, hours in enumerate(left)
     ]

@@ -95,7 +95,7 @@ def test_a_class_that_scales_is_wide_and_one_that_does_not_is_narrow() -> None:
     gpus=st.integers(1, 12),
 )
 def test_no_width_is_wider_than_the_fleet(speeds: list[float], rate: float, gpus: int) -> None:
-    """This holds for every load, also beyond the fleet's capacity."""
+    """For every load, also beyond the fleet's capacity."""
     curve = Table(gpus=tuple(range(1, len(speeds) + 1)), speeds=tuple(speeds))
     found = best_fixed_widths(a_menu(a_class(curve=curve, arrivals_per_hour=rate)), gpus=gpus)
 

@@ -67,7 +67,7 @@ def test_the_ladder_of_the_first_phase_includes_the_start_up() -> None:
     ("efficiency", "rung"), [(1.0, 0), (0.81, 0), (0.8, 1), (0.63, 1), (0.625, 2), (0.1, 2), (1.5, 0)]
 )
 def test_the_fastest_rung_has_at_least_the_efficiency(efficiency: float, rung: int) -> None:
-    """Efficiencies are 1, 0.8 and 0.625; if no rung is good enough, the lowest is used."""
+    """Efficiencies are 1, 0.8 and 0.625; if no rung is efficient enough, the lowest is used."""
     assert phase_ladder(two_phases(), 0, "gpu").fastest_at(efficiency + (-1e-12 if rung else 0.0)) == rung
 
 

@@ -22,7 +22,7 @@ KINDS = {
 
 
 def a_class(name: str = "c", *, size: float = 6.0, arrivals: float = 1.0, **curves: Table) -> JobClass:
-    """Return a class of one phase, on both types unless said otherwise."""
+    """Return a class of one phase, by default on both types."""
     curves = curves or {"old": FLAT, "new": TWICE}
     phases = (Phase(size_gpu_hours=size, speedups=curves),)
     return JobClass(name=name, phases=phases, arrivals_per_hour=arrivals)
@@ -54,7 +54,7 @@ def test_classes_are_weighted_by_their_work() -> None:
 
 
 def test_the_chosen_type_runs_every_class() -> None:
-    """With one class for old GPUs only and one for new GPUs only there is no such type."""
+    """With one class for old GPUs only and one for new GPUs only, no type is left."""
     on_old, on_new = a_class("d", old=FLAT), a_class("e", new=FLAT)
     assert menu_of(a_site(a_class(), on_old, new=0.1), PolicyOptions()).gpu_type == "old"
     with pytest.raises(InvalidProblem, match="no GPU type runs every phase"):
