@@ -70,7 +70,7 @@ def a_run(
 
 
 def seen_after(run_settings: SimulationSettings, hours: float, caps: Caps | None = None) -> Seen:
-    """Run so many hours and return the figures."""
+    """Run for the given hours and return the figures."""
     run = prepare(run_settings)
     if caps is not None:
         rules = replace(run.controller.rules, caps=caps)

@@ -142,7 +142,7 @@ CVXPY_FORMS: dict[type, Callable[..., Form]] = {
 
 
 def random_curve(rng: np.random.Generator, kind: str) -> SpeedupCurve:
-    """Return a random curve of one kind."""
+    """Return a random curve of one kind with several widths."""
     speed = float(rng.uniform(0.5, 2.0))
     if kind == "amdahl":
         return Amdahl(parallel_fraction=float(rng.uniform(0.6, 0.99)), speed=speed)

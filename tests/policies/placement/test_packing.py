@@ -110,7 +110,7 @@ def test_a_job_has_one_place_per_gpu_and_a_gpu_no_more_jobs_than_places(
 
 
 def _shared_node(name: str, kind: str, places: int) -> Node:
-    """Return a node of four GPUs with so many places on each."""
+    """Return a node of four GPUs with the given number of places on each."""
     node = a_policy_node(name, gpus=4 * places, gpu_type=kind)
     return replace(node, instance_type=replace(node.instance_type, places_per_gpu=places))
 
