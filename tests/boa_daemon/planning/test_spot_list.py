@@ -38,12 +38,14 @@ def file(tmp_path: Path) -> ProblemFile:
     return load_problem(tmp_path / "classes.yaml", require_rates=False)
 
 
-def plan(file: ProblemFile, due: float | None, market: WorldSettings | None = WORLD) -> CalendarPlan:
-    """Return the calendar of one job; without a deadline the budget pays for spot only."""
+def plan(
+    file: ProblemFile, due: float | None, market: WorldSettings | None = WORLD, *, usd: float = 40.0
+) -> CalendarPlan:
+    """Return the calendar of one job; 40 dollars pay for spot only."""
     return calendar_plan(
         file,
         [ListedJob(id="a", class_name="vision", deadline_hours=due)],
-        budget=CalendarBudget(amount=40.0 if due is None else 200.0, per="all"),
+        budget=CalendarBudget(amount=usd, per="all"),
         quota={"gpu": 1},
         start=None,
         boot_hours=0.0,
@@ -63,15 +65,18 @@ def test_a_job_on_spot_takes_its_mean_hours(file: ProblemFile) -> None:
     assert entry.option.sure_hours == pytest.approx(10.0 + 3.0)
 
 
-@pytest.mark.parametrize(("due", "kind"), [(12.0, "gpu"), (13.5, "gpu@spot")])
-def test_a_tight_deadline_uses_on_demand_and_not_spot(file: ProblemFile, due: float, kind: str) -> None:
-    """On average spot would meet both deadlines, but the first one not surely."""
-    only_spot = replace(WORLD, on_demand=True)
-    found = plan(file, due, only_spot)
+@pytest.mark.parametrize(
+    ("due", "usd", "machine", "is_met"),
+    [(12.9, 40.0, "gpu@spot", False), (13.1, 40.0, "gpu@spot", True), (12.9, 200.0, "gpu", True)],
+)
+def test_a_spot_job_meets_a_deadline_only_after_its_sure_hours(
+    file: ProblemFile, due: float, usd: float, machine: str, is_met: bool
+) -> None:
+    """On spot the job takes 10.5 hours on average and surely no more than 13; on demand it takes 10."""
+    found = plan(file, due, replace(WORLD, on_demand=True), usd=usd)
 
-    assert found.is_met
-    if kind == "gpu":
-        assert found.entries[0].option.gpu_type == kind
+    assert [entry.option.gpu_type for entry in found.entries] == [machine]
+    assert found.is_met is is_met
 
 
 def test_a_fix_by_on_demand_names_its_cost_and_the_late_jobs(file: ProblemFile) -> None:
