@@ -106,7 +106,7 @@ def test_low_and_high_cases_use_the_spread_of_the_class_file(file: ProblemFile) 
 
 def test_a_deadline_missed_only_in_the_high_case_is_at_risk(file: ProblemFile) -> None:
     """A job of ten hours is due after eleven; a fifth more would be late."""
-    found = plan(file, 11.0, None)
+    found = plan(file, 11.0, None, usd=200.0)
 
     assert found.is_met
     assert [job.job.id for job in found.between.at_risk] == ["a"]
