@@ -147,4 +147,4 @@ def test_bench_on_a_rented_machine_measures_and_leaves_nothing_running() -> None
         site.up()
         refused = bench(site, "--on", "g5.xlarge", "--max-usd", "2", "--name", "other", "--write", "d.yaml")
         assert refused.returncode == 2, refused.stderr
-        assert "a daemon listens here" in " ".join(refused.stderr.split())
+        assert "another daemon already listens here" in " ".join(refused.stderr.split())
