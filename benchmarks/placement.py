@@ -41,6 +41,7 @@ from boa_daemon.tick.stages.bring_together import bring_together
 from boa_daemon.tick.state import ClusterState
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.model import AllReduce, Budget, GpuType, InstanceType, JobClass, Phase, Problem
+from policies.placement.kappa import widest_to_spread
 from policies.registry import PolicyOptions
 from policies.speedup import Table
 
@@ -287,18 +288,18 @@ def tables_of(runs: Runs) -> dict[str, str]:
                     lines.append(f"| {row} | {' | '.join(values)} |")
             if block == "jct" and not part:
                 bounds = [str(kappa_bound(title)) for title in cells]
-                lines.append(f"| above this κ spreading cannot pay | {' | '.join(bounds)} |")
+                lines.append(f"| above this κ spreading cannot pay for every model | {' | '.join(bounds)} |")
             found[part + block] = "\n".join(lines)
     return found
 
 
 def kappa_bound(title: str) -> int:
-    """Return the largest kappa that can pay off for any model of a workload at a link speed: g / (1 + s)."""
+    """Return the largest kappa that may pay for every model of a workload at the speed of its title."""
     workload, _, speed = title.partition(", ")
     sizes = [(row[-2], row[-1]) for row in (POLLUX_MODELS if workload == "pollux" else PAPER_MODELS).values()]
     needs = [AllReduce(message_bytes=size, compute_seconds=seconds) for size, seconds in sizes]
     gigabits = float(speed.split()[0])
-    return max(1, min(int(GPUS / (1.0 + _share(need, gigabits))) for need in needs))
+    return min(widest_to_spread(GPUS, _share(need, gigabits)) for need in needs)
 
 
 def moves_worth(runs: Runs) -> Iterator[str]:

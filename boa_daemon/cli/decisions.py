@@ -81,7 +81,7 @@ def _option(one: dict[str, Any]) -> str:
     """Return an option: its GPUs, their cost, the work left, and the jobs without GPUs."""
     left_out = one["jobs_without_gpus"]
     wait = f", {counted(left_out, 'job')} wait{'s' if left_out == 1 else ''}" if left_out else ""
-    left = f", {one['job_hours_left']:.2f} hours of jobs to run" if one["gpus"] else ""
+    left = f", {one['job_hours_left']:.2f} job-hours left to run" if one["gpus"] else ""
     return f"{counted(one['gpus'], 'GPU')} ({usd(one['usd_per_hour'])} USD/hour){left}{wait}"
 
 
