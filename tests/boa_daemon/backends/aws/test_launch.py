@@ -268,7 +268,7 @@ def test_a_launch_without_credentials_says_to_renew_them(
 
 
 def test_a_reservation_is_a_separate_offer(make_rig: RigMaker) -> None:
-    """The offer has the reservation's zone and the nodes left in it."""
+    """The offer has the reservation's zone and the nodes left in it; the launch names the reservation."""
     terms = Terms(reservations={"p4d.24xlarge": ("cr-1", "us-east-1b", 2)})
     rig = make_rig(terms, reservations={"p4d.24xlarge": "cr-1"})
     offer = rig.offer("p4d.24xlarge", "reserved", "us-east-1b")
