@@ -400,11 +400,13 @@ def test_an_elastic_job_without_reports_and_output_fails_after_two_hours(stage: 
 
 
 def test_a_job_fails_after_max_hours_and_keeps_its_times(stage: Stage) -> None:
-    """The row keeps the start, the end and the seconds that the job ran."""
+    """The row keeps the start, the end and the seconds that the job ran. It is stopped, not killed."""
     job = stage.submit(hours=5.0, max_hours=0.5)
     stage.run(3000.0)
     row = stage.play.service.job(job)
 
+    events = [json.loads(line) for line in (stage.folder / "runner.jsonl").read_text().splitlines()]
+    assert [event["what"] for event in events][:2] == ["start", "stop"]
     assert (row["status"], row["cause"]) == ("failed", "max_hours reached")
     assert row["first_started_at"] == row["started_at"]
     assert row["started_at"] < row["ended_at"]
@@ -413,10 +415,14 @@ def test_a_job_fails_after_max_hours_and_keeps_its_times(stage: Stage) -> None:
 
 
 def test_a_job_is_not_started_before_not_before(stage: Stage) -> None:
-    """The job waits for the reason `not-before` and starts after that time."""
+    """The job waits for the reason `not-before`; a tick is due at that time, and the job starts after it."""
     at = datetime.fromtimestamp(stage.clock.instant + 1800.0, UTC).isoformat()
     job = stage.submit(hours=0.2, not_before=at)
-    stage.run(900.0)
+    stage.run(870.0)
+    wakes: list[float] = []
+    stage.play.daemon.wake = lambda seconds: wakes.append(stage.clock.instant + seconds)
+    stage.tick()
+    assert wakes == [START + 1800.0]
     row = stage.play.service.job(job)
     assert (row["status"], row["waits_for"], row["generation"]) == ("queued", "not-before", 0)
     assert "not to start before" in stage.play.service.explain(job)["text"]
