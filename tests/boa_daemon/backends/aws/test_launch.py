@@ -216,7 +216,7 @@ def test_a_zone_is_skipped_after_three_launches_without_an_answer(rig: AwsRig) -
 
 
 def test_a_zone_whose_subnets_are_full_is_refused(make_rig: RigMaker) -> None:
-    """The second refusal says that every subnet is full."""
+    """The second refusal says that every subnet is full, and EC2 is not asked again."""
     terms = Terms()
     rig = make_rig(terms)
     [subnet] = rig.cloud.launcher.open_subnets("us-east-1a")
@@ -228,6 +228,7 @@ def test_a_zone_whose_subnets_are_full_is_refused(make_rig: RigMaker) -> None:
     again = rig.cloud.launch(a_launch(rig.offer(), name="again"))
     assert isinstance(again, Refused)
     assert "every subnet" in again.reason
+    assert rig.fake.faults.counts["RunInstances"] == 1
 
 
 def test_an_unknown_image_is_refused_before_the_launch_call(make_rig: RigMaker) -> None:
