@@ -445,7 +445,7 @@ def test_suggestions_for_a_mistyped_job_include_ended_jobs(stage: Stage) -> None
 
 
 def test_down_ends_all_nodes_and_resume_continues_the_jobs(stage: Stage) -> None:
-    """`down` holds across a restart, and after resume the job finishes."""
+    """`down` stops jobs and does not kill them, holds across a restart, and after resume the job finishes."""
     (job,) = stage.submit(job_content(hours=0.5))
     stage.run(600.0)
     stage.play.service.down(is_down=True)
@@ -454,6 +454,7 @@ def test_down_ends_all_nodes_and_resume_continues_the_jobs(stage: Stage) -> None
     stage.run(300.0)
     assert stage.play.service.instances()["instances"] == []
     assert stage.statuses() == {job: "queued"}
+    assert stage.told(job)[:2] == ["start", "stop"]
     stage.play.service.down(is_down=False)
     stage.run(3600.0)
     assert stage.statuses() == {job: "finished"}
