@@ -75,7 +75,7 @@ def unit_text(program: str | None = None) -> str:
     """Return the text of the unit, with the path of `program`, by default this one.
 
     Raises:
-        InputError: when the program is where the hardened service cannot see it.
+        InputError: when systemd could not start the program, or the hardened service cannot see it.
     """
     words = [program] if program else [shutil.which("boa") or sys.executable]
     if not program and not shutil.which("boa"):
@@ -87,7 +87,7 @@ def unit_text(program: str | None = None) -> str:
             f"{path} is in {hidden}, which the hardened service cannot see",
             hint="Install BOA for the whole system, for instance in /opt/boa, and name it with --program",
         )
-    command = " ".join(_quoted(word) for word in (path, *words[1:]))
+    command = " ".join((_quoted(path), *words[1:]))
     text = (resources.files("boa_daemon") / "data" / UNIT).read_text(encoding="utf-8")
     return text.replace("ExecStart=/usr/local/bin/boa", f"ExecStart={command}")
 
@@ -119,13 +119,21 @@ def install_unit(text: str, folder: Path = UNIT_FOLDER) -> Path:
     return target
 
 
-def _quoted(word: str) -> str:
-    """Quote a word for a systemd command line; a percent sign is doubled."""
-    word = word.replace("%", "%%")
-    if _PLAIN.fullmatch(word):
-        return word
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
-    return f'"{escaped}"'
+def _quoted(path: str) -> str:
+    """Quote the path of a program for a systemd command line.
+
+    A percent sign is doubled and a dollar is not: systemd replaces no variables in the path of a program.
+
+    Raises:
+        InputError: when systemd accepts no program with this path.
+    """
+    if not path.isprintable() or any(sign in path for sign in "\"'\\"):
+        raise InputError(
+            f"{path!r} has a quote, a backslash or a control character, which systemd refuses in a program",
+            hint="Install BOA in a folder without them, for instance in /opt/boa, and name it with --program",
+        )
+    path = path.replace("%", "%%")
+    return path if _PLAIN.fullmatch(path) else f'"{path}"'
 
 
 def _status(line: str) -> str:

@@ -156,15 +156,19 @@ def test_ended_nodes_are_shown_with_their_end(subject: Subject) -> None:
 
 
 def test_ending_twice_is_accepted(subject: Subject) -> None:
-    """Ending a node that is already gone is accepted."""
+    """Ending a node that is already gone is accepted, and the listing keeps the first end."""
     outcome = subject.cloud.launch(subject.launch())
     assert isinstance(outcome, Launched)
     subject.cloud.nodes()
     subject.cloud.terminate(ends(*outcome.nodes))
     subject.pass_time(120.0)
-    subject.cloud.nodes()
+    first = nodes_of(subject)[outcome.nodes[0]].ended_at
+    assert first is not None
 
     assert subject.cloud.terminate(ends(*outcome.nodes)) == {outcome.nodes[0]: Accepted()}
+    subject.pass_time(60.0)
+    again = nodes_of(subject).get(outcome.nodes[0])  # A cloud need not list an ended node for ever.
+    assert again is None or again.ended_at == first
 
 
 def test_without_stock_nothing_is_launched(subject: Subject) -> None:

@@ -101,6 +101,12 @@ def boa(site: Site, *words: str) -> tuple[int, str]:
     return end(start(site, *words))
 
 
+def rented(site: Site) -> list[str]:
+    """Return the ids of all nodes that the cloud ever launched."""
+    with closing(sqlite3.connect(site.folder / "state" / "cloud.sqlite")) as file:
+        return sorted(name for (name,) in file.execute("SELECT id FROM nodes"))
+
+
 def receipt_of(said: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(said.splitlines()[0])
     return found
@@ -169,7 +175,7 @@ def test_max_usd_below_the_price_of_a_node_rents_nothing(site: Site) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("site", ["p5.48xlarge"], indirect=True)
 def test_a_job_that_reaches_its_max_usd_is_stopped(site: Site) -> None:
-    """The exit code is 4, the cause is "max_usd reached", and the node goes back."""
+    """The exit code is 4, the node goes back, and the job saved a checkpoint before it ended."""
     a_job(site, steps=2000, more="max_usd: 0.05")
     code, said = boa(site, "run", "job.yaml", "--max-usd", "40", "--json")
     receipt = receipt_of(said)
@@ -178,6 +184,7 @@ def test_a_job_that_reaches_its_max_usd_is_stopped(site: Site) -> None:
     # The job has one of eight GPUs; the stop may come late by a poll and a checkpoint, at most 10 s.
     assert 0.05 <= receipt["usd_of_job"] <= 0.05 + 10 * receipt["nodes"][0]["usd"] / receipt["seconds"] / 8
     assert 0 < receipt["step"] < 2000
+    assert receipt["lost_steps"] == 0
 
 
 @pytest.mark.exhaustive
@@ -196,7 +203,7 @@ def test_an_interrupt_gives_everything_back(site: Site, number: signal.Signals) 
 
 @pytest.mark.exhaustive
 def test_boa_run_restarts_a_daemon_that_was_killed(site: Site) -> None:
-    """The job runs on meanwhile in the same generation."""
+    """The job runs on meanwhile in the same generation, and loses no step."""
     a_job(site, steps=60)
     process = start(site, "run", "job.yaml", "--max-usd", "2", "--json")
     until_step(site, 3)
@@ -206,6 +213,7 @@ def test_boa_run_restarts_a_daemon_that_was_killed(site: Site) -> None:
     receipt = receipt_of(said)
 
     assert (code, receipt["status"], receipt["generations"], receipt["is_clean"]) == (0, "finished", 1, True)
+    assert (receipt["step"], receipt["lost_steps"]) == (60, 0)
 
 
 def daemons_in(site: Site) -> list[int]:
@@ -267,14 +275,16 @@ def test_boa_run_uses_a_running_daemon_and_leaves_it_running(site: Site) -> None
 
 @pytest.mark.exhaustive
 def test_boa_run_refuses_to_start_if_an_earlier_daemon_left_jobs(site: Site) -> None:
-    """The exit code is 2, and the message counts the jobs."""
+    """The exit code is 2, the message counts the jobs, and nothing is rented."""
     a_job(site, steps=2000)
     site.up()
     boa(site, "submit", "job.yaml")
     site.end(signal.SIGTERM)
+    before = rented(site)
     code, said = boa(site, "run", "job.yaml", "--max-usd", "2")
 
     assert code == 2
+    assert rented(site) == before
     assert "1 job of an earlier daemon go" in said.replace("\n", " ")
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from daemon_site import SETTINGS, a_site, wait_for
 from engine_bench import Bench, until
@@ -66,10 +67,13 @@ def test_a_local_jobs_secret_is_in_no_file_answer_or_command_line() -> None:
                 for path in (f"/jobs/{job}", "/jobs", "/status", f"/jobs/{job}/explain", "/decisions")
             ]
             text = client.get(f"/jobs/{job}/logs")
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(site.socket))) as plain:
+            metrics = plain.get("http://boa/metrics").text
         assert "env:WANDB" in said[0]
         assert during == [str(store)]
         assert list(places_with(VALUE, site.folder)) == [str(store)]
-        assert VALUE not in json.dumps([*said, text])
+        assert "boa_fault" in metrics
+        assert VALUE not in json.dumps([*said, text, metrics])
         assert "done" in json.dumps(text)
 
 

@@ -60,10 +60,12 @@ def test_a_standby_takes_over_a_running_job_without_starting_it_again(site: Site
 
 @pytest.mark.exhaustive
 def test_a_waiting_standby_stops_on_sigterm(site: Site) -> None:
-    """The standby exits with 0, and the leader goes on without a fault."""
+    """The standby exits with 0, and the leader goes on without a fault, as the leader that it was."""
     site.up()
     other = Site(site.folder, (site.folder / "boa.toml").read_text())
+    leader = site.get("/status")["leader"]
     other.process = a_standby(other)
     assert other.end(signal.SIGTERM) == 0
+    assert site.get("/status")["leader"] == leader
     assert site.get("/status")["fault"] == ""
     assert site.end(signal.SIGTERM) == 0

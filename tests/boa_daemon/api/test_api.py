@@ -124,7 +124,13 @@ def test_a_refusal_says_why_and_stores_nothing(served: tuple[Path, int], play: D
 
 
 def test_an_oversize_request_is_refused(served: tuple[Path, int], play: DaemonInAFolder) -> None:
-    """The request has no Content-Length, so the server counts the bytes it reads."""
+    """A stated length is refused before the body comes; without one the server counts the bytes it reads."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(120.0)
+        line.connect(str(served[0]))
+        head = f"POST /v1/jobs HTTP/1.1\r\nHost: boa\r\nContent-Length: {MOST_BYTES + 1}\r\n\r\n"
+        line.sendall(head.encode())
+        assert b" 413 " in line.recv(4096).partition(b"\r\n")[0]
     transport = httpx.HTTPTransport(uds=str(served[0]))
     with httpx.Client(transport=transport, base_url="http://boa", timeout=120.0) as client:
         chunk = b" " * 2**20

@@ -63,10 +63,13 @@ def test_a_script_that_reports_no_steps_is_an_error(program: str, patience: floa
 
 
 def test_too_large_widths_and_missing_commands_are_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The exit code is 2."""
-    assert exit_code(monkeypatch, "bench", "--instance-type", "g5.xlarge", "--gpus", "2", "--", "true") == 2
+    """The exit code is 2, and a command with a width that is too large is not started."""
+    started = tmp_path / "started"
+    words = ("--instance-type", "g5.xlarge", "--gpus", "1,2", "--", "touch", str(started))
+    assert exit_code(monkeypatch, "bench", *words) == 2
+    assert not started.exists()
     assert "must list widths from 1 to 1" in capsys.readouterr().err
     assert exit_code(monkeypatch, "bench", "--instance-type", "g5.xlarge", "--", "/no/such") == 2
     assert "cannot start /no/such" in capsys.readouterr().err

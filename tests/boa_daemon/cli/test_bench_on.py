@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from daemon_site import SETTINGS, Site, a_site
 from verbs import exit_code
 
-from boa_daemon.cli.bench_on import MARK, BenchOptions, bench_job, step_seconds
+from boa_daemon.cli.bench_on import MARK, BenchOptions, WidthBench, bench_job, step_seconds
+from boa_daemon.cli.run_screen import Screen
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import check_job
@@ -102,11 +104,43 @@ def test_the_job_of_bench_has_one_width_limited_hours_and_no_retries() -> None:
     ],
 )
 def test_wrong_flags_for_rented_machines_are_refused(
-    words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The exit code is 2, and the message says what to give."""
+    """The exit code is 2, the message says what to give, and no daemon that could rent is started."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("boa_daemon.cli.bench_on.run_to_receipt", lambda *_, **__: pytest.fail("it rents"))
     assert exit_code(monkeypatch, "bench", *words, "--", "true") == 2
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_each_job_of_bench_may_cost_what_the_jobs_before_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first job has cost 0.7 of 2 USD, so the second one may cost 1.3 USD."""
+    one = BenchOptions(command=["train"], seconds=1.0, first_step_seconds=1.0)
+    runs = WidthBench(
+        content={},
+        contents={gpus: bench_job(one, "c", gpus) for gpus in (2, 1)},
+        max_usd=2.0,
+        screen=Screen(is_quiet=True, max_usd=2.0),
+        wait_seconds=1.0,
+    )
+    allowed: list[float] = []
+
+    def through(content: dict[str, Any]) -> str:
+        allowed.append(content["max_usd"])
+        runs._usd, runs._job = 0.7, {"status": "finished"}
+        return "job"
+
+    monkeypatch.setattr(WidthBench, "_through", lambda _, content: through(content))
+    measured = f'{MARK} [{{"step": 1, "seconds": 0.0}}, {{"step": 3, "seconds": 1.0}}]'
+    monkeypatch.setattr(WidthBench, "_printed", lambda _, name: measured)
+    runs._revive = lambda: None
+    runs._jobs()
+
+    assert allowed == [2.0, pytest.approx(1.3)]
 
 
 def bench(site: Site, *words: str) -> subprocess.CompletedProcess[str]:

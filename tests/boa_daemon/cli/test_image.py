@@ -115,14 +115,18 @@ def test_a_build_that_could_break_a_cap_is_refused(boa: Boa, fake: FakeCloud) ->
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("build", "--type", "p4d.24xlarge"), "is not in [cloud] instance_types"),
-        (("build", "--pip", "a b"), "is not a requirement of pip"),
-        (("build", "--script", "missing.sh"), "cannot read the script"),
+        (("build", "--yes", "--type", "p4d.24xlarge"), "is not in [cloud] instance_types"),
+        (("build", "--yes", "--pip", "a b"), "is not a requirement of pip"),
+        (("build", "--yes", "--script", "missing.sh"), "cannot read the script"),
         (("remove",), "name images, or give --keep N"),
         (("remove", "ami-1"), "no image of cluster boa"),
     ],
 )
-def test_wrong_arguments_of_image_are_named(boa: Boa, words: tuple[str, ...], message: str) -> None:
+def test_wrong_arguments_of_image_are_named(
+    boa: Boa, fake: FakeCloud, words: tuple[str, ...], message: str
+) -> None:
+    """Nothing is rented, even with --yes."""
     code, said, _ = boa("image", *words)
     assert code == USAGE
     assert message in said["message"]
+    assert fake.history() == []

@@ -82,12 +82,16 @@ def test_prices_lists_the_age_of_every_sold_type() -> None:
     ("arguments", "said"),
     [(["--from", "x"], "needs --refresh"), (["--refresh", "x.csv"], "ends in .toml")],
 )
-def test_wrong_flags_of_prices_are_refused(arguments: list[str], said: str) -> None:
-    """Each error says what is wrong."""
+def test_wrong_flags_of_prices_are_refused(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each error says what is wrong, and no file is written."""
+    monkeypatch.chdir(tmp_path)
     error = CliRunner().invoke(app, ["prices", *arguments]).exception
 
     assert isinstance(error, InputError)
     assert said in str(error)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("credentials")

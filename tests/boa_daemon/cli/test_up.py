@@ -74,13 +74,14 @@ def test_a_private_network_costs_its_nat_gateway(boa: Boa) -> None:
     assert "AWS::EC2::PlacementGroup" in {row["type"] for row in plan["makes"]}
 
 
-def test_a_type_with_several_efa_interfaces_needs_private_subnets(boa: Boa) -> None:
-    """A P4d with EFA has four interfaces and so gets no public address."""
+def test_a_type_with_several_efa_interfaces_needs_private_subnets(boa: Boa, shapes: RequestShapes) -> None:
+    """A P4d with EFA has four interfaces and so gets no public address: it is refused before it costs."""
     code, _, said = boa("up", "--type", "p4d.24xlarge", "--yes")
 
     assert code == 2
     assert "--private" in said
     assert "public" in said
+    assert not [name for name in shapes.counts if "Create" in name]
 
 
 def test_boa_up_makes_a_site_that_passes_the_doctor(boa: Boa, shapes: RequestShapes) -> None:

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
 from boa_daemon.api.app import create_app
@@ -226,7 +227,9 @@ def test_cancel_and_down_work_while_ticks_fail(stage: Stage) -> None:
 
 
 def test_a_fault_is_reported_everywhere_until_it_ends(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """Status, metrics, alerts and the log name the fault; `trouble` and the metric clear when it ends."""
+    """Status, metrics, alerts, readiness and the log name the fault, and are clear when it ends."""
+    app = create_app(stage.play.service, Authenticator(ApiSettings()))
+    api = TestClient(app, base_url="http://127.0.0.1")
     stage.run(2)
     assert stage.daemon.trouble == ""
     stage.cloud_breaks["nodes"] = 1.0
@@ -235,14 +238,16 @@ def test_a_fault_is_reported_everywhere_until_it_ends(stage: Stage, caplog: pyte
         assert "nodes broke" in said
     assert "nodes broke" in str(stage.play.service.alerts())
     assert b"boa_fault 1.0" in stage.daemon.metrics.text()
+    assert api.get("/readyz").status_code == 503
     stage.cloud_breaks.clear()
     stage.run(1)
     assert stage.daemon.trouble == ""
+    assert api.get("/readyz").status_code == 200
     assert b"boa_fault 0.0" in stage.daemon.metrics.text()
 
 
 def test_a_hanging_tick_is_reported_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a port hangs, `watch` sends one alert and sets the trouble without waiting for the tick."""
+    """When a port hangs, `watch` sends one alert, and readiness ends, without waiting for the tick."""
     stage.run(2)
     monkeypatch.setattr(daemon_health, "LATE_SECONDS", 0.2)
     monkeypatch.setattr(daemon_health, "LATE_TICKS", 0)
@@ -258,9 +263,11 @@ def test_a_hanging_tick_is_reported_once(stage: Stage, monkeypatch: pytest.Monke
     stage.daemon.watch()
     assert stage.daemon.trouble.startswith("no tick completed for")
     assert len(said) == 1
+    app = create_app(stage.play.service, Authenticator(ApiSettings()))
+    api = TestClient(app, base_url="http://127.0.0.1")
+    assert api.get("/readyz").status_code == 503
     go.set()
     ticking.join()
-    create_app(stage.play.service, Authenticator(ApiSettings()))
 
 
 def test_a_failing_tick_renews_only_the_leases_of_nodes_with_jobs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,17 +120,29 @@ def test_two_groups_have_two_budgets(stage: Stage) -> None:
 
 
 def test_cancelling_a_group_ends_all_its_jobs(stage: Stage) -> None:
-    """Running and waiting jobs of the group are cancelled, jobs of other groups are not."""
+    """Running and waiting jobs of the group are cancelled, jobs of other groups are not.
+
+    Running jobs are stopped and not killed, so they may write their checkpoints.
+    """
     group, other = stage.submit(hours=5.0, count=30), stage.submit(hours=5.0, count=2)
     stage.tick(6)
     assert stage.group(group)["counts"].get("running", 0) > 0
     with pytest.raises(NotAllowed, match="is of user ann; you are bob"):
         stage.play.service.cancel_group(group, user="bob", is_admin=False)
+    assert not any(job.is_cancelled for job in stage.play.storage.queue.active.values())
 
     answer = stage.play.service.cancel_group(group, user="ann", is_admin=False)
     assert (answer["status"], answer["jobs"]) == ("cancelling", 30)
     stage.tick(10)
     assert stage.group(group)["counts"] == {"cancelled": 30}
+    first: dict[str, list[str]] = {}
+    for line in (stage.folder / "runner.jsonl").read_text().splitlines():
+        event = json.loads(line)
+        first.setdefault(event["job"], []).append(event["what"])
+    cancelled = {row["id"] for row in stage.play.service.jobs(group=group)["jobs"]}
+    ended = [orders for job, orders in first.items() if job in cancelled]
+    assert ended
+    assert all(orders[:2] == ["start", "stop"] for orders in ended)
     assert "cancelled" not in stage.group(other)["counts"]
     assert not stage.play.service.cancel_group(group, user="ann", is_admin=False)["changed"]
 

@@ -94,6 +94,11 @@ class Stage:
     def alerts(self) -> str:
         return json.dumps(self.play.service.alerts())
 
+    def told(self, job: str) -> list[str]:
+        """Return the orders that the engine got for a job, such as "start" and "stop"."""
+        events = [json.loads(line) for line in (self.folder / "runner.jsonl").read_text().splitlines()]
+        return [event["what"] for event in events if event["job"] == job]
+
 
 @contextmanager
 def a_stage(folder: Path, inbox: Inbox | None = None) -> Iterator[Stage]:
@@ -400,11 +405,12 @@ def test_an_elastic_job_without_reports_and_output_fails_after_two_hours(stage: 
 
 
 def test_a_job_fails_after_max_hours_and_keeps_its_times(stage: Stage) -> None:
-    """The row keeps the start, the end and the seconds that the job ran."""
+    """The row keeps the start, the end and the seconds that the job ran. It is stopped, not killed."""
     job = stage.submit(hours=5.0, max_hours=0.5)
     stage.run(3000.0)
     row = stage.play.service.job(job)
 
+    assert stage.told(job)[:2] == ["start", "stop"]
     assert (row["status"], row["cause"]) == ("failed", "max_hours reached")
     assert row["first_started_at"] == row["started_at"]
     assert row["started_at"] < row["ended_at"]
@@ -413,10 +419,14 @@ def test_a_job_fails_after_max_hours_and_keeps_its_times(stage: Stage) -> None:
 
 
 def test_a_job_is_not_started_before_not_before(stage: Stage) -> None:
-    """The job waits for the reason `not-before` and starts after that time."""
+    """The job waits for the reason `not-before`; a tick is due at that time, and the job starts after it."""
     at = datetime.fromtimestamp(stage.clock.instant + 1800.0, UTC).isoformat()
     job = stage.submit(hours=0.2, not_before=at)
-    stage.run(900.0)
+    stage.run(870.0)
+    wakes: list[float] = []
+    stage.play.daemon.wake = lambda seconds: wakes.append(stage.clock.instant + seconds)
+    stage.tick()
+    assert wakes == [START + 1800.0]
     row = stage.play.service.job(job)
     assert (row["status"], row["waits_for"], row["generation"]) == ("queued", "not-before", 0)
     assert "not to start before" in stage.play.service.explain(job)["text"]
@@ -496,7 +506,7 @@ def test_a_node_fault_does_not_count_as_a_failure_of_the_job(stage: Stage) -> No
 
 
 def test_a_job_leaves_an_unfit_node_without_losing_steps(stage: Stage) -> None:
-    """The job goes on on another node, also after a restart, and one alert names the unfit node."""
+    """It is stopped, not killed, and goes on elsewhere, also after a restart; one alert names the node."""
     job = stage.submit(hours=1.0)
     stage.run(300.0)
     [node] = stage.play.service.job(job)["nodes"]
@@ -508,6 +518,7 @@ def test_a_job_leaves_an_unfit_node_without_losing_steps(stage: Stage) -> None:
     row = stage.play.service.job(job)
 
     assert (row["status"], row["lost_steps"], row["failures"]) == ("running", 0, 0)
+    assert stage.told(job)[:3] == ["start", "stop", "start"]
     assert row["generation"] >= 2
     assert node not in row["nodes"]
     assert stage.alerts().count("is unfit and goes back") == 1

@@ -20,29 +20,34 @@ OTHER: dict[str, Any] = {"user": "bob", "is_admin": False}
 
 
 class Doors:
-    """An engine that lets every caller into a job and returns `said` at the end."""
+    """An engine that lets every caller into a job, returns `said` at the end, and records its calls."""
 
     def __init__(self) -> None:
         self.said: SaidInside | None = None
+        self.asked: list[str] = []
 
     def way(self, job: str, node: int) -> WayIn | Refused:
         del job
+        self.asked.append("way")
         if node:
             return Refused(reason=f"no node {node}", kind="bad-request")
         return WayIn(kind="ssm", node="i-1", folder="/f", shell=("sudo", "true"), region="eu-west-1")
 
     def begin(self, job: str, node: int, command: str, *, seconds: float) -> str:
         del node, command, seconds
+        self.asked.append("begin")
         return f"word of {job}"
 
     def end(self, word: str) -> SaidInside | None:
         del word
+        self.asked.append("end")
         return self.said
 
     def open(
         self, job: str, node: int, terminal: str, *, term: str, may_use: Callable[[int], bool]
     ) -> Accepted | Refused:
         del job, node, terminal, term
+        self.asked.append("open")
         return Accepted() if may_use(1000) else Refused(reason="not yours", kind="bad-request")
 
 
@@ -69,7 +74,7 @@ def site(tmp_path: Path) -> Iterator[tuple[JobAccess, Doors, str, str]]:
 
 
 def test_only_the_user_of_a_job_and_administrators_get_in(site: tuple[JobAccess, Doors, str, str]) -> None:
-    """All four calls refuse another user."""
+    """All four calls refuse another user, before the engine is asked anything."""
     entering, doors, runs, _ = site
     assert entering.way(runs, node=0, **ME)["node"] == "i-1"
     assert entering.way(runs, node=0, user="root", is_admin=True)["shell"] == ["sudo", "true"]
@@ -77,6 +82,7 @@ def test_only_the_user_of_a_job_and_administrators_get_in(site: tuple[JobAccess,
     assert not entering.end(runs, word, **ME)["is_over"]
     doors.said = SaidInside(code=2, output="x")
 
+    asked = list(doors.asked)
     for refused in (
         lambda: entering.way(runs, node=0, **OTHER),
         lambda: entering.begin(runs, "true", node=0, seconds=1.0, **OTHER),
@@ -85,6 +91,7 @@ def test_only_the_user_of_a_job_and_administrators_get_in(site: tuple[JobAccess,
     ):
         with pytest.raises(NotAllowed, match="is of user ana"):
             refused()
+    assert asked == doors.asked == ["way", "way", "begin", "end"]
     said = entering.end(runs, word, **ME)
     assert (said["is_over"], said["exit_code"], said["output"]) == (True, 2, "x")
     with pytest.raises(UnknownJob):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from boa_daemon.daemon.service_base import NotAllowed
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
-from boa_daemon.tick.actions import StartJob
+from boa_daemon.tick.actions import LaunchNodes, StartJob
 from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.ports import Refused
@@ -63,6 +64,11 @@ class Stage:
 
     def statuses(self) -> dict[str, str]:
         return {row["id"]: row["status"] for row in self.play.service.jobs()["jobs"]}
+
+    def told(self, job: str) -> list[str]:
+        """Return the orders that the engine got for a job, such as "start" and "stop"."""
+        events = [json.loads(line) for line in (self.folder / "runner.jsonl").read_text().splitlines()]
+        return [event["what"] for event in events if event["job"] == job]
 
 
 @pytest.fixture
@@ -167,8 +173,7 @@ def test_a_cancelled_running_job_ends_and_its_node_is_given_back(stage: Stage) -
     stage.run(300.0)
     stage.play.service.cancel(job, user="ann", is_admin=False)
     stage.run(300.0)
-    events = [json.loads(line) for line in (stage.folder / "runner.jsonl").read_text().splitlines()]
-    assert [event["what"] for event in events if event["job"] == job][:2] == ["start", "stop"]
+    assert stage.told(job)[:2] == ["start", "stop"]
     assert stage.statuses() == {job: "cancelled"}
     assert stage.play.service.instances()["instances"] == []
 
@@ -194,10 +199,11 @@ def test_a_cancelled_waiting_job_never_starts(stage: Stage) -> None:
 
 
 def test_only_the_owner_or_an_administrator_cancels_a_job(stage: Stage) -> None:
-    """Another user is refused."""
+    """The refusal to another user leaves the job as it is."""
     (job,) = stage.submit(job_content())
     with pytest.raises(NotAllowed, match="is of user ann"):
         stage.play.service.cancel(job, user="bob", is_admin=False)
+    assert not stage.play.storage.queue.active[job].is_cancelled
     assert stage.play.service.cancel(job, user="bob", is_admin=True)["status"] == "cancelled"
 
 
@@ -222,15 +228,20 @@ def test_a_submission_with_an_invalid_job_stores_nothing(
 
 
 def test_submissions_over_a_users_limits_are_refused(tmp_path: Path) -> None:
-    """With `max_jobs` 2, three jobs are refused; a user who has spent the daily cap submits no more."""
+    """With `max_jobs` 2, three jobs are refused; a user who has spent the daily cap submits no more.
+
+    Of a refused submission no job is stored.
+    """
     stage = Stage(tmp_path, users={"ann": {"max_jobs": 2}, "bob": {"usd_per_day_cap": 0.01}})
     try:
         with pytest.raises(NotAllowed, match="3 more would be too many"):
             stage.submit(*[job_content()] * 3)
-        stage.submit(job_content(hours=0.2), user="bob")
+        assert stage.statuses() == {}
+        (first,) = stage.submit(job_content(hours=0.2), user="bob")
         stage.run(1200.0)
         with pytest.raises(NotAllowed, match="has spent"):
             stage.submit(job_content(), user="bob")
+        assert set(stage.statuses()) == {first}
     finally:
         stage.play.close()
 
@@ -257,7 +268,7 @@ def test_the_daily_cap_of_a_user_keeps_waiting_jobs_from_starting(tmp_path: Path
 
 
 def test_the_daily_cap_of_a_team_limits_its_jobs(tmp_path: Path) -> None:
-    """The team's next job waits for the next day; jobs of other teams run."""
+    """The running job is stopped before the cap, the next one waits for the next day; other teams run."""
     teams = {"red": {"members": ["ann"], "usd_per_day_cap": 1.0}, "blue": {"members": ["bob", "cyd"]}}
     stage = Stage(tmp_path, budget={"max_instances": 4}, teams=teams)
     stage.clock.instant += 19.0 * 3600.0  # Five hours before the next day.
@@ -270,6 +281,8 @@ def test_the_daily_cap_of_a_team_limits_its_jobs(tmp_path: Path) -> None:
         service = stage.play.service
         assert [service.job(name)["team"] for name in (first, other, late)] == ["red", "blue", "red"]
         assert service.job(other)["status"] == "finished"
+        assert stage.told(first)[:2] == ["start", "stop"]
+        assert not service.job(first)["nodes"]
         assert service.job(late)["waits_for"] == service.explain(late)["reason"] == "team-day-cap"
         assert "team red" in service.explain(late)["text"]
         rows = {row["name"]: row["usd"] for row in service.cost(by="team")["rows"]}
@@ -293,12 +306,13 @@ def test_the_daily_cap_of_a_team_limits_its_jobs(tmp_path: Path) -> None:
 def test_a_missing_or_unsuitable_team_is_refused(
     tmp_path: Path, user: str, named: str | None, said: str
 ) -> None:
-    """A user in several teams has to name one; a user in no team need not."""
+    """A user in several teams has to name one; a user in no team need not. A refusal stores no job."""
     teams = {"red": {"members": ["ann", "cyd"]}, "blue": {"members": ["bob", "cyd"]}}
     stage = Stage(tmp_path, teams=teams)
     try:
         with pytest.raises(InputError, match=said):
             stage.submit(job_content(team=named), user=user)
+        assert stage.statuses() == {}
         (job,) = stage.submit(job_content(team="blue"), user="cyd")
         (free,) = stage.submit(job_content(), user="dan")
         assert stage.play.service.job(job)["team"] == "blue"
@@ -307,14 +321,18 @@ def test_a_missing_or_unsuitable_team_is_refused(
         stage.play.close()
 
 
-def test_a_job_that_reaches_max_usd_fails(stage: Stage) -> None:
-    """An hour costs 1.006 USD; with a `max_usd` of 0.5 the job ends after half an hour."""
+def test_a_job_that_reaches_max_usd_is_stopped_and_fails(stage: Stage) -> None:
+    """An hour costs 1.006 USD; with a `max_usd` of 0.5 the job ends after half an hour.
+
+    It is stopped and not killed, so it may write its checkpoint.
+    """
     (job,) = stage.submit(job_content(hours=2.0, max_usd=0.5))
     stage.run(3600.0)
     record = stage.play.service.job(job)
     assert record["status"] == "failed"
     assert record["cause"] == "max_usd reached"
     assert 0.5 <= record["usd"] < 0.6
+    assert stage.told(job)[:2] == ["start", "stop"]
 
 
 class RunningClock(ManualClock):
@@ -427,7 +445,7 @@ def test_suggestions_for_a_mistyped_job_include_ended_jobs(stage: Stage) -> None
 
 
 def test_down_ends_all_nodes_and_resume_continues_the_jobs(stage: Stage) -> None:
-    """`down` holds across a restart, and after resume the job finishes."""
+    """`down` stops jobs and does not kill them, holds across a restart, and after resume the job finishes."""
     (job,) = stage.submit(job_content(hours=0.5))
     stage.run(600.0)
     stage.play.service.down(is_down=True)
@@ -436,6 +454,7 @@ def test_down_ends_all_nodes_and_resume_continues_the_jobs(stage: Stage) -> None
     stage.run(300.0)
     assert stage.play.service.instances()["instances"] == []
     assert stage.statuses() == {job: "queued"}
+    assert stage.told(job)[:2] == ["start", "stop"]
     stage.play.service.down(is_down=False)
     stage.run(3600.0)
     assert stage.statuses() == {job: "finished"}
@@ -615,37 +634,56 @@ def test_a_job_finishes_once_although_the_clock_jumps(stage: Stage, jump: float)
 
 
 def test_two_daemons_cannot_have_one_folder(tmp_path: Path) -> None:
-    """The second daemon is refused until the first releases the lock."""
+    """The second daemon is refused until the first releases the lock, and is told its process."""
     from boa_daemon.daemon.lock import AlreadyRunning, Lock
 
     first, second = Lock(tmp_path), Lock(tmp_path)
     first.take()
-    with pytest.raises(AlreadyRunning, match="another daemon"):
+    with pytest.raises(AlreadyRunning, match=rf"another daemon \(process {os.getpid()}\)"):
         second.take()
     first.give_back()
     second.take()
     second.give_back()
 
 
-def test_a_restored_old_database_reuses_no_generation(stage: Stage) -> None:
-    """With an old copy of the file, all jobs finish, and the ledger equals the cloud's bill."""
-    jobs = stage.submit(job_content(hours=1.0), job_content("b", hours=1.0))
-    stage.play.daemon.tick()
+def back_to_the_database_of(stage: Stage, seconds: float) -> None:
+    """Run for some seconds, and then restart the daemon with the database of before."""
     stage.play.close()
     old = {path: path.read_bytes() for path in stage.folder.glob("boa.sqlite*")}
     stage.open()
-    stage.run(1200.0)
+    stage.run(seconds)
     stage.play.close()
     for path in stage.folder.glob("boa.sqlite*"):
         path.unlink()
     for path, content in old.items():
         path.write_bytes(content)
     stage.open()
+
+
+def test_a_restored_old_database_reuses_no_generation(stage: Stage) -> None:
+    """With an old copy of the file, all jobs finish, and the ledger equals the cloud's bill."""
+    jobs = stage.submit(job_content(hours=1.0), job_content("b", hours=1.0))
+    stage.play.daemon.tick()
+    back_to_the_database_of(stage, 1200.0)
     stage.run(7200.0)
     assert stage.statuses() == dict.fromkeys(jobs, "finished")
     assert len(set(stage.play.runner.started)) == len(stage.play.runner.started)
     assert stage.play.service.instances()["instances"] == []
     assert stage.play.storage.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars()
+
+
+def test_a_restored_old_database_repeats_no_order_to_launch(stage: Stage) -> None:
+    """The old copy knows no tick; an order with the id of an earlier one would get the earlier nodes."""
+    stage.submit(job_content(hours=1.0), job_content("b", hours=1.0))
+    back_to_the_database_of(stage, 1200.0)
+    [earlier] = {node.launched_by for node in stage.play.cloud.everything()}
+    stage.submit(job_content("c", hours=1.0))
+    decision = stage.play.daemon.tick()
+    assert decision is not None
+    [order] = [action.id for action in decision.actions if isinstance(action, LaunchNodes)]
+    assert order != earlier
+    stage.run(7200.0)
+    assert set(stage.statuses().values()) == {"finished"}
 
 
 def test_an_observing_daemon_records_decisions_and_launches_nothing(tmp_path: Path) -> None:

@@ -26,15 +26,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
 class Stage:
     """A daemon with a clock that the test sets."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **cloud: Any) -> None:
         self.folder, self.clock = folder, ManualClock(START)
-        self.play = DaemonInAFolder(folder, self.clock, SETTINGS)
+        settings = {**SETTINGS, "cloud": {**SETTINGS["cloud"], **cloud}}
+        self.play = DaemonInAFolder(folder, self.clock, settings)
 
     def run(self, seconds: float) -> None:
         pass_time(self.play, seconds, every=10.0)
 
-    def submit(self, **changes: Any) -> str:
-        job: str = self.play.service.submit([job_content(**changes)], user="ann")["jobs"][0]
+    def submit(self, user: str = "ann", **changes: Any) -> str:
+        job: str = self.play.service.submit([job_content(**changes)], user=user)["jobs"][0]
         return job
 
     def row(self, job: str) -> dict[str, Any]:
@@ -131,13 +132,19 @@ def test_a_rehearsed_interruption_behaves_like_a_real_one(stage: Stage) -> None:
 
 
 def test_a_rehearsed_interruption_ends_the_node_without_any_tick(stage: Stage) -> None:
-    """The cloud ends the node at the announced time."""
+    """The cloud ends the node at the announced time, and bills it until then."""
     job = stage.submit(hours=1.0)
     stage.run(120.0)
     told = interrupted(stage, job)
     stage.clock.instant += 500.0
     [gone] = [node for node in stage.play.cloud.nodes() if node.id == told["node"]]
     assert gone.ended_at == told["ends_by"]
+    stage.run(60.0)
+    [row] = [
+        row for row in stage.play.service.instances(ended=True)["instances"] if row["id"] == told["node"]
+    ]
+    hours = (told["ends_by"] - row["launched_at"]) / 3600.0
+    assert row["usd"] == pytest.approx(hours * row["usd_per_hour"], abs=1e-4)
 
 
 def test_an_interruption_of_a_waiting_job_cannot_be_rehearsed(stage: Stage) -> None:
@@ -145,3 +152,20 @@ def test_an_interruption_of_a_waiting_job_cannot_be_rehearsed(stage: Stage) -> N
     job = stage.submit(hours=1.0)
     with pytest.raises(CannotRehearse, match="on no node"):
         interrupted(stage, job)
+
+
+def test_only_an_administrator_interrupts_a_node_with_a_job_of_another_user(tmp_path: Path) -> None:
+    """The owner of one of its jobs is refused, and the node runs on."""
+    stage = Stage(tmp_path, instance_types=["g5.12xlarge"])
+    try:
+        mine, others = stage.submit(hours=1.0), stage.submit(user="bob", hours=1.0)
+        stage.run(120.0)
+        [node] = stage.row(mine)["nodes"]
+        assert stage.row(others)["nodes"] == [node]
+        with pytest.raises(NotAllowed, match=f"{others} of bob"):
+            interrupted(stage, mine)
+        [listed] = stage.play.cloud.nodes()
+        assert listed.ends_by is None
+        assert interrupted(stage, mine, is_admin=True)["node"] == node
+    finally:
+        stage.play.close()

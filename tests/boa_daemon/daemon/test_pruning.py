@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sampling import sampled
 
+from boa_daemon.daemon import pruning
 from boa_daemon.daemon.pruning import prune
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.errors import InputError
@@ -92,6 +93,24 @@ def test_pruning_works_in_batches_until_all_old_jobs_are_deleted(play: DaemonInA
     assert jobs_over_before(play.storage.queue, play.clock.now() - 50 * DAY, limit=500) == names[:500]
     assert prune(play.storage, Shelf(), keep_days=50.0, now=play.clock.now()) == 1203  # type: ignore[arg-type]
     assert prune(play.storage, Shelf(), keep_days=50.0, now=play.clock.now()) == 0  # type: ignore[arg-type]
+    play.close()
+
+
+def test_an_interrupted_pruning_is_repeated(play: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that dies between the files and the rows of a job leaves the rows, so the next one comes."""
+    names = ended(play, [100.0] * 2)
+    shelf = Shelf()
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(pruning, "drop_jobs", dies)
+        with pytest.raises(KeyboardInterrupt):
+            prune(play.storage, shelf, keep_days=50.0, now=play.clock.now())  # type: ignore[arg-type]
+    assert shelf.gone == names
+    assert prune(play.storage, shelf, keep_days=50.0, now=play.clock.now()) == 2  # type: ignore[arg-type]
+    assert shelf.gone == [*names, *names]
     play.close()
 
 

@@ -75,9 +75,17 @@ def test_a_tick_interval_too_long_for_the_watchdog_is_refused() -> None:
 
 
 def test_the_program_path_is_quoted_for_systemd() -> None:
-    """Blanks and percent signs in the path are escaped."""
+    """A path with blanks is quoted; a percent sign is doubled, and a dollar of a program is not."""
     assert "ExecStart=/opt/boa/bin/boa daemon --config" in systemd.unit_text("/opt/boa/bin/boa")
     assert 'ExecStart="/opt/my tools/100%%/boa" daemon' in systemd.unit_text("/opt/my tools/100%/boa")
+    assert 'ExecStart="/opt/$HOME/boa" daemon' in systemd.unit_text("/opt/$HOME/boa")
+
+
+@pytest.mark.parametrize("folder", ['a"b', "a'b", "a\\b", "a\nb"])
+def test_a_program_path_that_systemd_refuses_is_an_error(folder: str) -> None:
+    """A unit with a quote, a backslash or a control character in its program would never start."""
+    with pytest.raises(InputError, match="which systemd refuses in a program"):
+        systemd.unit_text(f"/opt/{folder}/boa")
 
 
 @pytest.mark.parametrize("program", ["/home/ann/venv/bin/boa", "/root/boa", "/tmp/x/boa"])

@@ -55,6 +55,11 @@ class Site:
         """Return the phases of all nodes that have not ended."""
         return {row["id"]: row["phase"] for row in self.play.service.instances()["instances"]}
 
+    def cost(self, node: str) -> float:
+        """Return the dollars that a node has cost so far."""
+        [row] = [row for row in self.play.service.instances()["instances"] if row["id"] == node]
+        return float(row["usd"])
+
     def submit(self, name: str = "job") -> str:
         """Submit a job of a quarter of an hour and return its id."""
         (job,) = self.play.service.submit([job_content(name, hours=0.25)], user="ann")["jobs"]
@@ -106,12 +111,15 @@ def test_the_next_job_starts_the_stopped_node(site: Site) -> None:
 
 
 def test_a_restarted_daemon_keeps_stopped_nodes(site: Site) -> None:
-    """The stopped node is neither ended nor rented again."""
+    """The stopped node is neither ended nor rented again, and its disk is billed on."""
     stopped = site.stop_one()
+    before = site.cost(stopped)
     site.open()
+    site.clock.instant += 60.0
     site.play.daemon.tick()
 
     assert site.phases() == {stopped: "stopped"}
+    assert site.cost(stopped) > before
     assert site.play.daemon.standing.decision is not None
     assert site.play.daemon.standing.decision.actions == ()
 
@@ -161,9 +169,11 @@ def test_the_fallback_tick_ends_stopped_nodes_on_down(site: Site) -> None:
 
 
 def test_stopped_nodes_end_when_the_warm_pool_is_turned_off(site: Site) -> None:
-    """The daemon is restarted with `warm_pool_nodes` 0."""
+    """The daemon is restarted with `warm_pool_nodes` 0, and ends them in its first tick."""
     site.stop_one()
     site.open(warm_pool_nodes=0)
+    site.play.daemon.tick()
+    assert [node for node in site.play.cloud.nodes() if node.ended_at is None] == []
     site.until(lambda: not site.phases())
 
 

@@ -125,6 +125,38 @@ def test_an_asynchronous_save_counts_once_all_ranks_have_written(tmp_path: Path)
     assert found.step == 5
 
 
+class WrittenWhenAwaited(Future[None]):
+    """A write that ends as soon as its result is waited for."""
+
+    def result(self, timeout: float | None = None) -> None:
+        self.set_result(None)
+        super().result(timeout)
+
+
+def test_a_stop_waits_for_an_asynchronous_save(tmp_path: Path) -> None:
+    """A write that is pending when the ranks agree to stop is a checkpoint before they end."""
+    crew = Crew({0: tmp_path}, (0, 0))
+
+    def write(rank: int, path: Path) -> Future[None]:
+        shard(rank, path)
+        return WrittenWhenAwaited()
+
+    def ask(rank: int, run: Run) -> bool:
+        meet = crew.gather(rank)
+        return run.should_checkpoint(
+            None, lambda wish: any(part == b"1" for part in meet(b"1" if wish else b"0"))
+        )
+
+    crew.save(5, write)
+    assert crew.all(ask) == [False, False]
+    assert newest_checkpoint(tmp_path) == (None, "")
+    crew.runs[1].stop_asked = True
+    assert crew.all(ask) == [True, True]
+    found, _ = newest_checkpoint(tmp_path)
+    assert found is not None
+    assert found.step == 5
+
+
 @pytest.mark.parametrize("damage", ["shorter", "other", "gone", "list"])
 def test_a_damaged_checkpoint_folder_does_not_count(tmp_path: Path, damage: str) -> None:
     """The earlier checkpoint is used, and the damaged one is named."""

@@ -163,12 +163,12 @@ def test_every_decision_of_a_best_effort_replays(tmp_path: Path) -> None:
 
 
 def test_a_sufficient_budget_ends_the_best_effort(tmp_path: Path) -> None:
-    """The best effort ends within an hour of the reload, with an alert."""
+    """The best effort ends with the first tick after the reload, with an alert."""
     with a_stage(tmp_path, budget={"usd_per_hour": 0.3}) as stage:
         stage.submit(4, hours=1.0)
         stage.hours(2)
         stage.reload(usd_per_hour=LEAST * 1.04)
-        stage.hours(1)
+        stage.play.daemon.tick()
         assert stage.play.service.status()["best_effort"] is None
         assert "the budget pays for the load again" in {
             row["sentence"] for row in stage.play.service.alerts()["alerts"]

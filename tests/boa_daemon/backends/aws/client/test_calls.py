@@ -11,7 +11,7 @@ from boa_daemon.backends.settings import AwsSettings
 
 
 class Configs(OneSession):
-    """A session that records the configuration of every client that is made."""
+    """A session that records the configuration of the last client of each service."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,6 +48,17 @@ def test_s3_and_ssm_calls_time_out_after_two_tries_of_ten_seconds(rig: AwsRig) -
 
     assert session.asked["s3"] == session.asked["ssm"] == (10.0, 2)
     assert session.asked["ec2"] == (30.0, 3)
+
+
+@pytest.mark.parametrize("operation", ["ec2:RunInstances", "ec2:PurchaseCapacityBlock"])
+def test_launches_and_purchases_have_one_try(rig: AwsRig, operation: str) -> None:
+    """A purchase has no idempotency token, so a second try could buy a second block."""
+    session = Configs()
+    calls = AwsCalls(AwsSettings(), session=session)
+    with pytest.raises(CallFailed):
+        calls.call(operation)
+
+    assert session.asked["ec2"] == (30.0, 1)
 
 
 def test_a_denied_call_gives_its_action_and_resource() -> None:

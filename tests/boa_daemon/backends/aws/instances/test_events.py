@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 
 import boto3
 import pytest
 from aws_rigs import START, AwsRig, RigMaker, a_launch
 
 from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.instances import events
 from boa_daemon.backends.aws.instances.events import InterruptionQueue, Listener, Notice, Notices
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.ports import Launched
@@ -98,16 +98,26 @@ def test_the_listener_receives_a_warning_in_its_own_thread(make_rig: RigMaker) -
     assert rig.cloud.notices.ends_by(name) is not None
 
 
-def test_the_listener_reports_a_missing_queue_once(rig: AwsRig) -> None:
-    """The report says that spot warnings cannot be received."""
+def test_the_listener_reports_a_missing_queue_once(rig: AwsRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks again after half a minute each time, and says only once that warnings cannot be received."""
+    pauses: list[float | None] = []
+
+    class Over(threading.Event):
+        """An end that comes with the third pause."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout)
+            if len(pauses) == 3:
+                self.set()
+            return self.is_set()
+
+    monkeypatch.setattr(events, "Event", Over)
     url = "https://sqs.us-east-1.amazonaws.com/123456789012/gone"
     listener = Listener(InterruptionQueue(rig.cloud.calls, url, Notices(), lambda: None), rig.said.append)
-    deadline = time.monotonic() + 120.0
-    while not rig.said and time.monotonic() < deadline:
-        time.sleep(0.02)
-    listener.close()
-    listener.join(30.0)
+    listener.join(120.0)
 
+    assert pauses == [30.0] * 3
+    assert rig.cloud.calls.counts["sqs:ReceiveMessage"] == 3
     assert [sentence.partition(":")[0] for sentence in rig.said] == ["spot warnings cannot be received"]
 
 

@@ -216,7 +216,7 @@ def test_a_zone_is_skipped_after_three_launches_without_an_answer(rig: AwsRig) -
 
 
 def test_a_zone_whose_subnets_are_full_is_refused(make_rig: RigMaker) -> None:
-    """The second refusal says that every subnet is full."""
+    """The second refusal says that every subnet is full, and EC2 is not asked again."""
     terms = Terms()
     rig = make_rig(terms)
     [subnet] = rig.cloud.launcher.open_subnets("us-east-1a")
@@ -228,6 +228,7 @@ def test_a_zone_whose_subnets_are_full_is_refused(make_rig: RigMaker) -> None:
     again = rig.cloud.launch(a_launch(rig.offer(), name="again"))
     assert isinstance(again, Refused)
     assert "every subnet" in again.reason
+    assert rig.fake.faults.counts["RunInstances"] == 1
 
 
 def test_an_unknown_image_is_refused_before_the_launch_call(make_rig: RigMaker) -> None:
@@ -268,7 +269,7 @@ def test_a_launch_without_credentials_says_to_renew_them(
 
 
 def test_a_reservation_is_a_separate_offer(make_rig: RigMaker) -> None:
-    """The offer has the reservation's zone and the nodes left in it."""
+    """The offer has the reservation's zone and the nodes left in it; the launch names the reservation."""
     terms = Terms(reservations={"p4d.24xlarge": ("cr-1", "us-east-1b", 2)})
     rig = make_rig(terms, reservations={"p4d.24xlarge": "cr-1"})
     offer = rig.offer("p4d.24xlarge", "reserved", "us-east-1b")

@@ -71,19 +71,23 @@ def test_a_stop_without_an_answer_is_repeated_by_the_next_process(rig: AwsRig) -
 
 
 def test_a_node_that_ec2_does_not_stop_is_terminated(rig: AwsRig) -> None:
-    """A refused stop terminates the node at once, a failed one after some minutes."""
+    """A refused stop terminates the node at once, a stop that has no effect after five minutes."""
     name = ready(rig)
     rig.fake.faults.plan("StopInstances", "error:IncorrectInstanceState", times=1)
     assert stop(rig, name) == Accepted()
+    assert rig.fake.faults.counts["TerminateInstances"] == 1
     rig.pass_time(120.0)
     assert phases(rig.cloud) == {name: "terminated"}
 
     name = ready(rig, "t2-launch-0")
     rig.fake.faults.plan("StopInstances", "error:InternalError", times=100)
     assert isinstance(stop(rig, name), Unknown)
+    ordered = []
     for _ in range(9):
         rig.pass_time(60.0)
         found = phases(rig.cloud)
+        ordered.append(rig.fake.faults.counts["TerminateInstances"] - 1)
+    assert ordered[3:5] == [0, 1]
     assert found[name] == "terminated"
     assert any("still runs: it is ended" in said for said in rig.said)
 

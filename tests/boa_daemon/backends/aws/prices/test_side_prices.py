@@ -92,12 +92,16 @@ def test_side_prices_in_the_settings_file_price_the_launched_node(tmp_path: Path
     assert CATALOG.price_of("g5.xlarge") > 0
 
 
-def test_without_side_prices_no_nodes_are_left_and_the_doctor_names_the_command(make_rig: RigMaker) -> None:
+def test_without_side_prices_nothing_is_rented_and_the_doctor_names_the_command(make_rig: RigMaker) -> None:
+    """No offer has nodes left, and even a launch that is ordered all the same is not sent to EC2."""
     rig = make_rig(region="eu-west-1", zones=("eu-west-1a",))
     offers = rig.cloud.offers()
     assert offers
     assert {each.nodes_left for each in offers} == {0}
     assert "boa prices --beside --region eu-west-1" in rig.said[0]
+    with pytest.raises(MissingPrice):
+        rig.cloud.launch(a_launch(offers[0]))
+    assert rig.fake.faults.counts["RunInstances"] == 0
     assert list(rig.cloud.nodes()) == []
     (check,) = OffersDoctor(rig.cloud, CATALOG, rig.clock).prices()
     assert (check.name, check.status) == ("prices beside", "failed")
