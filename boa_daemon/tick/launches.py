@@ -104,7 +104,7 @@ def blank_nodes(instance_type: InstanceType, first: int, last: int) -> list[Node
 
 def gangs_of(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, ...]]:
     """Return the sizes of the groups of new nodes that jobs tie together, by instance type."""
-    if not blank:
+    if len(blank) < 2:
         return {}
     leaders = {name: name for name in blank}
 

@@ -81,14 +81,16 @@ class PlaceableNodes:
         With `keep_movers` a running job whose new width does not fit keeps its GPUs, and no other job gets
         them.
         """
-        wishes = dict(wishes)
         while True:
-            placed = self._in_zones(self._ask(wishes, extra), wishes, extra)
-            stuck = (wishes.keys() & self._movers) - placed.keys() if keep_movers else ()
+            placed = self._ask(wishes, extra)
+            if self._zones is not None:
+                placed = self._in_zones(placed, wishes, extra)
+            if not keep_movers or not self._movers:
+                return placed
+            stuck = (wishes.keys() & self._movers) - placed.keys()
             if not stuck:
                 return placed
-            for job in stuck:
-                del wishes[job]
+            wishes = {job: width for job, width in wishes.items() if job not in stuck}
 
     def shortfall(
         self,
@@ -175,7 +177,7 @@ class PlaceableNodes:
 
     def free_gpus(self) -> dict[str, int]:
         """Return the number of free GPUs by GPU type."""
-        return {kind: count[None] for kind, count in self._count.items()}
+        return {kind: count.get(None, 0) for kind, count in self._count.items()}
 
     @property
     def _count(self) -> _Count:
@@ -190,7 +192,7 @@ class PlaceableNodes:
     def _free_for(self, wishes: Mapping[JobId, Width]) -> dict[str, int]:
         """Return the GPUs that are free or held by the wishing jobs, by GPU type."""
         return {
-            kind: sum(map(count.__getitem__, wishes.keys() & count.keys())) + count[None]
+            kind: sum(map(count.__getitem__, wishes.keys() & count.keys())) + count.get(None, 0)
             for kind, count in self._count.items()
         }
 
@@ -201,9 +203,7 @@ class PlaceableNodes:
 
         Nodes that are not requested yet count as one zone: those of a job are rented as one gang.
         """
-        zones = self._zones
-        if zones is None:
-            return placed
+        zones = self._zones or {}
         crossing = [job for job, slots in placed.items() if len({zones.get(s.node, _NEW) for s in slots}) > 1]
         if not crossing:
             return placed
@@ -230,12 +230,12 @@ class PlaceableNodes:
 
     def _fitting(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> Mapping[JobId, Width]:
         """Return the wishes, in their order, that the number of GPUs allows."""
-        if not wishes:
-            return wishes
-        left = self._free_for(wishes)
+        left = self._free_for(wishes) if self._holders else {}
         for blank in extra:
             kind = blank.instance_type.gpu_type
             left[kind] = left.get(kind, 0) + blank.instance_type.gpus
+        if len(wishes) == 1:
+            return {job: width for job, width in wishes.items() if width.gpus <= left.get(width.gpu_type, 0)}
         fitting: dict[JobId, Width] = {}
         rest = sum(left.values())
         for job, width in wishes.items():
@@ -254,6 +254,8 @@ class PlaceableNodes:
         Wishes for which too few GPUs are left are not passed on, so a queue behind a full fleet costs the
         placer nothing.
         """
+        if not wishes or not (self._holders or extra):
+            return {}
         wishes = self._fitting(wishes, extra)
         if not wishes:
             return {}
@@ -268,6 +270,24 @@ class PlaceableNodes:
         self, wishes: Mapping[JobId, Width], extra: Sequence[Node]
     ) -> dict[JobId, tuple[GpuSlot, ...]]:
         """Return the placer's answer to wishes that passed `_fitting`."""
+        nodes = [*self._nodes.values(), *extra]
+        beside = getattr(self._placer, "place_beside", None)
+        found: dict[JobId, tuple[GpuSlot, ...]]
+        if beside is not None:
+            found = beside(wishes, nodes=nodes, holders=list(self._holders.values()))
+        else:
+            found = self._placed_among_all(wishes, nodes)
+        if not self._compact:
+            return found
+        gpus = {node.id: node.instance_type.whole_gpus for node in nodes}
+        return {
+            job: slots for job, slots in found.items() if job not in self._compact or _is_compact(slots, gpus)
+        }
+
+    def _placed_among_all(
+        self, wishes: Mapping[JobId, Width], nodes: Sequence[Node]
+    ) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return the answer of a placer that places all jobs together."""
         held: dict[JobId, list[GpuSlot]] = {}
         widths: dict[JobId, Width] = {}
         for node, jobs in self._holders.items():
@@ -283,19 +303,12 @@ class PlaceableNodes:
         for job, slots in held.items():
             if job not in wishes:
                 widths[job] = _a_width(self._nodes[slots[0].node].instance_type.gpu_type, len(slots))
-        nodes = list(self._nodes.values())
         placement = self._placer.place(
             widths | dict(wishes),
-            nodes=[*nodes, *extra],
+            nodes=nodes,
             held={job: tuple(slots) for job, slots in held.items()},
         )
-        found = {job: placement.slots[job] for job in wishes if job in placement.slots}
-        if not self._compact:
-            return found
-        gpus = {node.id: node.instance_type.whole_gpus for node in (*nodes, *extra)}
-        return {
-            job: slots for job, slots in found.items() if job not in self._compact or _is_compact(slots, gpus)
-        }
+        return {job: placement.slots[job] for job in wishes if job in placement.slots}
 
 
 def _is_same(asked: _Asked, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> bool:

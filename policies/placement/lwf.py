@@ -33,7 +33,8 @@ import numpy as np
 
 from policies.answer import Placement
 from policies.model import GpuSlot, JobId, Node, NodeId, Width
-from policies.placement.packing import ClusterPacking
+from policies.placement.one_job import is_plain, slots_for
+from policies.placement.packing import ClusterPacking, slots_of_node
 from policies.speedup import Floats, Ints, Mask
 
 
@@ -106,21 +107,54 @@ class LeastWorkloadFirst:
         jobs that fit are placed widest first, so that fewer of them span nodes.
         """
         packing, new = _with_held(widths, nodes, held)
-        left = {kind: packing.free_gpus(kind) for kind in {width.gpu_type for width in widths.values()}}
+        self._add(packing, {job: widths[job] for job in new})
+        placed = packing.slots
+        return Placement(slots={job: placed[job] for job in widths if job in placed})
+
+    def place_beside(
+        self,
+        wishes: Mapping[JobId, Width],
+        *,
+        nodes: Sequence[Node],
+        holders: Sequence[Sequence[JobId | None]],
+    ) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return what `place` gives the wishes if all other jobs have the width that they hold."""
+        if len(wishes) == 1 and is_plain(nodes):
+            ((job, width),) = wishes.items()
+            is_alone = not 1 < width.gpus <= self.kappa and not any(job in jobs for jobs in holders)
+            if is_alone:
+                slots = slots_for(width, nodes, holders)
+                return {} if slots is None else {job: slots}
+        packing = ClusterPacking(nodes)
+        new = wishes
+        if holders:
+            packing.occupy(holders, wishes)
+            if kept := _kept(packing, wishes, nodes, holders):
+                new = {job: width for job, width in wishes.items() if job not in kept}
+        self._add(packing, new)
+        placed = packing.slots
+        if len(placed) < 2:
+            return placed
+        return {job: placed[job] for job in wishes if job in placed}
+
+    def _add(self, packing: ClusterPacking, wishes: Mapping[JobId, Width]) -> None:
+        """Place the wishes that fit; earlier ones are served first."""
+        if len(wishes) == 1:
+            for job, width in wishes.items():
+                packing.add(job, width, kappa=self.kappa)
+            return
+        left = {kind: packing.free_gpus(kind) for kind in {width.gpu_type for width in wishes.values()}}
         fitting: list[JobId] = []
-        for job in new:
-            width = widths[job]
+        for job, width in wishes.items():
             if width.gpus <= left[width.gpu_type]:
                 left[width.gpu_type] -= width.gpus
                 fitting.append(job)
         if len(fitting) == 1:
-            packing.add(fitting[0], widths[fitting[0]], kappa=self.kappa)
+            packing.add(fitting[0], wishes[fitting[0]], kappa=self.kappa)
         else:
-            fitting.sort(key=lambda name: -widths[name].gpus)
-            for width, jobs in groupby(fitting, key=widths.__getitem__):
+            fitting.sort(key=lambda name: -wishes[name].gpus)
+            for width, jobs in groupby(fitting, key=wishes.__getitem__):
                 packing.add_alike(list(jobs), width, kappa=self.kappa)
-        placed = packing.slots
-        return Placement(slots={job: placed[job] for job in widths if job in placed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +190,23 @@ def _with_held(
         if slots is None or not packing.keep(job, slots, width):
             new.append(job)
     return packing, new
+
+
+def _kept(
+    packing: ClusterPacking,
+    wishes: Mapping[JobId, Width],
+    nodes: Sequence[Node],
+    holders: Sequence[Sequence[JobId | None]],
+) -> set[JobId]:
+    """Enter the wishing jobs that hold GPUs of their width already, and return them."""
+    held: dict[JobId, list[GpuSlot]] = {}
+    for node, jobs in zip(nodes, holders, strict=False):
+        if not wishes.keys().isdisjoint(jobs):
+            for slot, job in zip(slots_of_node(node.id, len(jobs)), jobs, strict=True):
+                if job is not None and job in wishes:
+                    held.setdefault(job, []).append(slot)
+    # In the order of the wishes, as in `_with_held`.
+    return {job for job in wishes if job in held and packing.keep(job, held[job], wishes[job])}
 
 
 def senders(
