@@ -53,7 +53,9 @@ def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
     node_prices, plan = draft.allocation.node_prices, draft.plan
     if node_prices is None or not draft.may_improve or plan.launches:
         return draft
-    lent_widths = {job: planned for job, planned in draft.lent.items() if job not in plan.slots}
+    lent_widths = draft.lent
+    if lent_widths:
+        lent_widths = {job: planned for job, planned in lent_widths.items() if job not in plan.slots}
     for kind, nodes in _shared_nodes(state, draft, lent_widths).items():
         if kind not in draft.rules.instance_types:
             continue
@@ -75,6 +77,8 @@ def _shared_nodes(
 ) -> dict[str, list[_Shared]]:
     """Return the nodes with jobs and a gap that the plan leaves unchanged, by GPU type."""
     plan = draft.plan
+    if not lent_widths and len(state.nodes_with_gaps) < 2:
+        return {}
     touched = {slot.node for slots in plan.slots.values() for slot in slots} | draft.claimed
     lending = {slot.node for job in lent_widths for slot in state.jobs[job].slots}
     found = {
