@@ -47,6 +47,8 @@ from policies.speedup import Floats, Ints
 
 MOST_TABLES = 256
 """Tables (scales) kept for a class and multiplier; when there are more, all are dropped and made again."""
+MOST_KEPT = 4096
+"""Remembered jobs that certainly keep their widths, by class and multiplier; beyond it all are dropped."""
 LEAST_PART = 1e-12
 """The least fraction of a phase left: zero times the infinite cost of a width that is not allowed is NaN."""
 DOUBTLESS = 0.99
@@ -297,6 +299,7 @@ class CostsByScale:
     columns: WidthColumns
     multiplier: float
     _tables: list[CostToGo] = field(default_factory=list, repr=False, compare=False)
+    _kept: set[tuple[int, float, Width | None, float]] = field(default_factory=set, repr=False, compare=False)
 
     def width_for(
         self, phase: int, *, scale: float, left: float, holds: Width | None, margin: float
@@ -314,12 +317,23 @@ class CostsByScale:
         return above.width_for(phase, scale=scale, left=left, holds=holds, margin=margin)
 
     def keeps(self, phase: int, *, scale: float, holds: Width | None, margin: float) -> bool:
-        """Return whether a job certainly keeps its current width, whatever is left of its phase."""
+        """Return whether a job certainly keeps its current width, whatever is left of its phase.
+
+        What is certain stays so, therefore it is remembered: the same job asks at every tick.
+        """
+        question = phase, scale, holds, margin
+        if question in self._kept:
+            return True
         held = None if holds is None else self.columns.index.get(holds)
         if held is None:
             return False
         below, above = self._around(scale)
-        return below.keeps(above, phase, held, scale=scale, margin=margin)
+        is_certain = below.keeps(above, phase, held, scale=scale, margin=margin)
+        if is_certain:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept.add(question)
+        return is_certain
 
     def keeps_until(self, phase: int, *, scale: float, holds: Width | None, margin: float) -> int:
         """Return the first later phase in which a job may change its width; the number of phases if none."""
