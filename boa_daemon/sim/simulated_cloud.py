@@ -29,6 +29,7 @@ RETRY_SECONDS = 300.0
 """Seconds to wait before asking again after a refusal in an outage."""
 NEXT_TICK_SECONDS = 30.0
 """Seconds to the tick after a refused or unanswered request, as in the daemon."""
+_ACCEPTED = Accepted()
 _holding = field_replacer(NodeState, "gpus", "idle_since")
 _booted = field_replacer(NodeState, "phase", "idle_since")
 _over = field_replacer(NodeState, "phase", "ended_at", "idle_since")
@@ -99,7 +100,7 @@ class SimulatedCloud:
         now, pool = self._clock.now(), self._shelves.pool_of(action)
         if pool is None:
             return self.refuse(Refused(reason=f"{action.offer_key} is not offered", kind="bad-request"))
-        if any(begin <= now < end for begin, end in self._outages):
+        if self._outages and any(begin <= now < end for begin, end in self._outages):
             return self.refuse(
                 Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=RETRY_SECONDS)
             )
@@ -195,13 +196,13 @@ class SimulatedCloud:
             return Accepted()
         node = self._live.get(action.node)
         if node is None:
-            return Accepted()
+            return _ACCEPTED
         if node.free_gpus < node.instance_type.gpus:
             return Refused(reason=f"jobs run on {node.id}")
         self._end(node)
         if action.stops and node.market == "on-demand":
             self.stopped.add(node, self._clock.now())
-        return Accepted()
+        return _ACCEPTED
 
     def hold(self, job: JobId, slots: Sequence[GpuSlot]) -> bool:
         """Give free GPUs of ready nodes to a job; return False without any change if one is not free."""

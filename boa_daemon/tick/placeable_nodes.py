@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from operator import eq
+from operator import eq, is_
 from typing import TypeAlias
 
 from boa_daemon.tick.state import ClusterState, NodeState
@@ -50,6 +50,7 @@ class PlaceableNodes:
         self._placer, self._compact = placer, compact
         self._asked: _Asked | None = None
         self._counted: _Count | None = None
+        self._after_nothing: PlaceableNodes | None = None
         jobs = state.jobs
         running = [job for job in leaving if jobs[job].slots]
         self._movers = {job for job in running if job not in stopped}
@@ -133,9 +134,10 @@ class PlaceableNodes:
     def after(self, placed: Slots) -> PlaceableNodes:
         """Return the room that is left once the placed jobs are on their slots."""
         if not placed:
-            same = self._on(self._holders)
-            same._counted = self._counted
-            return same
+            if self._after_nothing is None:
+                self._after_nothing = self._on(self._holders)
+                self._after_nothing._counted = self._counted
+            return self._after_nothing
         left = self._copy()
         holders, gone = left._holders, placed.keys()
         left._movers = self._movers - gone
@@ -157,7 +159,7 @@ class PlaceableNodes:
         room = object.__new__(PlaceableNodes)
         room._placer, room._nodes, room._movers = self._placer, self._nodes, self._movers
         room._zones, room._compact, room._holders = self._zones, self._compact, holders
-        room._asked = room._counted = None
+        room._asked = room._counted = room._after_nothing = None
         return room
 
     def without(self, ending: frozenset[JobId], state: ClusterState) -> PlaceableNodes:
@@ -309,6 +311,44 @@ class PlaceableNodes:
             held={job: tuple(slots) for job, slots in held.items()},
         )
         return {job: placement.slots[job] for job in wishes if job in placement.slots}
+
+
+class LatestRoom:
+    """The placeable nodes of the latest tick; used again while nothing changes, as they remember answers."""
+
+    def __init__(self) -> None:
+        self._known: tuple[ClusterState, tuple[object, ...], PlaceableNodes] | None = None
+
+    def of(
+        self,
+        state: ClusterState,
+        *,
+        leaving: Sequence[JobId],
+        stopped: frozenset[JobId],
+        placer: Placer,
+        compact: frozenset[JobId],
+        closed: AbstractSet[NodeId],
+    ) -> PlaceableNodes:
+        """Return the placeable nodes of a state: those of the latest call if its arguments were the same."""
+        slots = [state.jobs[job].slots for job in leaving]
+        question = leaving, slots, stopped, placer, compact, closed
+        known = self._known
+        if known is not None and known[1] == question and _have_same_nodes(known[0], state):
+            return known[2]
+        room = PlaceableNodes(
+            state, leaving=leaving, stopped=stopped, placer=placer, compact=compact, closed=closed
+        )
+        self._known = state, question, room
+        return room
+
+
+def _have_same_nodes(before: ClusterState, state: ClusterState) -> bool:
+    """Return whether two states have the identical nodes in the same order, and the same offers.
+
+    Identity is enough: a simulated node is replaced when it changes, and comparing values takes longer.
+    """
+    nodes, others = state.nodes.values(), before.nodes.values()
+    return len(nodes) == len(others) and all(map(is_, nodes, others)) and state.offers == before.offers
 
 
 def _is_same(asked: _Asked, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> bool:

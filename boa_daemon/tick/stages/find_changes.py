@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
 from boa_daemon.tick.draft import NO_CHANGES, Changes, Draft, shrinks
-from boa_daemon.tick.placeable_nodes import PlaceableNodes
+from boa_daemon.tick.placeable_nodes import LatestRoom, PlaceableNodes
 from boa_daemon.tick.state import ClusterState, Plan, Rules
 from policies.fast_dataclasses import field_replacer, replace
 from policies.memo import LatestMemo
@@ -22,6 +22,7 @@ LEAVE_SECONDS = 120.0
 """A job releases a node that ends within this time, even with no other place: its progress is then safe."""
 _by_name: LatestMemo[Rules, Mapping[str, InstanceType]] = LatestMemo(attrgetter("by_name"))
 _to_change = field_replacer(Plan, "widths", "stops", "instance_types")
+_latest_room = LatestRoom()
 _with_changes = field_replacer(Draft, "changes", "lent", "room", "plan")
 
 
@@ -79,7 +80,7 @@ def _room(state: ClusterState, draft: Draft, changes: Changes, lent: Iterable[Jo
     """Return where jobs may be placed: on free GPUs, and on GPUs of jobs that may move."""
     stops = frozenset(changes.stops).union(changes.leaving)
     left = {slot.node for job in draft.other_market for slot in state.jobs[job].slots}
-    return PlaceableNodes(
+    return _latest_room.of(
         state,
         leaving=[*changes.wishes, *stops, *lent],
         stopped=stops,
