@@ -24,6 +24,8 @@ _Asked: TypeAlias = tuple[Mapping[JobId, Width], Sequence[Node], dict[JobId, tup
 """The last question (wishes and extra nodes) and its answer."""
 _Count: TypeAlias = dict[str, Counter[JobId | None]]
 """The number of GPUs of each job, by GPU type; None counts the free ones."""
+_Ending: TypeAlias = tuple[frozenset[JobId], list[NodeState]]
+"""Jobs about to end, and their nodes."""
 _a_width = lru_cache(maxsize=4096)(Width)
 _NEW = "(new)"
 """The zone of nodes that are not requested yet."""
@@ -51,6 +53,7 @@ class PlaceableNodes:
         self._asked: _Asked | None = None
         self._counted: _Count | None = None
         self._after_nothing: PlaceableNodes | None = None
+        self._later: tuple[_Ending, PlaceableNodes] | None = None
         jobs = state.jobs
         running = [job for job in leaving if jobs[job].slots]
         self._movers = {job for job in running if job not in stopped}
@@ -159,18 +162,23 @@ class PlaceableNodes:
         room = object.__new__(PlaceableNodes)
         room._placer, room._nodes, room._movers = self._placer, self._nodes, self._movers
         room._zones, room._compact, room._holders = self._zones, self._compact, holders
-        room._asked = room._counted = room._after_nothing = None
+        room._asked = room._counted = room._after_nothing = room._later = None
         return room
 
     def without(self, ending: frozenset[JobId], state: ClusterState) -> PlaceableNodes:
         """Return the room once the given running jobs have ended."""
         if not ending:
             return self
-        later = self._copy()
-        later._nodes = dict(self._nodes)
         freed = {slot.node for job in ending for slot in state.jobs[job].slots}
-        for name in sorted(freed):  # the order of a set differs between processes
-            node = state.nodes[name]
+        # Sorted, because the order of a set differs between processes.
+        question = ending, [state.nodes[name] for name in sorted(freed)]
+        if self._later is not None and self._later[0] == question:
+            return self._later[1]
+        later = self._copy()
+        self._later = question, later
+        later._nodes = dict(self._nodes)
+        for node in question[1]:
+            name = node.id
             if node.phase == "ready" and node.ends_by is None:
                 later._nodes[name] = _as_placed(node)
                 holders = self._holders.get(name, list(node.gpus))

@@ -139,12 +139,15 @@ class CostToGo:
         phase_cost = columns.hours * price
         slope, constant = np.zeros_like(phase_cost), np.zeros_like(phase_cost)
         for phase in range(len(phase_cost) - 1, 0, -1):
-            whole, fixed = phase_cost[phase] + slope[phase], constant[phase]
+            whole, fixed = slope[phase - 1], constant[phase - 1]
+            np.add(phase_cost[phase], slope[phase], out=whole)
+            fixed[:] = constant[phase]
             cost = whole * scale + fixed
-            other = int((cost + change).argmin())
-            stays = cost <= cost[other] + change[other]
-            slope[phase - 1] = np.where(stays, whole, whole[other])
-            constant[phase - 1] = np.where(stays, fixed, fixed[other] + change[other])
+            other = (cost + change).argmin()
+            changes = cost > cost[other] + change[other]
+            if changes.any():
+                whole[changes] = whole[other]
+                fixed[changes] = fixed[other] + change[other]
         start = job_class.startup_hours * price
         costs = (phase_cost + slope) * scale + constant
         return cls(

@@ -198,13 +198,18 @@ def whole_columns(problem: Problem, job_class: JobClass) -> Columns:
         return _columns_of(job_class, curve, kind=number_of[name], price=price)
     pairs: dict[tuple[int, int], int] = {}
     known: dict[tuple[str, int], tuple[Floats, list[int]]] = {}  # phases often share their curves
+    places: dict[tuple[int, tuple[int, ...]], list[int]] = {}  # or at least their widths
     blocks: list[tuple[int, Floats, list[int]]] = []
     for number, phase in enumerate(job_class.phases):
         for name, curve in phase.speedups.items():
             found = known.get((name, id(curve)))
             if found is None:
                 whole, kind = curve.whole_widths(), number_of[name]
-                at = [pairs.setdefault((kind, width), len(pairs)) for width in whole.tolist()]
+                listed = tuple(whole.tolist())
+                at = places.get((kind, listed))
+                if at is None:
+                    at = [pairs.setdefault((kind, width), len(pairs)) for width in listed]
+                    places[kind, listed] = at
                 found = known[name, id(curve)] = curve.speed_at(whole), at
             blocks.append((number, phase.size_gpu_hours / found[0], found[1]))
     time = np.full((len(job_class.phases), len(pairs)), np.inf)
