@@ -245,9 +245,13 @@ class Controller:
             keeps_until: Callable[[Job], int] | None = getattr(self.allocator, "keeps_until", None)
             return job.phase + 1 if keeps_until is None else keeps_until(job)
         widths = by_phase(job)
+        held, before = job.width, widths[job.phase]
         for phase in range(job.phase + 1, len(widths)):
-            if widths[phase] != job.width and widths[phase] != widths[phase - 1]:
+            width = widths[phase]
+            # Identity is tested first, because most neighbouring phases share their width.
+            if width is not held and width is not before and width not in (held, before):
                 return phase
+            before = width
         return len(widths)
 
     def _width_alone(self, job: Job, now: float) -> Width | None:

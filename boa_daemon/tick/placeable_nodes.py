@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
 from operator import eq, is_
 from typing import TypeAlias
 
 from boa_daemon.tick.state import ClusterState, NodeState
-from policies.model import GpuSlot, JobId, Node, NodeId, Width
+from policies.model import GpuSlot, JobId, Node, NodeId, Width, width_of
 from policies.placement.packing import slots_of_node
 from policies.protocols import Placer
 
@@ -26,7 +25,6 @@ _Count: TypeAlias = dict[str, Counter[JobId | None]]
 """The number of GPUs of each job, by GPU type; None counts the free ones."""
 _Ending: TypeAlias = tuple[frozenset[JobId], list[NodeState]]
 """Jobs about to end, and their nodes."""
-_a_width = lru_cache(maxsize=4096)(Width)
 _NEW = "(new)"
 """The zone of nodes that are not requested yet."""
 
@@ -312,7 +310,7 @@ class PlaceableNodes:
                     held[job] = [slot]
         for job, slots in held.items():
             if job not in wishes:
-                widths[job] = _a_width(self._nodes[slots[0].node].instance_type.gpu_type, len(slots))
+                widths[job] = width_of(self._nodes[slots[0].node].instance_type.gpu_type, len(slots))
         placement = self._placer.place(
             widths | dict(wishes),
             nodes=nodes,

@@ -41,7 +41,7 @@ from operator import attrgetter
 import numpy as np
 
 from policies.memo import Memo
-from policies.model import Job, JobClass, Problem, Width
+from policies.model import Job, JobClass, Problem, Width, width_of
 from policies.optimum.options import whole_columns
 from policies.speedup import Floats, Ints
 
@@ -74,7 +74,7 @@ class WidthColumns:
         columns = whole_columns(problem, job_class)
         names = [gpu.name for gpu in problem.gpu_types]
         pairs = zip(columns.gpu_type.tolist(), columns.gpus.tolist(), strict=True)
-        widths = tuple(Width(names[kind], int(gpus)) for kind, gpus in pairs)
+        widths = tuple([width_of(names[kind], int(gpus)) for kind, gpus in pairs])
         sizes = [phase.size_gpu_hours for phase in job_class.phases]
         return cls(
             job_class=job_class,

@@ -21,7 +21,7 @@ from boa_daemon.tick.forecasts import job_hours_left
 from boa_daemon.tick.state import ClusterState, NodeState
 from policies.answer import NodePrices
 from policies.fast_dataclasses import replace
-from policies.model import GpuSlot, Job, JobId, NodeId, Width
+from policies.model import GpuSlot, Job, JobId, NodeId, Width, width_of
 
 LEAST_RETURN = 2.0
 """A move must save this multiple of its cost, because forecasts are inaccurate."""
@@ -66,7 +66,7 @@ def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
             moved = None if giver.is_fixed else _moved(state, giver, nodes, lent_widths)
             if moved is not None and _pays(state, giver, moved, node_prices, worth):
                 slots = moved.slots
-                widths = {job: Width(kind, len(taken)) for job, taken in slots.items()}
+                widths = {job: width_of(kind, len(taken)) for job, taken in slots.items()}
                 plan = replace(plan, widths={**plan.widths, **widths}, slots={**plan.slots, **slots})
                 break
     return draft if plan is draft.plan else replace(draft, plan=plan)
