@@ -121,8 +121,7 @@ class LeastWorkloadFirst:
         """Return what `place` gives the wishes if all other jobs have the width that they hold."""
         if len(wishes) == 1 and is_plain(nodes):
             ((job, width),) = wishes.items()
-            is_alone = not 1 < width.gpus <= self.kappa and not any(job in jobs for jobs in holders)
-            if is_alone:
+            if not 1 < width.gpus <= self.kappa and not any([job in jobs for jobs in holders]):
                 slots = slots_for(width, nodes, holders)
                 return {} if slots is None else {job: slots}
         packing = ClusterPacking(nodes)

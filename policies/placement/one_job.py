@@ -51,7 +51,7 @@ def slots_for(width: Width, nodes: Sequence[Node], holders: _Holders) -> tuple[G
     slots: list[GpuSlot] = []
     for at in chosen:
         known = slots_of_node(nodes[at].id, nodes[at].instance_type.gpus)
-        if at < occupied:
+        if at < occupied and any(holders[at]):
             known = tuple([slot for slot, job in zip(known, holders[at], strict=True) if job is None])
         slots += known[: gpus - len(slots)]
     return tuple(slots) if chosen else None
@@ -62,6 +62,8 @@ def _senders(holders: _Holders) -> Collection[int]:
     home: dict[JobId, int] = {}
     busy: set[int] = set()
     for at, jobs in enumerate(holders):
+        if jobs.count(None) == len(jobs):
+            continue
         for job in jobs:
             if job is not None and home.setdefault(job, at) != at:
                 busy |= {home[job], at}

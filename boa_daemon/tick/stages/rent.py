@@ -76,6 +76,7 @@ def _demand(
             return _Demand(launches=least, claimed=frozenset())
     # Skip the first placement, which would only fail; with zones it also says which zone lacks GPUs.
     is_short = is_short and not after.has_zones
+    most_launches = 4 * sum([width.gpus for width in rest.values()])
     while True:
         future = {} if is_short else after.place(rest, extra=extra, keep_movers=False)
         missing = {job: width for job, width in rest.items() if job not in future}
@@ -95,5 +96,5 @@ def _demand(
             so_far = launches.get(instance_type.name, 0)
             launches[instance_type.name] = so_far + count
             extra += blank_nodes(instance_type, so_far, so_far + count)
-        if sum(launches.values()) > 4 * sum(width.gpus for width in rest.values()):
+        if sum(launches.values()) > most_launches:
             raise BoaError(f"the placer leaves jobs out of empty nodes: {', '.join(sorted(missing)[:5])}")

@@ -112,6 +112,8 @@ def _spare(state: ClusterState, plan: Plan, claimed: AbstractSet[NodeId]) -> dic
             spare[name] = [index for index, job in enumerate(node.gpus) if job is None]
             continue
         here = taken.get(name, set())
+        if len(here) == len(node.gpus):
+            continue
         left = [i for i, job in enumerate(node.gpus) if i not in here and (job is None or job in moving)]
         if left and len(left) < len(node.gpus):
             spare[name] = left
