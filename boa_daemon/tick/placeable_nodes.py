@@ -323,7 +323,7 @@ class LatestRoom:
     """The placeable nodes of the latest tick; used again while nothing changes, as they remember answers."""
 
     def __init__(self) -> None:
-        self._known: tuple[ClusterState, tuple[object, ...], PlaceableNodes] | None = None
+        self._known: tuple[list[NodeState], tuple[object, ...], PlaceableNodes] | None = None
 
     def of(
         self,
@@ -335,26 +335,22 @@ class LatestRoom:
         compact: frozenset[JobId],
         closed: AbstractSet[NodeId],
     ) -> PlaceableNodes:
-        """Return the placeable nodes of a state: those of the latest call if its arguments were the same."""
-        slots = [state.jobs[job].slots for job in leaving]
-        question = leaving, slots, stopped, placer, compact, closed
-        known = self._known
-        if known is not None and known[1] == question and _have_same_nodes(known[0], state):
-            return known[2]
+        """Return the placeable nodes of a state: those of the latest call if its arguments were the same.
+
+        Nodes are compared by identity: a simulated node is replaced when it changes, and a comparison of
+        values would take longer than it saves.
+        """
+        nodes, slots = list(state.nodes.values()), [state.jobs[job].slots for job in leaving]
+        question = leaving, slots, stopped, placer, compact, closed, state.offers
+        if self._known is not None:
+            before, asked, room = self._known
+            if len(before) == len(nodes) and all(map(is_, before, nodes)) and asked == question:
+                return room
         room = PlaceableNodes(
             state, leaving=leaving, stopped=stopped, placer=placer, compact=compact, closed=closed
         )
-        self._known = state, question, room
+        self._known = nodes, question, room
         return room
-
-
-def _have_same_nodes(before: ClusterState, state: ClusterState) -> bool:
-    """Return whether two states have the identical nodes in the same order, and the same offers.
-
-    Identity is enough: a simulated node is replaced when it changes, and comparing values takes longer.
-    """
-    nodes, others = state.nodes.values(), before.nodes.values()
-    return len(nodes) == len(others) and all(map(is_, nodes, others)) and state.offers == before.offers
 
 
 def _is_same(asked: _Asked, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> bool:

@@ -121,7 +121,8 @@ class LeastWorkloadFirst:
         """Return what `place` gives the wishes if all other jobs have the width that they hold."""
         if len(wishes) == 1 and is_plain(nodes):
             ((job, width),) = wishes.items()
-            if not 1 < width.gpus <= self.kappa and not any([job in jobs for jobs in holders]):
+            may_spread = 1 < width.gpus <= self.kappa
+            if not may_spread and not [jobs for jobs in holders if job in jobs]:
                 slots = slots_for(width, nodes, holders)
                 return {} if slots is None else {job: slots}
         packing = ClusterPacking(nodes)

@@ -1,7 +1,7 @@
 """The nodes of a single job: the choice of `policies.placement.packing` without its index.
 
-An index of the free GPUs pays from the second job on. One job is placed by one look at the nodes, which a tick
-does for nearly every job that starts. The order of preference is that of the packing:
+An index of the free GPUs pays from the second job on. Most ticks place one job or none, so one job is placed
+by one look at the nodes. The order of preference is that of the packing:
 
     one node has room       nodes in use, then the fullest, then those whose link is busy, then the first
     several nodes needed    the freest until one fits the rest, then the fullest that fits; quiet links first
@@ -28,10 +28,7 @@ _Room: TypeAlias = tuple[int, bool, bool, int]
 
 def is_plain(nodes: Sequence[Node]) -> bool:
     """Return whether the nodes have exclusive GPUs and unknown places in the network."""
-    for node in nodes:
-        if node.tiers or node.instance_type.places_per_gpu > 1:
-            return False
-    return True
+    return not [node for node in nodes if node.tiers or node.instance_type.places_per_gpu > 1]
 
 
 def slots_for(width: Width, nodes: Sequence[Node], holders: _Holders) -> tuple[GpuSlot, ...] | None:
@@ -90,7 +87,9 @@ def _greedy(gpus: int, rooms: list[_Room]) -> list[int]:
     for number, (most, _, _, node) in enumerate(freest):
         if most >= left:
             fitting = [
-                (is_busy, is_empty, room, at) for room, is_busy, is_empty, at in freest[number:] if room >= left
+                (is_busy, is_empty, room, at)
+                for room, is_busy, is_empty, at in freest[number:]
+                if room >= left
             ]
             return [*chosen, min(fitting)[3]]
         chosen.append(node)
