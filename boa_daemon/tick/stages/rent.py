@@ -84,7 +84,7 @@ def _demand(
             blank = {node.id: node.instance_type.name for node in extra if node.id not in state.nodes}
             return _Demand(
                 launches=launches,
-                claimed=frozenset(slot.node for taken in future.values() for slot in taken),
+                claimed=frozenset([slot.node for taken in future.values() for slot in taken]),
                 gangs=gangs_of(future, blank),
             )
         if not is_short:
