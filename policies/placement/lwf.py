@@ -33,8 +33,8 @@ import numpy as np
 
 from policies.answer import Placement
 from policies.model import GpuSlot, JobId, Node, NodeId, Width
-from policies.placement.one_job import is_plain, slots_for
-from policies.placement.packing import ClusterPacking, slots_of_node
+from policies.placement.few_jobs import MOST_LOOKS, is_plain, kept_widths, place_few, slots_for
+from policies.placement.packing import ClusterPacking
 from policies.speedup import Floats, Ints, Mask
 
 
@@ -119,22 +119,21 @@ class LeastWorkloadFirst:
         holders: Sequence[Sequence[JobId | None]],
     ) -> dict[JobId, tuple[GpuSlot, ...]]:
         """Return what `place` gives the wishes if all other jobs have the width that they hold."""
-        if len(wishes) == 1 and is_plain(nodes):
-            ((job, width),) = wishes.items()
-            may_spread = 1 < width.gpus <= self.kappa
-            if not may_spread and not [jobs for jobs in holders if job in jobs]:
-                slots = slots_for(width, nodes, holders)
-                return {} if slots is None else {job: slots}
+        is_small = len(wishes) * len(nodes) <= MOST_LOOKS and is_plain(nodes)
+        if is_small and not [width for width in wishes.values() if 1 < width.gpus <= self.kappa]:
+            if len(wishes) == 1:
+                ((job, width),) = wishes.items()
+                if not [jobs for jobs in holders if job in jobs]:
+                    slots = slots_for(width, nodes, holders)
+                    return {} if slots is None else {job: slots}
+            return place_few(wishes, nodes, holders)
         packing = ClusterPacking(nodes)
-        new = wishes
-        if holders:
-            packing.occupy(holders, wishes)
-            if kept := _kept(packing, wishes, nodes, holders):
-                new = {job: width for job, width in wishes.items() if job not in kept}
-        self._add(packing, new)
+        packing.occupy(holders, wishes)
+        kept = kept_widths(wishes, nodes, holders)
+        for job, slots in kept.items():
+            packing.hold(job, slots)
+        self._add(packing, {job: width for job, width in wishes.items() if job not in kept})
         placed = packing.slots
-        if len(placed) < 2:
-            return placed
         return {job: placed[job] for job in wishes if job in placed}
 
     def _add(self, packing: ClusterPacking, wishes: Mapping[JobId, Width]) -> None:
@@ -190,23 +189,6 @@ def _with_held(
         if slots is None or not packing.keep(job, slots, width):
             new.append(job)
     return packing, new
-
-
-def _kept(
-    packing: ClusterPacking,
-    wishes: Mapping[JobId, Width],
-    nodes: Sequence[Node],
-    holders: Sequence[Sequence[JobId | None]],
-) -> set[JobId]:
-    """Enter the wishing jobs that hold GPUs of their width already, and return them."""
-    held: dict[JobId, list[GpuSlot]] = {}
-    for node, jobs in zip(nodes, holders, strict=False):
-        if not wishes.keys().isdisjoint(jobs):
-            for slot, job in zip(slots_of_node(node.id, len(jobs)), jobs, strict=True):
-                if job is not None and job in wishes:
-                    held.setdefault(job, []).append(slot)
-    # In the order of the wishes, as in `_with_held`.
-    return {job for job in wishes if job in held and packing.keep(job, held[job], wishes[job])}
 
 
 def senders(

@@ -1,4 +1,4 @@
-"""One job gets the GPUs that the index would give it."""
+"""Few jobs get the GPUs that the index would give them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from boa_daemon.testing import a_policy_node, some_slots
 from policies.model import Width
-from policies.placement.one_job import is_plain, slots_for
+from policies.placement.few_jobs import is_plain, slots_for
 from policies.placement.packing import ClusterPacking
 
 HOLDERS = st.lists(

@@ -1,7 +1,7 @@
-"""The nodes of a single job: the choice of `policies.placement.packing` without its index.
+"""The GPUs of a few jobs on a few nodes: the choice of `policies.placement.packing` without its index.
 
-An index of the free GPUs pays from the second job on. Most ticks place one job or none, so one job is placed
-by one look at the nodes. The order of preference is that of the packing:
+An index of the free GPUs pays for many jobs on many nodes. Most ticks place one job or two on the few nodes
+with room, so each job is placed by one look at the nodes. The order of preference is that of the packing:
 
     one node has room       nodes in use, then the fullest, then those whose link is busy, then the first
     several nodes needed    the freest until one fits the rest, then the fullest that fits; quiet links first
@@ -10,12 +10,12 @@ by one look at the nodes. The order of preference is that of the packing:
     n        gpus         GPUs wanted
     f_v      room         free GPUs of node v
 
-It covers exclusive GPUs on nodes of unknown place in the network. Cost: O(nodes log nodes + GPUs).
+It covers exclusive GPUs on nodes of unknown place in the network. Cost: O(nodes log nodes + GPUs) per job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from policies.model import GpuSlot, JobId, Node, Width
@@ -26,9 +26,64 @@ _Room: TypeAlias = tuple[int, bool, bool, int]
 """Free GPUs of a node, whether its link is busy, whether all its GPUs are free, and its index."""
 
 
+MOST_LOOKS = 64
+"""Jobs times nodes up to which looking at every node is faster than building the index."""
+
+
 def is_plain(nodes: Sequence[Node]) -> bool:
     """Return whether the nodes have exclusive GPUs and unknown places in the network."""
     return not [node for node in nodes if node.tiers or node.instance_type.places_per_gpu > 1]
+
+
+def place_few(
+    wishes: Mapping[JobId, Width], nodes: Sequence[Node], holders: _Holders
+) -> dict[JobId, tuple[GpuSlot, ...]]:
+    """Return the slots of the wishes that fit on plain nodes; all other jobs keep their GPUs.
+
+    A wishing job that holds its width keeps it; the GPUs of all others are free. Earlier wishes are served
+    first, and of those that fit the widest is placed first.
+    """
+    found = kept_widths(wishes, nodes, holders)
+    rows = [[None if job in wishes and job not in found else job for job in jobs] for jobs in holders]
+    rows += [[None] * node.instance_type.gpus for node in nodes[len(holders) :]]
+    left: dict[str, int] = {}
+    for node, row in zip(nodes, rows, strict=True):
+        kind = node.instance_type.gpu_type
+        left[kind] = left.get(kind, 0) + row.count(None)
+    fitting: list[JobId] = []
+    for job, width in wishes.items():
+        if job not in found and width.gpus <= left.get(width.gpu_type, 0):
+            left[width.gpu_type] -= width.gpus
+            fitting.append(job)
+    fitting.sort(key=lambda job: -wishes[job].gpus)
+    places = {node.id: row for node, row in zip(nodes, rows, strict=True)}
+    for job in fitting:
+        slots = slots_for(wishes[job], nodes, rows)
+        if slots is not None:
+            found[job] = slots
+            for slot in slots:
+                places[slot.node][slot.index] = job
+    return {job: found[job] for job in wishes if job in found}
+
+
+def kept_widths(
+    wishes: Mapping[JobId, Width], nodes: Sequence[Node], holders: _Holders
+) -> dict[JobId, tuple[GpuSlot, ...]]:
+    """Return the slots of the wishing jobs that hold their width already."""
+    held: dict[JobId, list[GpuSlot]] = {}
+    kinds: dict[JobId, set[str]] = {}
+    for node, jobs in zip(nodes, holders, strict=False):
+        if wishes.keys().isdisjoint(jobs):
+            continue
+        for slot, job in zip(slots_of_node(node.id, len(jobs)), jobs, strict=True):
+            if job is not None and job in wishes:
+                held.setdefault(job, []).append(slot)
+                kinds.setdefault(job, set()).add(node.instance_type.gpu_type)
+    return {
+        job: tuple(slots)
+        for job, slots in held.items()
+        if len(slots) == wishes[job].gpus and kinds[job] == {wishes[job].gpu_type}
+    }
 
 
 def slots_for(width: Width, nodes: Sequence[Node], holders: _Holders) -> tuple[GpuSlot, ...] | None:
