@@ -171,12 +171,14 @@ class SimulatedJob:
         self.ends_ahead = []
         if ends_at is None or self.checkpoints is not None:
             return ends_at
+        speeds, pace, node_speed, ends_ahead = self.speeds, self.pace, self.node_speed, self.ends_ahead
+        sizes, scale = self.physics.sizes, self.trace.scale
         for phase in range(self.phase + 1, until):
-            rate = self.speeds[phase] * self.pace * self.node_speed
+            rate = speeds[phase] * pace * node_speed
             if rate <= 0.0:
                 break
-            self.ends_ahead.append(ends_at)
-            ends_at += self.physics.sizes[phase] * self.trace.scale / rate
+            ends_ahead.append(ends_at)
+            ends_at += sizes[phase] * scale / rate
         return ends_at
 
     def pass_phases(self, now: float) -> tuple[float, float]:

@@ -22,7 +22,7 @@ import numpy as np
 from policies.fast_dataclasses import fast_init
 from policies.model import JobClass, Problem
 from policies.optimum.coupled_plans import CoupledClass, PlanHull, plan_hulls
-from policies.speedup import Floats, Ints, SpeedupCurve
+from policies.speedup import Floats, Ints, SpeedupCurve, whole_speeds
 
 
 @fast_init
@@ -159,7 +159,7 @@ def assemble(problem: Problem, *, columns: dict[int, Columns], hulls: dict[int, 
             for name, curve in phase.speedups.items():
                 whole = curve.whole_widths()
                 widths.append(whole)
-                speeds.append(curve.speed_at(whole))
+                speeds.append(whole_speeds(curve))
                 t = number_of[name]
                 scalars.append((len(owner), t, phase.size_gpu_hours, startup, price[t]))
             owner.append(i)
@@ -210,7 +210,7 @@ def whole_columns(problem: Problem, job_class: JobClass) -> Columns:
                 if at is None:
                     at = [pairs.setdefault((kind, width), len(pairs)) for width in listed]
                     places[kind, listed] = at
-                found = known[name, id(curve)] = curve.speed_at(whole), at
+                found = known[name, id(curve)] = whole_speeds(curve), at
             blocks.append((number, phase.size_gpu_hours / found[0], found[1]))
     time = np.full((len(job_class.phases), len(pairs)), np.inf)
     for number, hours, at in blocks:
