@@ -13,14 +13,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.backends.aws.calls import NODE_OPERATIONS, OPERATIONS
-from boa_daemon.backends.aws.image_policy import image_policy
-from boa_daemon.backends.aws.policy import node_policy, policy
-from boa_daemon.backends.aws.policy_statements import UsedResources
-from boa_daemon.backends.aws.resource_policies import bucket_policy, queue_policy
-from boa_daemon.backends.aws.stack import stack_template
-from boa_daemon.backends.aws.stack_settings import StackOptions
-from boa_daemon.backends.aws.termination_schedule import termination_policy
+from boa_daemon.backends.aws.client.calls import NODE_OPERATIONS, OPERATIONS
+from boa_daemon.backends.aws.image_builder.policy import image_policy
+from boa_daemon.backends.aws.instances.termination_schedule import termination_policy
+from boa_daemon.backends.aws.rights.policy import node_policy, policy
+from boa_daemon.backends.aws.rights.policy_statements import UsedResources
+from boa_daemon.backends.aws.rights.resource_policies import bucket_policy, queue_policy
+from boa_daemon.backends.aws.stack.settings import StackOptions
+from boa_daemon.backends.aws.stack.template import stack_template
 from boa_daemon.backends.settings import AwsSettings
 
 SETTINGS = AwsSettings(

@@ -18,7 +18,7 @@ import time
 from dataclasses import replace
 from math import ceil
 
-from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog

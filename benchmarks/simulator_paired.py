@@ -1,12 +1,12 @@
 """The simulator of this checkout beside that of another, in turn, on the same runs: seconds and answers.
 
     git worktree add ../before COMMIT
-    python benchmarks/simulator_paired.py ../before DATA [--rounds 3] [--jobs 2000]
+    python benchmarks/simulator_paired.py ../before [--rounds 3] [--jobs 2000]
 
-DATA is that of benchmarks/policies; without `pollux` in it the 160-job workload is left out. A round runs
-each case once in each checkout, in a process of its own, after one run as a warm-up. Times are processor
-times. Answers are equal if every action of the first run is the same at the same instant, except for ids and
-reasons.
+The cases are Pollux's workload-6 of 160 jobs under three policies, and a month. A round runs each case once
+in each checkout, in a process of its own, after one run as a warm-up. Times are processor times. Answers are
+equal if every action of the first run is the same at the same instant, except for ids and reasons; a checkout
+whose actions have other fields, or whose policies decide otherwise, differs.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from boa_daemon.traces.importers import SourceName, import_source
+from boa_daemon.traces.workload import Options
+from boa_daemon.traces.writer import write_workload
+
+POLLUX = Path(__file__).resolve().parents[1] / "tests" / "data" / "pollux"
 RUN = """
 import hashlib, sys, time
 from dataclasses import replace
-from pathlib import Path
-sys.path[:0] = ["benchmarks", "benchmarks/policies"]
-case, data, jobs = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+sys.path.insert(0, "benchmarks")
+case, study, jobs = sys.argv[1], sys.argv[2], float(sys.argv[3])
 from boa_daemon.sim.wiring import simulate
 if case == "month":
     from simulator import a_stretch
     settings = a_stretch(720.0, jobs)
 else:
-    import tempfile
-    from scenarios import Scenario, pollux
-    from work import settings_of, tasks_of
-    scenario = Scenario(group="w", column="w", sources=(pollux("", 6),))
-    (task,) = tasks_of(scenario, data, Path(tempfile.mkdtemp()))
-    settings = replace(settings_of(task)[0], policy=case)
+    from boa_daemon.comparing.study_file import load_study
+    (only,) = load_study(study).cases
+    settings = replace(only.comparison.shared, policy=case)
 digest = hashlib.sha256()
 def taken(decision):
     for action in decision.actions:
@@ -51,19 +53,32 @@ def main() -> None:
     """Print a line for each case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("before", type=Path)
-    parser.add_argument("data", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2000, help="of the month")
     words = parser.parse_args()
-    cases = ["boa", "boa-paced", "pollux-autoscale"] if (words.data / "pollux").exists() else []
-    roots = {"before": words.before.resolve(), "after": Path(__file__).resolve().parents[1]}
-    for case in [*cases, "month"]:
+    with TemporaryDirectory() as folder:
+        compare(words.before.resolve(), a_study(Path(folder)), words.rounds, words.jobs)
+
+
+def a_study(folder: Path) -> Path:
+    """Write the 160 jobs and a study of them, which checkouts of any age read; return its path."""
+    workload = import_source(SourceName.pollux, POLLUX, Options(workload="workloads/workload-6.csv"))
+    trace, classes = write_workload(workload, folder)
+    study = folder / "study.yaml"
+    study.write_text(f"budgets: [x1.5]\ntraces: [{{name: all, trace: {trace}, classes: {classes}}}]\n")
+    return study
+
+
+def compare(before: Path, study: Path, rounds: int, jobs: int) -> None:
+    """Run each case in both checkouts in turn, and print its line."""
+    roots = {"before": before, "after": Path(__file__).resolve().parents[1]}
+    for case in ("boa", "boa-paced", "pollux-autoscale", "month"):
         seconds: dict[str, list[float]] = {name: [] for name in roots}
         answers: dict[str, list[str]] = {}
-        for _ in range(words.rounds):
+        for _ in range(rounds):
             for name, root in roots.items():
                 told = subprocess.check_output(
-                    [sys.executable, "-c", RUN, case, str(words.data.resolve()), str(words.jobs)],
+                    [sys.executable, "-c", RUN, case, str(study), str(jobs)],
                     cwd=root,
                     env={**os.environ, "PYTHONPATH": str(root)},
                     text=True,

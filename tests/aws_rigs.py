@@ -9,7 +9,7 @@ from typing import Any
 
 import boto3
 
-from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog

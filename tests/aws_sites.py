@@ -15,8 +15,8 @@ import boto3
 import pytest
 from request_shapes import RequestShapes, request_shapes
 
-from boa_daemon.backends.aws.policy import node_policy, policy
-from boa_daemon.backends.aws.stack_settings import StackSettings, stack_settings_of
+from boa_daemon.backends.aws.rights.policy import node_policy, policy
+from boa_daemon.backends.aws.stack.settings import StackSettings, stack_settings_of
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon import assembly
 from boa_daemon.daemon.assembly import open_daemon

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.backends.aws.blocks import BlockOffering, buy, offerings
-from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.instances.blocks import BlockOffering, buy, offerings
 from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.planning_options import PricesOption, read_problem, with_budget_flag

@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from boa_daemon.api.client import Client, DaemonUnreachable
-from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.receipt import KINDS, Receipt
-from boa_daemon.backends.aws.sweep import OwnedResource, Sweeper
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.instances.receipt import KINDS, Receipt
+from boa_daemon.backends.aws.instances.sweep import OwnedResource, Sweeper
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.simulated import FileCloud
 from boa_daemon.clock import SystemClock

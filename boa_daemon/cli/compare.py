@@ -222,7 +222,7 @@ def _document(
         "rows": with_ratios(rows),
         "summary": [line.to_document() for line in lines],
         "decomposition": [
-            why.to_document() | {"max_nodes": cap}
+            {"budget": budget.amount} | why.to_document() | {"max_nodes": cap}
             for budget in comparison.budgets
             for cap in comparison.caps
             if (why := decompose(at_cap(rows, cap), at_cap(lines, cap), budget.amount)) is not None

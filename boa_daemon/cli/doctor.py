@@ -8,8 +8,8 @@ from dataclasses import asdict
 import typer
 from rich.markup import escape
 
-from boa_daemon.backends.aws.doctor import Doctor
-from boa_daemon.backends.aws.doctor_check import DoctorCheck
+from boa_daemon.backends.aws.doctor.account import Doctor
+from boa_daemon.backends.aws.doctor.check import DoctorCheck
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.cli.aws_options import (
     DEFAULT_CONFIG,

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.extra_costs import HOURS_OF_A_MONTH
-from boa_daemon.backends.aws.images import most_usd_per_hour, own_images
-from boa_daemon.backends.aws.receipt import Receipt, end_everything
-from boa_daemon.backends.aws.side_prices import side_prices
-from boa_daemon.backends.aws.stack_deployment import Stack
-from boa_daemon.backends.aws.sweep import Sweeper
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.instances.images import most_usd_per_hour, own_images
+from boa_daemon.backends.aws.instances.receipt import Receipt, end_everything
+from boa_daemon.backends.aws.instances.sweep import Sweeper
+from boa_daemon.backends.aws.prices.extra_costs import HOURS_OF_A_MONTH
+from boa_daemon.backends.aws.prices.side_prices import side_prices
+from boa_daemon.backends.aws.stack.deployment import Stack
 from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
 from boa_daemon.cli.cluster_resources import SIMULATED, end_simulated, simulated_settings
 from boa_daemon.cli.daemon_client import SocketOption

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.receipt import Receipt, end_everything, iso_time
-from boa_daemon.backends.aws.sweep import OwnedResource, Sweeper
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.instances.receipt import Receipt, end_everything, iso_time
+from boa_daemon.backends.aws.instances.sweep import OwnedResource, Sweeper
 from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
 from boa_daemon.cli.cluster_resources import SIMULATED, end_simulated, find_simulated, simulated_settings
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.backends.aws.image_policy import image_policy
-from boa_daemon.backends.aws.policy import node_policy, policy
-from boa_daemon.backends.aws.policy_statements import UsedResources
-from boa_daemon.backends.aws.resource_names import bucket_of, partition_of, queue_arn
-from boa_daemon.backends.aws.resource_policies import bucket_policy, queue_policy
-from boa_daemon.backends.aws.stack import as_yaml, stack_template
-from boa_daemon.backends.aws.termination_schedule import termination_policy
+from boa_daemon.backends.aws.client.resource_names import bucket_of, partition_of, queue_arn
+from boa_daemon.backends.aws.image_builder.policy import image_policy
+from boa_daemon.backends.aws.instances.termination_schedule import termination_policy
+from boa_daemon.backends.aws.rights.policy import node_policy, policy
+from boa_daemon.backends.aws.rights.policy_statements import UsedResources
+from boa_daemon.backends.aws.rights.resource_policies import bucket_policy, queue_policy
+from boa_daemon.backends.aws.stack.template import as_yaml, stack_template
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.cli.aws_options import (
     DEFAULT_CONFIG,

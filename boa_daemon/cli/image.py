@@ -10,11 +10,10 @@ import typer
 from rich.markup import escape
 
 from boa_daemon.backends.aws.cloud import AwsCloud
-from boa_daemon.backends.aws.extra_costs import HOURS_OF_A_MONTH
-from boa_daemon.backends.aws.image_build import ImageBuilder
-from boa_daemon.backends.aws.image_recipe import BuildFailed, BuildResult, builder_request
-from boa_daemon.backends.aws.image_script import check
-from boa_daemon.backends.aws.images import (
+from boa_daemon.backends.aws.image_builder.build import ImageBuilder
+from boa_daemon.backends.aws.image_builder.recipe import BuildFailed, BuildResult, builder_request
+from boa_daemon.backends.aws.image_builder.script import check
+from boa_daemon.backends.aws.instances.images import (
     OwnImage,
     most_usd_per_hour,
     outdated,
@@ -22,8 +21,9 @@ from boa_daemon.backends.aws.images import (
     remove,
     staleness,
 )
-from boa_daemon.backends.aws.launch_request import LaunchTarget
-from boa_daemon.backends.aws.side_prices import side_prices
+from boa_daemon.backends.aws.instances.launch_request import LaunchTarget
+from boa_daemon.backends.aws.prices.extra_costs import HOURS_OF_A_MONTH
+from boa_daemon.backends.aws.prices.side_prices import side_prices
 from boa_daemon.backends.settings import BUILT, AwsSettings
 from boa_daemon.cli.aws_options import (
     DEFAULT_CONFIG,

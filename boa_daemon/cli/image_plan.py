@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.client.resource_names import slug_of
 from boa_daemon.backends.aws.cloud import AwsCloud
-from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.image_policy import image_policy
-from boa_daemon.backends.aws.image_recipe import Recipe
-from boa_daemon.backends.aws.launch_request import LaunchTarget
-from boa_daemon.backends.aws.resource_names import slug_of
-from boa_daemon.backends.aws.rights import may_not_ask, missing_statements, principal_of, to_give
+from boa_daemon.backends.aws.image_builder.policy import image_policy
+from boa_daemon.backends.aws.image_builder.recipe import Recipe
+from boa_daemon.backends.aws.instances.launch_request import LaunchTarget
+from boa_daemon.backends.aws.rights.missing_rights import (
+    may_not_ask,
+    missing_statements,
+    principal_of,
+    to_give,
+)
 from boa_daemon.cli.aws_options import used_resources
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import InputError

@@ -144,7 +144,7 @@ def _session(session: Session, *, prints: bool) -> NoReturn:
     if prints:
         print_text(f"{shlex.join(session.command)}\n")
         raise typer.Exit
-    from boa_daemon.backends.aws.calls import own_ssm  # noqa: PLC0415 - one verb needs boto3
+    from boa_daemon.backends.aws.client.calls import own_ssm  # noqa: PLC0415 - one verb needs boto3
 
     raise typer.Exit(run_session(session, own_ssm(session.region), profile=os.environ.get("AWS_PROFILE", "")))
 

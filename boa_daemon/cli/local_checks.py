@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.api.client import Client, DaemonUnreachable
-from boa_daemon.backends.aws.doctor_check import DoctorCheck
+from boa_daemon.backends.aws.doctor.check import DoctorCheck
 from boa_daemon.daemon.assembly import cloud_class
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, socket_of

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.prices import ask_price, read_price_list
-from boa_daemon.backends.aws.side_prices import ask_side_prices
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.prices.list_prices import ask_price, read_price_list
+from boa_daemon.backends.aws.prices.side_prices import ask_side_prices
 from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.planning_options import PricesOption

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.cost_explorer import BESIDE, check_known, compare_days, explorer_days
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.cli.daemon_client import a_client, say_as_of, say_next, usd

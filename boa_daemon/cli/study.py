@@ -11,7 +11,7 @@ from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, std
 from boa_daemon.cli.task_progress import OnOption, OutOption, tasks_with_progress
 from boa_daemon.comparing.study import CaseRow, run_study
 from boa_daemon.comparing.study_file import load_study
-from boa_daemon.comparing.study_page import SUFFIXES, StudyReport, page_text, write_report
+from boa_daemon.comparing.study_page import PRINTED, SUFFIXES, StudyReport, page_text, write_report
 from boa_daemon.errors import PARTLY_DONE, BoaError
 from boa_daemon.planning.plots import check_plot_path
 
@@ -36,9 +36,9 @@ def study(
     is_page = report is not None and report.suffix.lower() == ".md"
     if report is not None:
         check_plot_path(report, "--report", SUFFIXES)
-        if is_page:
-            page_text(report)  # raise an error before hours of work if the page has no block for a study
     asked = load_study(file)
+    if report is not None and is_page:
+        page_text(report, asked)  # raise an error before hours of work if the page has no block for a study
     seen: list[CaseRow] = []
     with tasks_with_progress(on, out, asked.cells, "cells") as headway:
 
@@ -48,7 +48,7 @@ def study(
 
         def look() -> None:
             so_far = StudyReport.of(asked, list(seen))
-            done = [one for one in so_far.rivals if one.world == asked.cases[0].world]
+            done = [one for one in so_far.rivals if one.world == asked.worlds[0]]
             best = min(done, key=lambda one: one.waiting.mean, default=None)
             if best is not None:
                 headway.best = f"{best.policy} waits {best.waiting.mean:.2f} times as long"
@@ -86,7 +86,8 @@ def _rows(found: list[CaseRow]) -> list[dict[str, Any]]:
 
 def _print(report: StudyReport) -> None:
     console = stdout_console()
-    for found in report.tables().values():
+    tables = report.tables()
+    for found in (tables[name] for name in PRINTED if name in tables):
         table = a_table(found.title, *found.columns, right=[found.columns[at] for at in found.right])
         for line in found.rows:
             table.add_row(*line)

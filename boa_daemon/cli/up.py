@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.extra_costs import HOURS_OF_A_MONTH
-from boa_daemon.backends.aws.market import AwsMarket
-from boa_daemon.backends.aws.side_prices import side_prices
-from boa_daemon.backends.aws.stack import as_yaml, monthly_costs, stack_template
-from boa_daemon.backends.aws.stack_deployment import Stack
-from boa_daemon.backends.aws.stack_settings import StackOptions
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.instances.market import AwsMarket
+from boa_daemon.backends.aws.prices.extra_costs import HOURS_OF_A_MONTH
+from boa_daemon.backends.aws.prices.side_prices import side_prices
+from boa_daemon.backends.aws.stack.deployment import Stack
+from boa_daemon.backends.aws.stack.settings import StackOptions
+from boa_daemon.backends.aws.stack.template import as_yaml, monthly_costs, stack_template
 from boa_daemon.backends.settings import AwsSettings, load_aws_settings
 from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ClusterOption, ConfigOption, RegionOption
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console

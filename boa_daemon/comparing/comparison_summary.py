@@ -14,7 +14,7 @@ Student's t interval of the logarithms. Seeds are paired, so the difficulty of a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -100,6 +100,7 @@ class LowerBounds:
 
 
 _Capped = TypeVar("_Capped", CellResult, PolicyLine)
+Jobs = TypeVar("Jobs", bound=Hashable)
 
 
 def ratio_of(ratios: Sequence[float]) -> Ratio:
@@ -153,7 +154,6 @@ class Decomposition:
     `optimisation` is the waiting under that rule over BOA's.
     """
 
-    budget: float
     fleet: str
     rule: str
     total: Ratio
@@ -163,7 +163,6 @@ class Decomposition:
     def to_document(self) -> dict[str, Any]:
         """Return the decomposition as JSON."""
         return {
-            "budget": self.budget,
             "fleet": self.fleet,
             "rule": self.rule,
             "total": self.total.to_document(),
@@ -182,18 +181,28 @@ def decompose(rows: Sequence[CellResult], lines: Sequence[PolicyLine], budget: f
         for row in rows
         if row.budget == budget
     }
-    seeds = sorted({seed for _, seed in hours})
+    return decomposition(hours, REFERENCE, fleet.policy, rule.policy)
+
+
+def decomposition(
+    hours: Mapping[tuple[str, Jobs], float], reference: str, fleet: str, rule: str
+) -> Decomposition:
+    """Return the gain of the reference over a fleet; `hours` is mean JCT by policy and jobs, such as a seed.
+
+    Only jobs that all three have count.
+    """
+    jobs = [jobs for policy, jobs in hours if policy == reference]
+    paired = [one for one in jobs if (fleet, one) in hours and (rule, one) in hours]
 
     def over(slower: str, faster: str) -> Ratio:
-        return ratio_of([hours[slower, seed] / hours[faster, seed] for seed in seeds])
+        return ratio_of([hours[slower, one] / hours[faster, one] for one in paired])
 
     return Decomposition(
-        budget=budget,
-        fleet=fleet.policy,
-        rule=rule.policy,
-        total=over(fleet.policy, REFERENCE),
-        elasticity=over(fleet.policy, rule.policy),
-        optimisation=over(rule.policy, REFERENCE),
+        fleet=fleet,
+        rule=rule,
+        total=over(fleet, reference),
+        elasticity=over(fleet, rule),
+        optimisation=over(rule, reference),
     )
 
 

@@ -3,8 +3,8 @@
 Ratios are paired: a rival's mean JCT over the reference's on the same jobs, world and money; over traces,
 draws and orders their geometric mean with Student's t interval is taken (`comparing.comparison_summary`).
 Regret is a policy's mean JCT over the bound that no policy can beat for its spend. Robustness is a policy's
-JCT in another world over its JCT in the study's first world, on the same jobs and budget. The table by trace
-is of the first world.
+JCT in another world over its JCT in the study's first world, on the same jobs and budget. Lines by trace are
+of the first world unless another is named.
 """
 
 from __future__ import annotations
@@ -15,15 +15,19 @@ from statistics import fmean
 from typing import Any
 
 from boa_daemon.comparing.cells import Cell, CellResult
-from boa_daemon.comparing.comparison_summary import Ratio, ratio_of
+from boa_daemon.comparing.comparison_summary import Decomposition, Ratio, decomposition, ratio_of
 from boa_daemon.comparing.run_cells import rival_cells
 from boa_daemon.comparing.study_file import Study, StudyCase
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.comparing.tune import run_cell
 from boa_daemon.errors import BoaError
 from policies.errors import PolicyError
+from policies.registry import find_policy
+from policies.site import PolicyKind
 
 ALL = "all"
+PARTS = ("used", "overhead", "booting", "idle")
+"""The uses of rented GPU-hours: working, starting jobs, booting, idle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,25 +85,61 @@ class PairedRatios:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BestRival:
+    """The rival with the least waiting for the reference's spend; `unpaid` as in `PairedRatios`."""
+
+    policy: str
+    mean_jct_hours: float
+    p95_jct_hours: float
+    waiting: Ratio
+    unpaid: int
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the rival as JSON."""
+        return {
+            "policy": self.policy,
+            "mean_jct_hours": self.mean_jct_hours,
+            "p95_jct_hours": self.p95_jct_hours,
+            "waiting": self.waiting.to_document(),
+            "unpaid": self.unpaid,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLine:
-    """The reference on a trace at a budget in the first world, and each rival's ratio to it."""
+    """The reference on a trace at a budget in one world, and each rival's ratio to it.
+
+    `parts` is the part of the rented GPU-hours by use: working, starting, booting, idle. `best` is of the
+    rivals that are not a plan of BOA tuned in hindsight.
+    """
 
     trace: str
     budget: str
     mean_jct_hours: float
+    p95_jct_hours: float
     spend_over_budget: float
     regret: Ratio
+    regret_with_boots: Ratio | None
+    parts: Mapping[str, float]
     rivals: Mapping[str, PairedRatios]
+    best: BestRival | None
+    gain: Decomposition | None
 
     def to_document(self) -> dict[str, Any]:
         """Return the line as JSON."""
+        boots = self.regret_with_boots
         return {
             "trace": self.trace,
             "budget": self.budget,
             "mean_jct_hours": self.mean_jct_hours,
+            "p95_jct_hours": self.p95_jct_hours,
             "spend_over_budget": self.spend_over_budget,
             "regret": self.regret.to_document(),
+            "regret_with_boots": None if boots is None else boots.to_document(),
+            "parts_of_rented_gpu_hours": dict(self.parts),
             "ratios": [one.to_document() for one in self.rivals.values()],
+            "best": None if self.best is None else self.best.to_document(),
+            "gain": None if self.gain is None else self.gain.to_document(),
         }
 
 
@@ -127,10 +167,14 @@ def run_study(study: Study, tasks: Tasks, *, on_found: Callable[[CaseRow], None]
 
 
 def regret_of(row: CellResult) -> float:
-    """Return a run's mean JCT over the best lower bound for its spend."""
-    return row.mean_jct_hours / max(
-        row.lower_bound_mean_jct_hours, row.lower_bound_with_boots_mean_jct_hours or 0.0
-    )
+    """Return a run's mean JCT over the lower bound for its spend, with GPUs rented singly and no boots."""
+    return row.mean_jct_hours / row.lower_bound_mean_jct_hours
+
+
+def is_below_bound(row: CellResult) -> bool:
+    """Return whether a run waits less than a lower bound allows, which shows a mistake in one of them."""
+    bound = max(row.lower_bound_mean_jct_hours, row.lower_bound_with_boots_mean_jct_hours or 0.0)
+    return row.mean_jct_hours < bound * (1.0 - 1e-9)
 
 
 def rivalry(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
@@ -144,9 +188,9 @@ def rivalry(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
     ]
 
 
-def by_trace(study: Study, found: Iterable[CaseRow]) -> list[TraceLine]:
-    """Return a line per trace and budget about the reference in the first world."""
-    home = study.cases[0].world
+def by_trace(study: Study, found: Iterable[CaseRow], world: str | None = None) -> list[TraceLine]:
+    """Return a line per trace and budget about the reference, in the first world unless one is named."""
+    home = study.worlds[0] if world is None else world
     rows = [(one, row) for one, row in _rows(found) if one.case.world == home]
     reference = _references(study, rows)
     told = []
@@ -160,17 +204,72 @@ def by_trace(study: Study, found: Iterable[CaseRow]) -> list[TraceLine]:
             for policy in study.rivals
             for versus in _over(reference, policy, home, budget, _of(here, home, budget, policy))
         }
+        boots = [row.lower_bound_with_boots_mean_jct_hours for row in own]
         told.append(
             TraceLine(
                 trace=trace,
                 budget=budget,
                 mean_jct_hours=fmean(row.mean_jct_hours for row in own),
+                p95_jct_hours=fmean(row.p95_jct_hours for row in own),
                 spend_over_budget=fmean(row.mean_usd_per_hour / row.budget for row in own),
                 regret=ratio_of([regret_of(row) for row in own]),
+                regret_with_boots=ratio_of(
+                    [row.mean_jct_hours / bound for row, bound in zip(own, boots, strict=True) if bound]
+                )
+                if all(boots)
+                else None,
+                parts={
+                    name: fmean(getattr(row, f"gpu_hours_{name}") / row.gpu_hours_rented for row in own)
+                    for name in PARTS
+                },
                 rivals=rivals,
+                best=_best_rival(here, rivals),
+                gain=_gain(study, here, rivals),
             )
         )
     return told
+
+
+def _least(rivals: Mapping[str, PairedRatios], *kinds: PolicyKind) -> str | None:
+    """Return the rival of some kinds that waits least, or None without any."""
+    found = [policy for policy in rivals if find_policy(policy).kind in kinds]
+    return min(found, key=lambda policy: rivals[policy].waiting.mean, default=None)
+
+
+def _best_rival(
+    here: Iterable[tuple[CaseRow, CellResult]], rivals: Mapping[str, PairedRatios]
+) -> BestRival | None:
+    """Return the best rival; not a plan of BOA that was tuned in hindsight."""
+    policy = _least(rivals, "heuristic", "rule", "autoscaler", "fleet")
+    if policy is None:
+        return None
+    own = [row for one, row in here if one.cell.policy == policy]
+    return BestRival(
+        policy=policy,
+        mean_jct_hours=fmean(_paid_hours(row) for row in own),
+        p95_jct_hours=fmean(row.p95_jct_hours for row in own),
+        waiting=rivals[policy].waiting,
+        unpaid=rivals[policy].unpaid,
+    )
+
+
+def _gain(
+    study: Study, here: Iterable[tuple[CaseRow, CellResult]], rivals: Mapping[str, PairedRatios]
+) -> Decomposition | None:
+    """Return the gain over the best fleet as elasticity and optimisation; None without a fleet or a rule."""
+    fleet, rule = _least(rivals, "fleet"), _least(rivals, "rule")
+    if fleet is None or rule is None:
+        return None
+    hours = {
+        (one.cell.policy, one.jobs): row.mean_jct_hours if _leads(study, one) else _paid_hours(row)
+        for one, row in here
+    }
+    return decomposition(hours, study.file.reference, fleet, rule)
+
+
+def _paid_hours(row: CellResult) -> float:
+    """Return a rival's mean JCT at the reference's spend, or that of its run if every setting spends more."""
+    return row.equal_spend_mean_jct_hours or row.mean_jct_hours
 
 
 def _references(
@@ -192,7 +291,7 @@ def _over(
     for one, row in rows:
         base = reference.get((one.jobs, one.case.world, one.case.budget))
         if base is not None:
-            ratios.append((row.equal_spend_mean_jct_hours or row.mean_jct_hours) / base.mean_jct_hours)
+            ratios.append(_paid_hours(row) / base.mean_jct_hours)
             unpaid += row.equal_spend_mean_jct_hours is None
     return [replace(one, unpaid=unpaid) for one in _versus(policy, world, budget, ratios)]
 
@@ -212,7 +311,7 @@ def regrets(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
 def robustness(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
     """Return each policy's ratios of each further world to the first world, over all budgets."""
     rows = _rows(found)
-    home = study.cases[0].world
+    home = study.worlds[0]
     at_home = {
         (one.jobs, one.case.budget, one.cell.policy): row for one, row in rows if one.case.world == home
     }
@@ -244,10 +343,9 @@ def _groups(
     study: Study, rows: Sequence[tuple[CaseRow, CellResult]], *, leads: bool
 ) -> list[tuple[str, str, str]]:
     """Return (world, budget, policy) in the order of the file; all budgets together come last."""
-    worlds = dict.fromkeys(case.world for case in study.cases)
     budgets = [*study.budgets, *([ALL] if len(study.budgets) > 1 else [])]
     policies = [*([study.file.reference] if leads else []), *study.rivals]
-    return [(w, b, p) for w in worlds for b in budgets for p in policies]
+    return [(w, b, p) for w in study.worlds for b in budgets for p in policies]
 
 
 def _of(

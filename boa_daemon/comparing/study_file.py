@@ -20,6 +20,7 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, KeyPath, read_document
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem
 from boa_daemon.inputs.schema import Name, NotNegative, Positive, Strict, a_kind, checked
+from boa_daemon.sim.boot_bound import SearchEffort
 from boa_daemon.sim.wiring import settings_for
 from boa_daemon.sim.world_file import load_world
 from boa_daemon.sim.world_settings import WorldSettings
@@ -36,6 +37,8 @@ from policies.optimum.frontier import MixedFrontier
 from policies.registry import find_policy
 
 WORLD_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+_EFFORT = SearchEffort(steps=12)
+"""The search effort for the bound with boots; fewer steps give a slightly lower one, which holds."""
 _BUDGETS = "Write 60/h, 900/day, gpus:48, or x1.5 for 1.5 times the least cost of the load"
 
 
@@ -46,6 +49,7 @@ class _Source(Strict):
     apps: list[Name] | None = Field(default=None, description="only jobs of these applications")
     profiles: Name | None = Field(default=None, description="measured speed-ups for a trace without any")
     limit: int | None = Field(default=None, ge=1, description="at most this many jobs, the earliest")
+    gpu_types: list[Name] | None = Field(default=None, min_length=1, description="only these GPU types")
 
 
 class _Trace(Strict):
@@ -54,8 +58,12 @@ class _Trace(Strict):
     like: Name | None = Field(default=None, description="a file of arrivals, to draw similar load")
     source: _Source | None = Field(default=None, description="a public trace, imported as by trace import")
     classes: Name | None = Field(default=None, description="a class file or problem file")
+    groups: list[Name] = Field(default=[], description="a page can have tables of the traces of a group")
     budgets: list[Name] | None = Field(default=None, min_length=1, description="in place of the study's")
+    policies: list[Name] | None = Field(default=None, description="in place of the study's; [] for none")
     worlds: list[Name] | None = Field(default=None, min_length=1, description="in place of the study's")
+    seeds: int | None = Field(default=None, ge=1, le=10_000, description="in place of the study's")
+    learns: bool | None = Field(default=None, description="in place of the study's")
     boot_seconds: NotNegative | None = Field(default=None, description="in place of the study's")
     max_nodes: int | None = Field(default=None, ge=1, description="in place of the study's")
     hours: Positive | None = Field(default=None, description="hours to draw, with like; those of the file")
@@ -78,6 +86,7 @@ class StudyFile(Strict):
     learns: bool = Field(default=False, description="whether the reference learns, as the daemon does")
     boot_seconds: NotNegative = Field(default=180.0, description="seconds from launch to ready")
     max_nodes: int | None = Field(default=None, ge=1, description="a cap on nodes; none if left out")
+    bound_with_boots: bool = Field(default=False, description="also compute the bound for nodes that boot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +94,7 @@ class StudyCase:
     """One trace or draw of it, at one budget in one world: a comparison over its seeds."""
 
     trace: str
+    groups: tuple[str, ...]
     draw: int
     budget: str
     world: str
@@ -99,15 +109,50 @@ class Study:
     cases: tuple[StudyCase, ...]
     loads: Mapping[str, GoodnessOfFit] = field(default_factory=dict)
 
+    def of_group(self, name: str) -> Study:
+        """Return the study of one group of traces."""
+        return replace(
+            self,
+            cases=tuple(case for case in self.cases if name in case.groups),
+            loads={
+                source.name: self.loads[source.name]
+                for source in self.file.traces
+                if name in source.groups and source.name in self.loads
+            },
+        )
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups of traces."""
+        return list(dict.fromkeys(group for case in self.cases for group in case.groups))
+
+    @property
+    def traces(self) -> list[str]:
+        """The traces."""
+        return list(dict.fromkeys(case.trace for case in self.cases))
+
     @property
     def rivals(self) -> list[str]:
         """The policies other than the reference."""
-        return [name for name in self.file.policies if name != self.file.reference]
+        return list(dict.fromkeys(name for case in self.cases for name in case.comparison.rivals))
+
+    @property
+    def worlds(self) -> list[str]:
+        """The worlds; figures of others are compared with those in the first."""
+        return list(dict.fromkeys(case.world for case in self.cases))
 
     @property
     def budgets(self) -> list[str]:
         """The budgets, as written."""
         return list(dict.fromkeys(case.budget for case in self.cases))
+
+    @property
+    def seeds(self) -> set[int]:
+        """The numbers of seeds that traces have."""
+        seeds: dict[str, int] = {}
+        for case in self.cases:
+            seeds[case.trace] = max(seeds.get(case.trace, 0), case.draw + case.comparison.seeds)
+        return set(seeds.values())
 
     @property
     def cells(self) -> int:
@@ -139,14 +184,10 @@ def load_study(path: str | Path) -> Study:
         for number, name in enumerate(names):
             if name in names[:number]:
                 raise document.error(f"{key} names {name} twice", at=(key, number), hint="Remove one of them")
-    for number, name in enumerate((*file.policies, file.reference)):
-        try:
-            find_policy(name)
-        except UnknownPolicy as error:
-            at = ("policies", number) if number < len(file.policies) else ("reference",)
-            raise document.error(str(error), at=at) from error
+    _check_policies(file, document)
     folder = Path(document.name).parent
-    found = [_read(document, folder, number, source) for number, source in enumerate(file.traces)]
+    imported: dict[str, _Read] = {}
+    found = [_read(document, folder, number, source, imported) for number, source in enumerate(file.traces)]
     cases = [case for number, read in enumerate(found) for case in _cases(file, number, read, document)]
     # Takes hundreds of draws, so it comes after all checks.
     loads = {
@@ -157,8 +198,24 @@ def load_study(path: str | Path) -> Study:
     return Study(file=file, cases=tuple(cases), loads=loads)
 
 
-def _read(document: Document, folder: Path, number: int, source: _Trace) -> _Read:
-    """Return the classes and arrivals of a trace entry; with `like` also its fitted load model."""
+def _check_policies(file: StudyFile, document: Document) -> None:
+    """Raise an error for the first name that is no policy."""
+    lists: list[tuple[KeyPath, list[str]]] = [(("policies",), file.policies)]
+    lists += [(("traces", n, "policies"), trace.policies or []) for n, trace in enumerate(file.traces)]
+    named: list[tuple[KeyPath, str]] = [(("reference",), file.reference)]
+    named += [((*at, place), name) for at, names in lists for place, name in enumerate(names)]
+    for at, name in named:
+        try:
+            find_policy(name)
+        except UnknownPolicy as error:
+            raise document.error(str(error), at=at) from error
+
+
+def _read(document: Document, folder: Path, number: int, source: _Trace, imported: dict[str, _Read]) -> _Read:
+    """Return the classes and arrivals of a trace entry; with `like` also its fitted load model.
+
+    `imported` has the sources that were imported before, so that each is imported once.
+    """
     at, name = ("traces", number), f"traces[{source.name!r}]"
     path = source.trace or source.like
     if sum(one is not None for one in (source.trace, source.like, source.source)) != 1:
@@ -174,7 +231,10 @@ def _read(document: Document, folder: Path, number: int, source: _Trace) -> _Rea
         words = "is missing" if source.classes is None else "is not for a source"
         raise document.error(f"{name}.classes {words}", at=at, hint=hint)
     if source.source is not None:
-        return _imported(source.source, folder)
+        key = source.source.model_dump_json()
+        if key not in imported:
+            imported[key] = _imported(document, folder, (*at, "source"), source.source)
+        return imported[key]
     assert path is not None
     assert source.classes is not None
     file = load_problem(folder / source.classes, require_rates=False)
@@ -183,7 +243,7 @@ def _read(document: Document, folder: Path, number: int, source: _Trace) -> _Rea
     return _Read(file, trace, None if source.like is None else fit_load(trace))
 
 
-def _imported(source: _Source, folder: Path) -> _Read:
+def _imported(document: Document, folder: Path, at: KeyPath, source: _Source) -> _Read:
     """Return the classes and arrivals of a public trace, through the files that `boa trace import` writes."""
     options = Options(
         workload=source.workload,
@@ -192,6 +252,13 @@ def _imported(source: _Source, folder: Path) -> _Read:
         limit=source.limit,
     )
     workload = import_source(source.format, folder / source.path, options)
+    for place, name in enumerate(source.gpu_types or ()):
+        if name not in workload.gpu_types:
+            words = f"source.gpu_types: the jobs of {source.path} do not run on {name!r}"
+            hint = did_you_mean(name, workload.gpu_types)
+            raise document.error(words, at=(*at, "gpu_types", place), hint=hint)
+    if source.gpu_types is not None:
+        workload = workload.on_gpu_types(source.gpu_types)
     with TemporaryDirectory(prefix="boa-study-") as name:
         trace, classes = write_workload(workload, Path(name))
         return _Read(load_problem(classes, require_rates=False), read_trace(trace), None)
@@ -201,16 +268,15 @@ def _cases(file: StudyFile, number: int, read: _Read, document: Document) -> lis
     """Return the cases of one trace: draws of its load, or one case whose seeds reorder its jobs."""
     problem, trace, load = read
     source = file.traces[number]
-    traces, seeds = [trace], file.seeds
+    traces, seeds = [trace], source.seeds or file.seeds
     if load is not None:
-        hours = source.hours or trace.window_hours
-        seeds, draws = 1, range(file.seeds)
+        hours, draws, seeds = source.hours or trace.window_hours, range(seeds), 1
         traces = [load.draw(hours, seed=seed, load=source.load, bursts=source.bursts) for seed in draws]
     at: KeyPath = ("traces", number)
     budgets, of_budgets = (file.budgets, ()) if source.budgets is None else (source.budgets, at)
     worlds, of_worlds = (file.worlds, ()) if source.worlds is None else (source.worlds, at)
+    policies = file.policies if source.policies is None else source.policies
     boot_seconds = file.boot_seconds if source.boot_seconds is None else source.boot_seconds
-    max_nodes = source.max_nodes or file.max_nodes
     found = []
     for draw, arrivals in enumerate(traces):
         for place, text in enumerate(budgets):
@@ -223,18 +289,20 @@ def _cases(file: StudyFile, number: int, read: _Read, document: Document) -> lis
                     shared=replace(
                         settings,
                         world=world,
-                        learns=file.learns,
+                        learns=file.learns if source.learns is None else source.learns,
                         boot_seconds=boot_seconds,
-                        max_nodes=max_nodes,
+                        max_nodes=source.max_nodes or file.max_nodes,
                     ),
                     budgets=(budget,),
-                    rivals=tuple(name for name in file.policies if name != file.reference),
+                    rivals=tuple(name for name in policies if name != file.reference),
                     seeds=seeds,
                     reference=file.reference,
+                    bound_effort=_EFFORT if file.bound_with_boots else None,
                 )
                 found.append(
                     StudyCase(
                         trace=source.name,
+                        groups=tuple(source.groups),
                         draw=draw,
                         budget=text,
                         world=Path(name).stem if name not in WORLDS else name,

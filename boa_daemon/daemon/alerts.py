@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import AlertSettings, Settings, UserSettings
 from boa_daemon.errors import CloudFailed, InputError, MissingExtra

@@ -16,10 +16,10 @@ from typing import TypeVar
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.resource_names import bucket_of, claim_key
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
-from boa_daemon.backends.aws.resource_names import bucket_of, claim_key
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits

@@ -143,7 +143,7 @@ def aws_settings(cloud: _CloudSettings) -> AwsSettings:
     given = {
         name: value for name in AwsSettings.model_fields if (value := getattr(cloud, name, None)) is not None
     }
-    from boa_daemon.backends.aws.calls import check_region  # noqa: PLC0415 - slow to import, for AWS alone
+    from boa_daemon.backends.aws.client.calls import check_region  # noqa: PLC0415 - slow to import, for AWS alone
 
     check_region(cloud.region)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from boa_daemon.backends.aws.blocks import RECLAIM_SECONDS
+from boa_daemon.backends.aws.instances.blocks import RECLAIM_SECONDS
 from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, ec2_rows, iso
 from boa_daemon.testing.fake_terms import CloudFacts
 

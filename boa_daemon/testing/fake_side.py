@@ -9,7 +9,7 @@ from moto import backends as moto_backends
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
-from boa_daemon.backends.aws.side_prices import QUESTIONS, catalogue_of
+from boa_daemon.backends.aws.prices.side_prices import QUESTIONS, catalogue_of
 from boa_daemon.testing import fake_blocks
 from boa_daemon.testing.fake_answers import (
     Answer,

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.traces.reader import Trace, TraceFault, TraceJob
-from policies.model import JobClass
+from policies.model import JobClass, Phase
 
 Arrival = TypeVar("Arrival")
 
@@ -78,6 +78,27 @@ class Workload:
     def rates_known(self) -> bool:
         """Whether the arrivals span at least a second, so that they have a rate."""
         return self.trace.window_hours >= SHORTEST_WINDOW_HOURS
+
+    def on_gpu_types(self, names: Sequence[str]) -> Workload:
+        """Return the same jobs on fewer GPU types; each type is one of `gpu_types`.
+
+        Raises:
+            InputError: when a class runs on none of them.
+        """
+
+        def narrowed(job_class: JobClass, phase: Phase) -> Phase:
+            speedups = {name: phase.speedups[name] for name in names if name in phase.speedups}
+            if not speedups:
+                raise InputError(f"class {job_class.name} does not run on {' or '.join(names)}")
+            return dataclasses.replace(phase, speedups=speedups)
+
+        classes = tuple(
+            dataclasses.replace(c, phases=tuple(narrowed(c, phase) for phase in c.phases))
+            for c in self.classes
+        )
+        return dataclasses.replace(
+            self, classes=classes, gpu_types={name: self.gpu_types[name] for name in names}
+        )
 
     def work_gpu_hours(self) -> dict[str, float]:
         """Return the work of all jobs of each class, in hours on one reference GPU."""

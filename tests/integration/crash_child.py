@@ -19,7 +19,7 @@ from typing import Any
 
 from kill_points import what_is_left
 
-from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sampling import sampled
 
-from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import NoJobs, Wishes
 from boa_daemon.testing.fake_terms import Terms

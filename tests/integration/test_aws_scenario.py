@@ -8,9 +8,9 @@ import time
 import pytest
 from aws_sites import AwsSite, an_aws_site
 
-from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.receipt import end_everything
-from boa_daemon.backends.aws.sweep import Sweeper
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.instances.receipt import end_everything
+from boa_daemon.backends.aws.instances.sweep import Sweeper
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.clock import SystemClock
 

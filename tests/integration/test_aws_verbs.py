@@ -276,10 +276,18 @@ def test_iam_prints_a_policy_and_a_template(boa: Boa) -> None:
         ("[cloud\n", "not valid TOML"),
     ],
 )
-def test_bad_settings_give_exit_code_2_and_a_message(boa: Boa, toml: str, said: str) -> None:
-    """The message of `boa doctor` names the bad setting."""
+@pytest.mark.parametrize("verb", ["doctor", "gc", "down --all"])
+def test_bad_settings_give_exit_code_2_before_anything_is_asked_of_aws(
+    boa: Boa, monkeypatch: pytest.MonkeyPatch, verb: str, toml: str, said: str
+) -> None:
+    """The message names the bad setting, and no call is made."""
+    calls: list[str] = []
+    monkeypatch.setattr(
+        "botocore.client.BaseClient._make_api_call", lambda self, operation, values: calls.append(operation)
+    )
     Path("boa.toml").write_text(toml)
-    code, _, output = boa("doctor")
+    code, _, output = boa(*verb.split())
 
     assert code == 2
     assert said in output
+    assert calls == []

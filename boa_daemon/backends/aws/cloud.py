@@ -17,24 +17,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from boa_daemon.backends.aws.cached_value import CachedValue
-from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.client.cached_value import CachedValue
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
-from boa_daemon.backends.aws.descriptions import instances_by_id, instances_of
-from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.events import InterruptionQueue, Listener, Notices, spot_warning
-from boa_daemon.backends.aws.images import OwnImage, most_usd_per_hour, own_images
-from boa_daemon.backends.aws.instance_lives import as_life, is_stop_open, life_before, life_now
-from boa_daemon.backends.aws.instance_ownership import own_instances
-from boa_daemon.backends.aws.launch import Launcher
-from boa_daemon.backends.aws.launch_request import BUILD_TAG, CARDS_TAG, MARKET_TAG
-from boa_daemon.backends.aws.leases import renew_leases
-from boa_daemon.backends.aws.market import AwsMarket
-from boa_daemon.backends.aws.node_from_instance import lease_of, tags_of_instance
-from boa_daemon.backends.aws.pool import AwsWarmPool
-from boa_daemon.backends.aws.release import Releaser
-from boa_daemon.backends.aws.sweep import Sweeper
-from boa_daemon.backends.aws.topology import InstanceTopology
+from boa_daemon.backends.aws.instances.descriptions import instances_by_id, instances_of
+from boa_daemon.backends.aws.instances.events import InterruptionQueue, Listener, Notices, spot_warning
+from boa_daemon.backends.aws.instances.images import OwnImage, most_usd_per_hour, own_images
+from boa_daemon.backends.aws.instances.instance_lives import as_life, is_stop_open, life_before, life_now
+from boa_daemon.backends.aws.instances.instance_ownership import own_instances
+from boa_daemon.backends.aws.instances.launch import Launcher
+from boa_daemon.backends.aws.instances.launch_request import BUILD_TAG, CARDS_TAG, MARKET_TAG
+from boa_daemon.backends.aws.instances.leases import renew_leases
+from boa_daemon.backends.aws.instances.market import AwsMarket
+from boa_daemon.backends.aws.instances.node_from_instance import lease_of, tags_of_instance
+from boa_daemon.backends.aws.instances.pool import AwsWarmPool
+from boa_daemon.backends.aws.instances.release import Releaser
+from boa_daemon.backends.aws.instances.sweep import Sweeper
+from boa_daemon.backends.aws.instances.topology import InstanceTopology
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog

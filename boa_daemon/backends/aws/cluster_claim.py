@@ -18,8 +18,8 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.tick.ports import Clock
 
 RENEW_SECONDS, STALE_SECONDS = 60.0, 600.0

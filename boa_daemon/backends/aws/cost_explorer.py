@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.images import IMAGE_TAG
-from boa_daemon.backends.aws.launch_request import CLUSTER_TAG
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.instances.images import IMAGE_TAG
+from boa_daemon.backends.aws.instances.launch_request import CLUSTER_TAG
 from boa_daemon.errors import BoaError
 from boa_daemon.tick.ledger import COMPUTE
 

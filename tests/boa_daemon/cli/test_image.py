@@ -14,7 +14,7 @@ import boto3
 import pytest
 from verbs import exit_code
 
-from boa_daemon.backends.aws import image_build
+from boa_daemon.backends.aws.image_builder import build as image_build
 from boa_daemon.daemon.assembly import database_url, open_storage
 from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import INFEASIBLE, USAGE

@@ -20,7 +20,7 @@ from verbs import exit_code
 from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, unix_socket
-from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.cost_explorer import SERVICES, NoCostData, compare_days, explorer_days
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import ApiSettings

@@ -14,7 +14,7 @@ from aws_fixtures import credentials
 from request_shapes import RequestShapes, request_shapes
 from verbs import exit_code
 
-from boa_daemon.backends.aws.policy import policy
+from boa_daemon.backends.aws.rights.policy import policy
 from boa_daemon.cli.aws_options import used_resources
 from boa_daemon.cli.toml_keys import with_keys
 from boa_daemon.daemon.config import aws_settings

@@ -9,6 +9,7 @@ import math
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,17 @@ import pytest
 from typer.testing import CliRunner
 
 from boa_daemon.cli import app
-from boa_daemon.comparing.study import CaseRow, regrets, rivalry, robustness, run_study
+from boa_daemon.comparing.study import CaseRow, by_trace, regrets, rivalry, robustness, run_study
 from boa_daemon.comparing.study_file import Study, load_study
-from boa_daemon.comparing.study_page import StudyReport
+from boa_daemon.comparing.study_page import StudyReport, write_report
 from boa_daemon.comparing.study_worlds import WORLDS
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.errors import PARTLY_DONE, BoaError, InputError
 from boa_daemon.sim.wiring import simulate
+from boa_daemon.traces.importers import import_source
 
 ROOT = Path(__file__).resolve().parents[3]
+SHOCKWAVE, GAVEL = (ROOT / "benchmarks" / "data" / name for name in ("shockwave", "gavel"))
 CLASSES = """
 gpu_types: {gpu: {usd_per_gpu_hour: 1.0}}
 classes:
@@ -121,6 +124,16 @@ def test_the_example_study_is_read() -> None:
             "classes.yaml, worlds: [zz]}",
             "study.yaml:8: worlds: there is no world 'zz'. Known: bursts, calm",
         ),
+        (
+            "classes.yaml}",
+            "classes.yaml, policies: [srtp]}",
+            "study.yaml:8: no policy 'srtp'. Did you mean 'srpt'",
+        ),
+        (
+            "trace: trace.csv, classes: classes.yaml}",
+            f"source: {{format: shockwave, path: {SHOCKWAVE}, profiles: {GAVEL}, gpu_types: [v10]}}}}",
+            "study.yaml:8: source.gpu_types: the jobs of",
+        ),
         (STUDY, "- 3\n", "a study file is a mapping; got a list"),
     ],
 )
@@ -169,16 +182,19 @@ def test_an_unfinished_study_has_a_report(done: tuple[Study, list[CaseRow]]) -> 
     study, found = done
 
     assert StudyReport.of(study, []).tables() == {}
-    assert [len(StudyReport.of(study, found[:n]).tables()) for n in (1, 2, 8)] == [2, 3, 4]
+    some = [set(StudyReport.of(study, found[:n]).tables()) for n in (1, 2, 8)]
+    assert some[0] == {"summary", "traces", "regret", "hours", "worlds"}
+    assert some[1] - some[0] == {"ratios", "best"}
+    assert some[2] - some[1] == {"robustness"}
     assert "1 of 8 cells" in StudyReport.of(study, found[:1]).sentences()[0]
 
 
-def test_a_trace_may_have_budgets_worlds_boots_and_a_cap_of_its_own(folder: Path) -> None:
+def test_a_trace_may_have_settings_of_its_own(folder: Path) -> None:
     """Other traces keep the values of the study. A public trace is imported."""
     pollux = ROOT / "tests" / "data" / "pollux"
     text = STUDY + (
         "- {name: capped, trace: trace.csv, classes: classes.yaml, budgets: [x4], worlds: [bursts], "
-        "boot_seconds: 0, max_nodes: 3}\n"
+        "boot_seconds: 0, max_nodes: 3, policies: [], seeds: 5, learns: true, groups: [few, alone]}\n"
         f"- {{name: public, source: {{format: pollux, path: {pollux}, workload: workloads/workload-1.csv, "
         "apps: [bert]}, worlds: [calm]}\n"
     )
@@ -188,9 +204,120 @@ def test_a_trace_may_have_budgets_worlds_boots_and_a_cap_of_its_own(folder: Path
     assert (study.budgets, capped.budget, capped.world) == (["20/h", "x4"], "x4", "bursts")
     shared = capped.comparison.shared
     assert (shared.boot_seconds, shared.max_nodes, shared.world.bursts) == (0.0, 3, 1.0)
-    assert (own.comparison.shared.boot_seconds, own.comparison.shared.max_nodes) == (180.0, None)
+    assert (capped.comparison.rivals, capped.comparison.seeds, shared.learns) == ((), 5, True)
+    mine = own.comparison.shared
+    assert (mine.boot_seconds, mine.max_nodes, mine.learns) == (180.0, None, False)
+    assert (own.comparison.rivals, own.comparison.seeds) == (("equal-width",), 2)
+    assert (study.groups, study.seeds) == (["few", "alone"], {2, 5})
+    assert study.of_group("alone").cases == (capped,)
+    assert study.of_group("alone").rivals == []
     assert {job.class_name for job in public.comparison.shared.trace.jobs} == {"bert"}
     assert own.comparison.shared.trace == capped.comparison.shared.trace
+
+
+def test_a_source_can_be_cut_to_some_gpu_types_and_is_imported_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs, sizes and the remaining speeds are those of the source; both traces share one import."""
+    calls = []
+
+    def counted(*words: Any) -> Any:
+        calls.append(words)
+        return import_source(*words)
+
+    monkeypatch.setattr("boa_daemon.comparing.study_file.import_source", counted)
+    source = f"source: {{format: gavel, path: {GAVEL}, workload: physical_cluster/max_min_fairness.trace"
+    both, one = f"{source}, gpu_types: [v100, p100]}}", f"{source}, gpu_types: [v100]}}"
+    study = study_of(
+        folder,
+        f"budgets: [x2]\ntraces:\n- {{name: both, {both}}}\n- {{name: capped, max_nodes: 9, {both}}}\n"
+        f"- {{name: one, {one}}}\n",
+    )
+
+    shared = [case.comparison.shared for case in study.cases]
+    assert len(calls) == 2
+    assert shared[0].trace is shared[1].trace
+    assert [{kind.name for kind in each.problem.gpu_types} for each in shared] == [
+        {"v100", "p100"},
+        {"v100", "p100"},
+        {"v100"},
+    ]
+    assert [job.scale for job in shared[0].trace.jobs] == [job.scale for job in shared[2].trace.jobs]
+    wide, narrow = (each.problem.classes[0].phases[0] for each in (shared[0], shared[2]))
+    assert wide.size_gpu_hours == narrow.size_gpu_hours
+    assert wide.speedups["v100"] == narrow.speedups["v100"]
+
+
+def test_a_line_by_trace_has_the_best_rival_the_gain_and_the_uses_of_gpu_hours(folder: Path) -> None:
+    """They are computed here by hand from the rows; rivals' regret does not count boots."""
+    text = STUDY.replace("[calm, failures]", "[calm]").replace("[equal-width]", "[equal-width, static-fifo]")
+    study = study_of(folder, text + "bound_with_boots: true\n")
+    found = run_study(study, Tasks(), on_found=lambda one: None)
+    (line,) = by_trace(study, found)
+    rows = {(one.cell.policy, one.cell.seed): one.row for one in found if one.row is not None}
+    mine = [rows["boa", seed] for seed in (0, 1)]
+
+    def over_ours(policy: str) -> float:
+        paid = [rows[policy, seed] for seed in (0, 1)]
+        hours = [row.equal_spend_mean_jct_hours or row.mean_jct_hours for row in paid]
+        return math.sqrt(hours[0] / mine[0].mean_jct_hours * hours[1] / mine[1].mean_jct_hours)
+
+    ratios = {policy: over_ours(policy) for policy in ("equal-width", "static-fifo")}
+    assert line.best is not None
+    assert line.best.policy == min(ratios, key=lambda policy: ratios[policy])
+    assert line.best.waiting.mean == pytest.approx(min(ratios.values()))
+    assert line.gain is not None
+    assert (line.gain.fleet, line.gain.rule) == ("static-fifo", "equal-width")
+    assert line.gain.total.mean == pytest.approx(ratios["static-fifo"])
+    assert line.gain.elasticity.mean * line.gain.optimisation.mean == pytest.approx(line.gain.total.mean)
+    assert sum(line.parts.values()) == pytest.approx(1.0)
+    bounds = [row.lower_bound_with_boots_mean_jct_hours for row in mine]
+    with_boots = [row.mean_jct_hours / bound for row, bound in zip(mine, bounds, strict=True) if bound]
+    assert line.regret_with_boots is not None
+    assert line.regret_with_boots.mean == pytest.approx(math.sqrt(with_boots[0] * with_boots[1]))
+    assert 1.0 <= line.regret_with_boots.mean <= line.regret.mean
+    assert line.p95_jct_hours == pytest.approx((mine[0].p95_jct_hours + mine[1].p95_jct_hours) / 2.0)
+
+    summary = {row[0]: row for row in StudyReport.of(study, found).tables()["summary"].rows}
+    assert summary["the best rival"][1:4] == ("1", f"{min(ratios.values()):.2f}", "own")
+    assert summary["boa over the bound with boots"][2] == f"{line.regret_with_boots.mean:.2f}"
+
+
+def test_a_block_can_be_that_of_a_group(folder: Path) -> None:
+    """Rows, policies and the number of cells are those of the group alone."""
+    text = STUDY.replace("[calm, failures]", "[calm]").replace("seeds: 2", "seeds: 1")
+    study = study_of(
+        folder,
+        text + "- {name: few, trace: trace.csv, classes: classes.yaml, policies: [], groups: [alone]}\n",
+    )
+    found = run_study(study, Tasks(), on_found=lambda one: None)
+    page = folder / "page.md"
+    blocks = [f"<!-- boa study: {name} -->\nold\n<!-- end -->\n" for name in ("traces", "traces of alone")]
+    page.write_text("".join([*blocks, "<!-- boa study: notes of alone -->\n<!-- end -->\n"]))
+    write_report(page, StudyReport.of(study, found))
+    every, alone, notes = page.read_text().split("<!-- end -->\n")[:3]
+
+    assert "old" not in page.read_text()
+    assert [row.split(" | ")[0] for row in every.splitlines() if row.startswith("| ")][2:] == [
+        "| own",
+        "| few",
+    ]
+    assert [row.split(" | ")[0] for row in alone.splitlines() if row.startswith("| ")][2:] == ["| few"]
+    assert "equal-width" in every
+    assert "equal-width" not in alone
+    assert "- 1 of 1 cells: 1 trace, 1 budget, 1 world, 1 seed." in notes
+
+
+def test_a_run_below_its_bound_is_reported(done: tuple[Study, list[CaseRow]]) -> None:
+    """No policy can do that, so the run or the bound is wrong."""
+    study, found = done
+    one = found[0]
+    assert one.row is not None
+    wrong = replace(one, row=replace(one.row, mean_jct_hours=0.9 * one.row.lower_bound_mean_jct_hours))
+
+    assert not any("Below its bound" in words for words in StudyReport.of(study, found).sentences())
+    (words,) = [w for w in StudyReport.of(study, [wrong, *found[1:]]).sentences() if "Below its bound" in w]
+    assert words.endswith("boa on own, calm, 20/h, seed 0.")
 
 
 def test_the_report_compares_a_drawn_load_with_its_trace(folder: Path) -> None:
@@ -246,10 +373,10 @@ def test_the_table_by_trace_has_jct_spend_regret_and_ratios(folder: Path) -> Non
     )
     assert text.endswith("<!-- end -->\nAfter.\n")
     assert "old" not in text
-    unknown, nowhere = "<!-- boa study: ratoi -->\n<!-- end -->\n", "words"
     for wrong, says in (
-        (unknown, "no block 'ratoi'. Did you mean 'ratios'"),
-        (nowhere, "the page has no block for a study"),
+        ("<!-- boa study: ratoi -->\n<!-- end -->\n", "no block 'ratoi'. Did you mean 'ratios'"),
+        ("<!-- boa study: best of few -->\n<!-- end -->\n", "the study has no group of traces 'few'"),
+        ("words", "the page has no block for a study"),
     ):
         page.write_text(wrong)
         assert says in str(boa(*words, "--report", str(page)).exception)
@@ -281,27 +408,61 @@ def test_boa_study_prints_tables_csv_json_and_a_page(folder: Path) -> None:
     assert len(rows) == 6
     assert float(rows[0]["mean_jct_hours"]) == document["rows"][0]["mean_jct_hours"]
     text = page.read_text()
-    assert text.count("<table>") == 4
+    assert text.count("<table>") == 8
+    assert "Run with code " in text
     assert text.count("<svg") == 1
     (folder / "study.yaml").write_text(STUDY.replace("[20/h]", "[0.01/h]"))
     assert isinstance(boa(*study).exception, BoaError)
 
 
-@pytest.mark.exhaustive
-def test_the_results_page_agrees_with_its_study() -> None:
-    """It has the rows of the study file, and one run gives the mean JCT of the page."""
+def rows_of(page: str, block: str) -> list[dict[str, str]]:
+    """Return the table of a block of a Markdown page, a row by column; repeated columns keep the first."""
+    text = page.split(f"<!-- boa study: {block} -->")[1].split("<!-- end -->", maxsplit=1)[0]
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    columns = lines[0]
+    return [dict(zip(reversed(columns), reversed(line), strict=True)) for line in lines[2:]]
+
+
+def test_the_results_page_has_the_cells_of_its_study_and_the_readme_quotes_it() -> None:
+    """No row of the file is missing on the page, and the README has the figures of the 85 short jobs."""
     study = load_study(ROOT / "benchmarks" / "results.yaml")
     page = (ROOT / "docs" / "explanation" / "results.md").read_text(encoding="utf-8")
-    section = page.split("## When the world is worse")[1].split("\n## ")[0]
-    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")]
-    ours = study.cases[0]
-    run = simulate(ours.comparison.settings(ours.comparison.references()[0]))
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
-    shown = {(row[0].removeprefix("| "), row[2]) for row in rows if len(row) == 5 and row[1] == ours.budget}
-    assert shown == {(case.world, policy) for case in study.cases for policy in study.rivals}
-    assert f"- {study.cells} of {study.cells} cells: " in section
-    (line,) = [row for row in rows if row[0] == f"| {ours.trace}"]
-    assert float(line[2].removesuffix(" min")) == pytest.approx(60.0 * run.mean_jct_hours, rel=0.05)
+    assert f"- {study.cells} of {study.cells} cells: " in page
+    for block in (
+        "summary of every",
+        "traces of short jobs",
+        "traces of workloads",
+        "traces of other traces",
+    ):
+        assert f"<!-- boa study: {block} -->" in page
+    for group, block in (("every", "hours"), ("at a cap", "best"), ("statements", "worlds")):
+        shown = {row["trace"] for row in rows_of(page, f"{block} of {group}")}
+        assert shown == set(study.of_group(group).traces)
+    (ours,) = [row for row in rows_of(page, "traces of short jobs") if row["trace"] == "85 short jobs"]
+    assert f"Jobs take {ours['waits']} on average" in readme
+    for words, policy in (
+        ("one width for all jobs {} times", "equal-width"),
+        ("one tuned parallel efficiency {},", "efficiency"),
+        ("a Pollux-style autoscaler {} ", "pollux-autoscale"),
+        ("Pollux on its best fixed fleet {}.", "pollux"),
+        ("in hindsight takes {} times as long", "boa"),
+    ):
+        assert words.format(ours[policy]) in readme
+
+
+@pytest.mark.exhaustive
+def test_a_run_gives_the_mean_jct_of_the_results_page() -> None:
+    """The jobs are those of the README, under the daemon's policy, in all their orders."""
+    study = load_study(ROOT / "benchmarks" / "results.yaml")
+    page = (ROOT / "docs" / "explanation" / "results.md").read_text(encoding="utf-8")
+    (ours,) = [row for row in rows_of(page, "traces of short jobs") if row["trace"] == "85 short jobs"]
+    (case,) = [case for case in study.cases if case.trace == "85 short jobs"]
+    runs = [simulate(case.comparison.settings(cell)) for cell in case.comparison.references()]
+    mean = sum(run.mean_jct_hours for run in runs) / len(runs)
+
+    assert float(ours["waits"].removesuffix(" min")) == pytest.approx(60.0 * mean, rel=0.05)
 
 
 def test_boa_schema_prints_the_schema_of_a_study() -> None:

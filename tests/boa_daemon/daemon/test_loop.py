@@ -162,11 +162,13 @@ def test_a_job_on_an_interrupted_node_runs_again(stage: Stage) -> None:
 
 
 def test_a_cancelled_running_job_ends_and_its_node_is_given_back(stage: Stage) -> None:
-    """The job ends as cancelled, and no node is left."""
+    """The job is stopped and not killed, so it may write its checkpoint. At the end no node is left."""
     (job,) = stage.submit(job_content(hours=5.0))
     stage.run(300.0)
     stage.play.service.cancel(job, user="ann", is_admin=False)
     stage.run(300.0)
+    events = [json.loads(line) for line in (stage.folder / "runner.jsonl").read_text().splitlines()]
+    assert [event["what"] for event in events if event["job"] == job][:2] == ["start", "stop"]
     assert stage.statuses() == {job: "cancelled"}
     assert stage.play.service.instances()["instances"] == []
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import sampled
 
-from boa_daemon.backends.aws.events import InterruptionQueue, Notices
+from boa_daemon.backends.aws.instances.events import InterruptionQueue, Notices
 from boa_daemon.engines.inbox import Inbox
 from boa_daemon.engines.local_units import read_unit_status
 from boa_daemon.engines.run_reports import Generation, report_of

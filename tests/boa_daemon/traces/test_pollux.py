@@ -112,7 +112,7 @@ def test_a_workload_file_alone_finds_its_profiles(data: Path) -> None:
 
 def test_several_workloads_without_a_choice_are_refused(data: Path) -> None:
     """The error lists the workloads."""
-    with pytest.raises(InputError, match=r"--workload: workloads.workload-1\.csv, workloads.workload-6\.csv"):
+    with pytest.raises(InputError, match=r"--workload: (workloads.workload-[136]\.csv(, )?){3}"):
         import_pollux(data / "pollux", Options())
 
 

@@ -1,4 +1,4 @@
-"""`backends/aws/cluster_claim.py`: an object in S3 says which of several databases owns the cluster."""
+"""`aws/cluster_claim.py`: an object in S3 says which of several databases owns the cluster."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from moto import mock_aws
 from sampling import sampled
 
-from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cluster_claim import RENEW_SECONDS, STALE_SECONDS, ClusterClaim
-from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.testing import ManualClock
 

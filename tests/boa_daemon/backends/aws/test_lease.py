@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.backends.aws.user_data import lease_script, user_data
+from boa_daemon.backends.aws.instances.user_data import lease_script, user_data
 from boa_daemon.engines.generation_units import Layout, unit_name
 
 

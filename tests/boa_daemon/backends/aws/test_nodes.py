@@ -1,4 +1,4 @@
-"""`backends/aws/cloud.py`, listing and ending: ownership, bills, leases and ends of nodes."""
+"""`aws/cloud.py`, listing and ending: ownership, bills, leases and ends of nodes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from aws_rigs import START, AwsRig, RigMaker, a_launch, ends
 
-from boa_daemon.backends.aws.descriptions import instances_of
-from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.events import Notice
-from boa_daemon.backends.aws.node_from_instance import lease_of
-from boa_daemon.backends.aws.sweep import Sweeper
+from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.instances.descriptions import instances_of
+from boa_daemon.backends.aws.instances.events import Notice
+from boa_daemon.backends.aws.instances.node_from_instance import lease_of
+from boa_daemon.backends.aws.instances.sweep import Sweeper
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.ledger import bill_by_kind, charge_for
 from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown

@@ -1,0 +1,59 @@
+"""A cached answer of the cloud with its age; a failed refresh keeps the old value, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from boa_daemon.backends.aws.client.errors import CallFailed
+
+Value = TypeVar("Value")
+
+
+@dataclass(slots=True)
+class CachedValue(Generic[Value]):
+    """One answer of the cloud, kept for `keep_seconds`.
+
+    After a failure the next try waits `retry_seconds`. A value older than `useless_seconds` is dropped:
+    unknown is better than wrong.
+    """
+
+    keep_seconds: float
+    retry_seconds: float = 60.0
+    useless_seconds: float = float("inf")
+    value: Value | None = None
+    as_of: float | None = None
+    failed: str = ""
+    tried_at: float = float("-inf")
+
+    def get(self, ask: Callable[[], Value], *, now: float, may_ask: bool = True) -> Value | None:
+        """Return the value, refreshed if it is old; None if it is not known.
+
+        Without `may_ask` return the known value, however old: another thread refreshes it.
+        """
+        if may_ask:
+            self.refresh(ask, now=now, keep_seconds=self.keep_seconds)
+        if self.as_of is not None and now - self.as_of > self.useless_seconds:
+            self.value, self.as_of = None, None
+        return self.value
+
+    def refresh(self, ask: Callable[[], Value], *, now: float, keep_seconds: float | None = None) -> None:
+        """Refresh a value that is older than `keep_seconds`, by default half the time that it is kept."""
+        keep = self.keep_seconds / 2.0 if keep_seconds is None else keep_seconds
+        is_fresh = self.as_of is not None and now - self.as_of < keep
+        if is_fresh or now - self.tried_at < self.retry_seconds:
+            return
+        self.tried_at = now
+        try:
+            self.value, self.as_of, self.failed = ask(), now, ""
+        except CallFailed as error:
+            self.failed = str(error)
+
+    def age_seconds(self, now: float) -> float | None:
+        """Return the value's age in seconds; None if there is no value."""
+        return None if self.as_of is None else now - self.as_of
+
+    def forget(self) -> None:
+        """Mark the value as old, so that the next use refreshes it."""
+        self.as_of, self.tried_at = None, float("-inf")

@@ -1,0 +1,320 @@
+"""The only module that calls AWS: every call is listed, counted, rate-limited, and fails with one error.
+
+`boa iam` makes its policy from `OPERATIONS`, so the policy and the calls cannot drift apart.
+`NODE_OPERATIONS` are the calls that nodes make, with the AWS command line and the nodes' role.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from email.utils import parsedate_to_datetime
+from functools import partial
+from threading import Lock
+from types import MappingProxyType
+from typing import Any
+
+from botocore import xform_name
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+
+from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.client.rate_limits import OWN_RATES, bucket_name
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.errors import InputError
+from boa_daemon.job.gate.bucket import TokenBucket
+
+OPERATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "ec2:RunInstances": "launch",
+        "ec2:TerminateInstances": "release",
+        "ec2:CancelSpotInstanceRequests": "release",
+        "ec2:DeleteVolume": "release",
+        "ec2:DeleteNetworkInterface": "release",
+        "ec2:StopInstances": "pool",
+        "ec2:StartInstances": "pool",
+        "scheduler:CreateSchedule": "pool-end",
+        "ec2:CreateTags": "tag",
+        "ec2:CreateImage": "bake",
+        "ec2:DeregisterImage": "unbake",
+        "ec2:DeleteSnapshot": "unbake",
+        "ec2:DescribeSnapshots": "baked",
+        "ec2:DescribeInstances": "read",
+        "ec2:DescribeInstanceTopology": "read",
+        "ec2:DescribeInstanceTypeOfferings": "read",
+        "ec2:DescribeSpotPriceHistory": "read",
+        "ec2:DescribeSpotInstanceRequests": "read",
+        "ec2:DescribeSubnets": "read",
+        "ec2:DescribeImages": "read",
+        "ec2:DescribeVolumes": "read",
+        "ec2:DescribeNetworkInterfaces": "read",
+        "ec2:DescribeCapacityReservations": "read",
+        "ec2:DescribeCapacityBlockOfferings": "read",
+        "ec2:PurchaseCapacityBlock": "stack",
+        "ec2:DescribeRouteTables": "read",
+        "ec2:DescribeVpcEndpoints": "read",
+        "ec2:DescribeVpcs": "stack",
+        "ssm:GetParameter": "image",
+        "ssm:SendCommand": "command",
+        "ssm:GetCommandInvocation": "answer",
+        "ssm:DescribeInstanceInformation": "answer",
+        "pricing:GetProducts": "account",
+        "servicequotas:GetServiceQuota": "account",
+        "ce:GetCostAndUsage": "account",
+        "sts:GetCallerIdentity": "free",
+        "sqs:ReceiveMessage": "queue",
+        "sqs:DeleteMessageBatch": "queue",
+        "sqs:GetQueueAttributes": "queue",
+        "s3:ListObjectsV2": "list",
+        "s3:GetObject": "fetch",
+        "s3:GetBucketPolicy": "bucket",
+        "s3:GetBucketEncryption": "bucket",
+        "s3:GetBucketLifecycleConfiguration": "bucket",
+        "s3:GetPublicAccessBlock": "bucket",
+        "events:ListRuleNamesByTarget": "rules",
+        "events:DescribeRule": "rules",
+        "s3:PutObject": "claim",
+        "s3:DeleteObject": "tidy",
+        "sns:Publish": "alert",
+        "iam:SimulatePrincipalPolicy": "self",
+        "iam:CreateServiceLinkedRole": "stack",
+        "cloudformation:CreateStack": "stack",
+        "cloudformation:UpdateStack": "stack",
+        "cloudformation:DeleteStack": "stack",
+        "cloudformation:DescribeStacks": "stack",
+        "cloudformation:DescribeStackEvents": "stack",
+        "s3:DeleteObjects": "stack",
+        "s3:DeleteBucket": "stack",
+    }
+)
+"""`service:Operation` to the group of the policy that allows it.
+
+The calls of group `stack` are those of `boa up`, `boa down --stack` and `boa blocks --buy`. They use the
+rights of the administrator who types them, and no policy of BOA allows them. Group `free` needs no
+permission. `bake`, `unbake` and `baked` belong to `boa image`, which has a policy of its own.
+"""
+NODE_OPERATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "s3:PutObject": "write",
+        "s3:AbortMultipartUpload": "write",
+        "s3:GetObject": "write",
+        "s3:DeleteObject": "write",
+        "s3:ListObjectsV2": "list",
+        "sqs:SendMessage": "tell",
+        "ssm:GetParameter": "parameter",
+        "secretsmanager:GetSecretValue": "secret",
+    }
+)
+"""Calls of `aws s3` and `aws sqs` in the scripts on nodes; `rm` deletes a job's older checkpoints."""
+
+_CLIENT_OF = {"servicequotas": "service-quotas"}
+_HOME_REGION = "us-east-1"
+_AT_HOME = frozenset({"pricing", "ce", "iam"})
+"""Services called in `_HOME_REGION`: the Pricing API has three endpoints worldwide, the others this one."""
+_ONE_TRY = frozenset({"ec2:RunInstances", "ec2:PurchaseCapacityBlock"})
+"""Calls that botocore must not retry: EC2 sends `InsufficientInstanceCapacity` as HTTP 500, and a purchase
+has no idempotency token."""
+_QUICK = frozenset({"ssm", "s3"})
+_QUICK_READ_SECONDS, _QUICK_TRIES = 10.0, 2
+"""Engines call these services once per node within a tick, so a call must end before the watchdog acts."""
+
+
+class AwsCalls:
+    """Clients of one account, made on first use, with explicit retries and time-outs.
+
+    botocore tries each call up to `tries` times, except launches and purchases.
+    """
+
+    def __init__(
+        self,
+        settings: AwsSettings,
+        *,
+        session: Any = None,
+        connect_timeout_seconds: float = 5.0,
+        read_timeout_seconds: float = 30.0,
+        tries: int = 3,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.settings = settings
+        self.counts: Counter[str] = Counter()
+        self.clock_skew_seconds = 0.0
+        self.on_date: Callable[[float], None] = lambda _instant: None
+        self._session = session
+        self._timeouts = {"connect_timeout": connect_timeout_seconds, "read_timeout": read_timeout_seconds}
+        self._tries, self._sleep = tries, sleep
+        self._clients: dict[tuple[str, str, bool], Any] = {}
+        self._buckets = {name: TokenBucket(*rate, monotonic) for name, rate in OWN_RATES.items()}
+        self._lock = Lock()
+
+    def client(self, service: str) -> Any:
+        """Return the calls of a service under boto3's method names; each goes through `call`."""
+        return ServiceCalls(self, service)
+
+    def call(self, operation: str, *, region: str = "", **arguments: Any) -> dict[str, Any]:
+        """Make one call, `service:Operation`, and return its answer.
+
+        If our own rate limit is reached, launches fail as throttled; all other calls wait.
+
+        Raises:
+            CallFailed: when AWS refuses, cannot be reached or does not answer.
+        """
+        if operation not in OPERATIONS:
+            raise ValueError(f"{operation} is not in the table of calls")
+        self._pace(operation)
+        client = self._client(operation, region)
+        self.counts[operation] += 1
+        try:
+            answer: dict[str, Any] = getattr(client, xform_name(operation.partition(":")[2]))(**arguments)
+        except ClientError as error:
+            self._read_clock(error.response)
+            said = error.response.get("Error", {})
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            raise CallFailed(
+                operation, said.get("Code", ""), said.get("Message", ""), http_status=status
+            ) from error
+        except (NoCredentialsError, PartialCredentialsError) as error:
+            raise CallFailed(operation, "NoCredentials", str(error), http_status=401) from error
+        except BotoCoreError as error:
+            code = "Timeout" if "Timeout" in type(error).__name__ else _code_of(error)
+            raise CallFailed(operation, code, str(error)) from error
+        self._read_clock(answer)
+        return answer
+
+    def pages(self, operation: str, items: str, *, region: str = "", **arguments: Any) -> Iterator[Any]:
+        """Yield the items of all pages of an answer.
+
+        Raises:
+            CallFailed: as `call` does.
+        """
+        while True:
+            answer = self.call(operation, region=region, **arguments)
+            yield from answer.get(items, ())
+            if not answer.get("NextToken"):
+                return
+            arguments["NextToken"] = answer["NextToken"]
+
+    def _pace(self, operation: str) -> None:
+        """Wait for a token of the rate limit; a launch fails instead."""
+        bucket = self._buckets[bucket_name(operation)]
+        while (seconds := self._take(bucket)) > 0.0:
+            if operation in _ONE_TRY:
+                raise CallFailed(
+                    operation, "RequestLimitExceeded", f"our own rate limit, retry in {seconds:.1f} s"
+                )
+            self._sleep(seconds)
+
+    def _take(self, bucket: TokenBucket) -> float:
+        """Take a token, under a lock: ticks and the refresh of prices run in different threads."""
+        with self._lock:
+            return bucket.take()
+
+    def _client(self, operation: str, region: str) -> Any:
+        """Return the client for an operation; `Session.client` is not thread-safe, but clients are."""
+        service = operation.partition(":")[0]
+        where = _HOME_REGION if service in _AT_HOME else region or self.settings.region
+        key = (service, where, operation in _ONE_TRY)
+        with self._lock:
+            if key not in self._clients:
+                self._session = self._session or _own_session()
+                attempts, timeouts = 1 if key[2] else self._tries, dict(self._timeouts)
+                if service in _QUICK:
+                    attempts = min(attempts, _QUICK_TRIES)
+                    timeouts["read_timeout"] = min(timeouts["read_timeout"], _QUICK_READ_SECONDS)
+                from botocore.config import Config  # noqa: PLC0415 - slow to import, and others have no AWS
+
+                config = Config(
+                    retries={"total_max_attempts": attempts, "mode": "standard"},
+                    user_agent_extra="boa-daemon",
+                    **timeouts,
+                )
+                self._clients[key] = self._session.client(
+                    _CLIENT_OF.get(service, service),
+                    region_name=where,
+                    endpoint_url=self.settings.endpoint or None,
+                    config=config,
+                )
+            return self._clients[key]
+
+    def _read_clock(self, answer: Mapping[str, Any]) -> None:
+        """Compare the answer's date with our clock: AWS refuses signatures when they differ much."""
+        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+        try:
+            instant = parsedate_to_datetime(date).astimezone(UTC) if date else None
+        except (TypeError, ValueError):
+            return
+        if instant is not None:
+            self.clock_skew_seconds = (datetime.now(UTC) - instant).total_seconds()
+            self.on_date(instant.timestamp())
+
+
+class ServiceCalls:
+    """The listed calls of one service as methods: `send_command(...)` is `ssm:SendCommand`.
+
+    Engines use it in place of a boto3 client, and so depend on neither boto3 nor this module.
+    """
+
+    def __init__(self, calls: AwsCalls, service: str) -> None:
+        self._calls = calls
+        names = (name.partition(":") for name in OPERATIONS)
+        self._operations = {xform_name(verb): f"{service}:{verb}" for its, _, verb in names if its == service}
+
+    def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
+        """Return the call of a method.
+
+        Raises:
+            AttributeError: when the table of calls has none of this name.
+        """
+        if method.startswith("_") or method not in self._operations:
+            raise AttributeError(f"{method} is not in the table of calls")
+        return partial(self._calls.call, self._operations[method])
+
+
+def own_ssm(region: str) -> Any:
+    """Return an SSM client with the credentials of the caller's shell, for commands that a person types."""
+    return _own_session().client("ssm", region_name=region or None)
+
+
+def _own_session() -> Any:
+    """Return a boto3 session with the credentials of the environment."""
+    import boto3  # noqa: PLC0415 - slow to import, and daemons without AWS never need it
+
+    return boto3.session.Session()
+
+
+def known_regions() -> list[str]:
+    """Return the regions of all partitions that the installed boto3 knows."""
+    session = _own_session()
+    return [
+        name
+        for part in session.get_available_partitions()
+        for name in session.get_available_regions("ec2", part)
+    ]
+
+
+def check_region(region: str) -> None:
+    """Refuse a region that boto3 does not know, unless AWS_ENDPOINT_URL is set.
+
+    Raises:
+        InputError: when boto3 does not know the region.
+    """
+    if os.environ.get("AWS_ENDPOINT_URL"):
+        return
+    known = known_regions()
+    if region not in known:
+        near = ", ".join(get_close_matches(region, known, n=3)) or "see `aws ec2 describe-regions`"
+        raise InputError(
+            f"[cloud] region: {region!r} is not known",
+            hint=f"Near it: {near}. For one that is newer than your boto3: pip install -U boto3",
+        )
+
+
+def _code_of(error: BotoCoreError) -> str:
+    """Return our error code for a failure without an answer from AWS."""
+    name = type(error).__name__
+    if "Credential" in name or "Token" in name or "Profile" in name:
+        return "NoCredentials"
+    return "ConnectionLost"

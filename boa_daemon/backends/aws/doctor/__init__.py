@@ -1,0 +1,1 @@
+"""The checks of an account before anything is rented."""

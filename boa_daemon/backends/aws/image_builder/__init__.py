@@ -1,0 +1,1 @@
+"""Building an image of our own."""

@@ -1,0 +1,1 @@
+"""Instances: what is offered, launched, listed, warned of, stopped, ended and swept."""

@@ -1,0 +1,228 @@
+"""One launch: its image, its subnet, the call with one token, and the outcome.
+
+A lost answer is requested again with the same token, which launches no second instance. After a lost answer
+only a success settles the launch: any other answer may be about the second call alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from boa_daemon.backends.aws.client.cached_value import CachedValue
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.instances.images import base_of, newest
+from boa_daemon.backends.aws.instances.launch_request import LaunchTarget, run_request
+from boa_daemon.backends.aws.instances.market import AwsMarket
+from boa_daemon.backends.aws.instances.refusals import CREDENTIALS_SECONDS, SUBNET_SECONDS, refusal_of
+from boa_daemon.backends.aws.instances.subnet_egress import SubnetEgress, egress_by_subnet
+from boa_daemon.backends.settings import BUILT, AwsSettings
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.ports import Clock, Launched, Refused, Unknown
+
+MOST_CLOCK_SKEW_SECONDS = 240.0
+"""AWS refuses signatures about fifteen minutes off; launches stop well before that, ends do not."""
+_TRIES, _PAUSE_SECONDS = 3, 1.0
+_ZONE_FAILURES = 3
+_IMAGE_SECONDS, _SUBNETS_SECONDS = 24 * 3600.0, 300.0
+CUT_OFF_SECONDS = 600.0
+_ROOT_DEVICE = "/dev/xvda"
+
+
+class Launcher:
+    """Launches instances. `ledger_id` names the database whose ticks the action ids count."""
+
+    def __init__(
+        self,
+        settings: AwsSettings,
+        calls: AwsCalls,
+        market: AwsMarket,
+        catalog: Catalog,
+        clock: Clock,
+        *,
+        ledger_id: str = "",
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._settings, self._calls, self._market, self._catalog = settings, calls, market, catalog
+        self._clock, self._ledger_id, self._sleep = clock, ledger_id, sleep
+        self._images: dict[str, CachedValue[tuple[str, str]]] = {}
+        self._subnets: CachedValue[dict[str, list[str]]] = CachedValue(_SUBNETS_SECONDS)
+        self._ways: CachedValue[dict[str, SubnetEgress]] = CachedValue(_SUBNETS_SECONDS, retry_seconds=600.0)
+        self._full_until: dict[str, float] = {}
+        self._zone_failures: dict[str, int] = {}
+
+    def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
+        """Launch the nodes of an action, in the first subnet of its zone that has room."""
+        offer = action.offer or Offer(instance_type=action.instance_type.name)
+        refused = self._closed(offer)
+        if refused is not None:
+            return refused
+        try:
+            site = self.site(offer)
+        except CallFailed as error:
+            return refusal_of(error, offer, self._market)
+        outcome: Launched | Refused | Unknown | None = None
+        interfaces = site.efa_interfaces if self._settings.efa else 1
+        for subnet in self.open_subnets(offer.zone):
+            why = self.why_cut_off(subnet, interfaces)
+            if why:
+                scope = f"{offer.instance_type}/{offer.zone or '*'}"
+                outcome = outcome or Refused(
+                    reason=why, kind="bad-request", scopes=(scope,), retry_after_seconds=CUT_OFF_SECONDS
+                )
+                continue
+            has_address = self._gives_address(subnet, interfaces)
+            outcome = self._ask(action, offer, replace(site, subnet=subnet, has_address=has_address))
+            if not (isinstance(outcome, Refused) and "InsufficientFreeAddressesInSubnet" in outcome.reason):
+                break
+            self._full_until[subnet] = self._clock.now() + SUBNET_SECONDS
+        return outcome or Refused(
+            reason=f"every subnet of {offer.zone or 'the region'} is full",
+            kind="no-capacity",
+            scopes=(f"*/{offer.zone or '*'}",),
+            retry_after_seconds=SUBNET_SECONDS,
+        )
+
+    def site(self, offer: Offer) -> LaunchTarget:
+        """Return the region's facts for a launch, except for the subnet.
+
+        Raises:
+            CallFailed: when the type has no image.
+        """
+        image, root_device = self.image(offer.instance_type)
+        entry = self._catalog.entries.get(offer.instance_type)
+        reserved = self._market.reservation(offer.instance_type) if offer.market == "reserved" else None
+        return LaunchTarget(
+            image=image,
+            root_device=root_device,
+            efa_interfaces=0 if entry is None else entry.efa_interfaces,
+            reservation="" if reserved is None else reserved.id,
+            is_block=reserved is not None and reserved.taken_back_at is not None,
+        )
+
+    def image(self, instance_type: str) -> tuple[str, str]:
+        """Return the image of a type and its root device.
+
+        Raises:
+            CallFailed: when there is no such image.
+        """
+        named = self._settings.image_of(instance_type)
+        cached = self._images.setdefault(named, CachedValue(_IMAGE_SECONDS, retry_seconds=0.0))
+        found = cached.get(lambda: self._ask_image(named), now=self._clock.now())
+        return found or self._ask_image(named)
+
+    def _closed(self, offer: Offer) -> Refused | None:
+        """Return a refusal if a call is pointless: our clock is wrong, or the zone did not answer lately."""
+        skew = self._calls.clock_skew_seconds
+        if abs(skew) > MOST_CLOCK_SKEW_SECONDS:
+            return Refused(
+                reason=f"our clock is {skew:+.0f} s from AWS's: launches resume once it is set",
+                kind="denied",
+                scopes=("*",),
+                retry_after_seconds=CREDENTIALS_SECONDS,
+            )
+        if self._zone_failures.get(offer.zone, 0) >= _ZONE_FAILURES:
+            # Half open: after the cool-down one failure is enough to close the zone again.
+            self._zone_failures[offer.zone] = _ZONE_FAILURES - 1
+            reason = f"{_ZONE_FAILURES} launches in a row in {offer.zone or 'the region'} had no answer"
+            return Refused(reason=reason, kind="no-capacity", scopes=(f"*/{offer.zone or '*'}",))
+        return None
+
+    def _ask(self, action: LaunchNodes, offer: Offer, site: LaunchTarget) -> Launched | Refused | Unknown:
+        """Call RunInstances; repeat it with the same token if the answer was lost."""
+        lease = self._clock.now() + 60.0 * self._settings.lease_minutes
+        request = run_request(action, offer, site, self._settings, ledger_id=self._ledger_id, lease=lease)
+        lost: Unknown | None = None
+        for number in range(_TRIES):
+            try:
+                answer = self._calls.call("ec2:RunInstances", **request)
+            except CallFailed as error:
+                outcome = refusal_of(error, offer, self._market)
+                if isinstance(outcome, Refused):
+                    return lost or outcome
+                lost = outcome
+                self._sleep(_PAUSE_SECONDS * 2.0**number)
+                continue
+            self._zone_failures.pop(offer.zone, None)
+            return self._granted(action, offer, [each["InstanceId"] for each in answer["Instances"]])
+        self._zone_failures[offer.zone] = self._zone_failures.get(offer.zone, 0) + 1
+        return lost or Unknown(reason="no answer")
+
+    def _granted(self, action: LaunchNodes, offer: Offer, ids: list[str]) -> Launched:
+        """Return the nodes, and a reason if they are fewer than the action wants."""
+        short = None
+        if len(ids) < action.count:
+            reason = f"{len(ids)} of {action.count} were available of {offer.key}"
+            short = Refused(reason=reason, kind="no-capacity", scopes=(offer.key,))
+        return Launched(nodes=tuple(ids), short=short)
+
+    def open_subnets(self, zone: str) -> list[str]:
+        """Return the subnets of a zone that are not full; an empty name lets EC2 choose."""
+        now = self._clock.now()
+        by_zone = self._subnets.get(self._ask_subnets, now=now)
+        if not zone or by_zone is None:
+            return [""]
+        return [subnet for subnet in by_zone.get(zone, [""]) if self._full_until.get(subnet, 0.0) <= now]
+
+    def why_cut_off(self, subnet: str, interfaces: int) -> str:
+        """Return why a node in a subnet could not be reached; empty if it could, or if that is not known.
+
+        Only nodes with an instance profile must be reachable: nothing is run on a node without one.
+        """
+        if not (subnet and self._settings.instance_profile):
+            return ""
+        found = self._ways.get(self._ask_ways, now=self._clock.now())
+        way = (found or {}).get(subnet)
+        return "" if way is None else way.why(interfaces)
+
+    def _gives_address(self, subnet: str, interfaces: int) -> bool:
+        """Return whether a node in a subnet gets a public address, which costs money; True if not known."""
+        asks = subnet and self._settings.instance_profile
+        found = self._ways.get(self._ask_ways, now=self._clock.now()) if asks else None
+        way = (found or {}).get(subnet)
+        return interfaces <= 1 and (way is None or way.gives_public_addresses)
+
+    def ways(self) -> Mapping[str, SubnetEgress]:
+        """Return the routes to the outside of the subnets to rent in.
+
+        Raises:
+            CallFailed: when EC2 cannot be asked.
+        """
+        return self._ask_ways()
+
+    def _ask_ways(self) -> dict[str, SubnetEgress]:
+        return egress_by_subnet(self._calls, self._rows_of_subnets())
+
+    def _ask_subnets(self) -> dict[str, list[str]]:
+        """Ask for the subnets by zone; those with the most free addresses come first."""
+        rows = self._rows_of_subnets()
+        rows.sort(key=lambda row: -int(row.get("AvailableIpAddressCount", 0)))
+        found: dict[str, list[str]] = {}
+        for row in rows:
+            found.setdefault(row["AvailabilityZone"], []).append(row["SubnetId"])
+        return found
+
+    def _rows_of_subnets(self) -> list[dict[str, Any]]:
+        wanted = list(self._settings.subnets)
+        arguments = (
+            {"SubnetIds": wanted} if wanted else {"Filters": [{"Name": "default-for-az", "Values": ["true"]}]}
+        )
+        return list(self._calls.pages("ec2:DescribeSubnets", "Subnets", **arguments))
+
+    def _ask_image(self, named: str) -> tuple[str, str]:
+        """Ask AWS for the image behind a name and for its root device."""
+        if named == BUILT:
+            own = newest(self._calls)
+            return own.id, own.root_device or _ROOT_DEVICE
+        image = base_of(self._calls, named)
+        images = self._calls.call("ec2:DescribeImages", ImageIds=[image])["Images"]
+        if not images:
+            raise CallFailed(
+                "ec2:DescribeImages", "InvalidAMIID.NotFound", f"no image {image}", http_status=400
+            )
+        return image, images[0].get("RootDeviceName") or _ROOT_DEVICE

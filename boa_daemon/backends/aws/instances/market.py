@@ -1,0 +1,281 @@
+"""Zones, prices and quotas of a region's instance types: asked of AWS, cached and dated.
+
+A fact that cannot be found out is unknown, never zero: a price falls back to the dated catalogue, an
+unknown quota sets no limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from boa_daemon.backends.aws.client.cached_value import CachedValue
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.instances.blocks import RECLAIM_SECONDS
+from boa_daemon.backends.aws.instances.node_from_instance import LEAST_PRICE
+from boa_daemon.backends.aws.prices.extra_costs import extras_of
+from boa_daemon.backends.aws.prices.list_prices import ask_price
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.tick.offers import Market, Offer
+from boa_daemon.tick.ports import Clock
+
+ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 24 * 3600.0
+SPOT_USELESS_SECONDS = 6 * 3600.0
+_SPOT_HISTORY_SECONDS = 3600.0
+_RESERVATION_SECONDS = 60.0
+LEAVE_BLOCK_SECONDS = 300.0
+"""Jobs leave the nodes of a Capacity Block this long before EC2 ends them."""
+LAST_LAUNCH_SECONDS = 1800.0
+"""No node is launched in a block this long before EC2 ends it: it would hardly boot and work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """A capacity reservation: `left` more nodes fit; a block's nodes end from `taken_back_at` on."""
+
+    id: str
+    zone: str
+    left: int
+    taken_back_at: float | None = None
+
+
+class AwsMarket:
+    """The offers of a region. `vcpus_in_use` is how much of each quota our own nodes use."""
+
+    def __init__(self, settings: AwsSettings, calls: AwsCalls, catalog: Catalog, clock: Clock) -> None:
+        self.settings = settings
+        self._calls, self._catalog, self._clock = calls, catalog, clock
+        self._zones: CachedValue[dict[str, tuple[str, ...]]] = CachedValue(ZONES_SECONDS)
+        self._spot: CachedValue[dict[tuple[str, str], list[tuple[float, float]]]] = CachedValue(
+            SPOT_SECONDS, useless_seconds=SPOT_USELESS_SECONDS
+        )
+        self._prices: dict[str, CachedValue[float]] = {}
+        self._quotas: dict[str, CachedValue[float]] = {}
+        self._reserved: CachedValue[dict[str, Reservation]] = CachedValue(_RESERVATION_SECONDS)
+        self._spot_from: float | None = None
+        self._asks = True
+
+    def refresh(self) -> None:
+        """Refresh facts that are getting old. After the first call nothing else asks for prices and quotas.
+
+        A thread of its own calls this: the planner uses the known facts and never waits for an answer.
+        """
+        self._asks = False
+        now, settings = self._clock.now(), self.settings
+        self._zones.refresh(self._ask_zones, now=now)
+        for name in settings.instance_types:
+            self._price_of(name).refresh(partial(self._ask_price, name), now=now)
+        if "spot" in settings.markets:
+            self._spot.refresh(self._ask_spot, now=now)
+        if settings.reservations:
+            self._reserved.refresh(self._ask_reservations, now=now)
+        codes = {
+            self.quota_code(name, market) for name in settings.instance_types for market in settings.markets
+        }
+        for code in sorted(codes - {""}):
+            self._quota_of(code).refresh(partial(self._ask_quota, code), now=now)
+
+    def _price_of(self, name: str) -> CachedValue[float]:
+        return self._prices.setdefault(name, CachedValue(PRICE_SECONDS, retry_seconds=600.0))
+
+    def _quota_of(self, code: str) -> CachedValue[float]:
+        return self._quotas.setdefault(code, CachedValue(QUOTA_SECONDS, retry_seconds=600.0))
+
+    def offers(self, vcpus_in_use: Mapping[str, int]) -> list[Offer]:
+        """Return what can be rented; types that no zone rents, such as retired ones, are left out."""
+        zones = self.zones()
+        return [
+            *self._reserved_offers(),
+            *(
+                self._offer(name, zone, market, self._nodes_left(name, market, vcpus_in_use))
+                for name in self.settings.instance_types
+                for zone in zones.get(name, ())
+                for market in self.settings.markets
+            ),
+        ]
+
+    def zones(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the zones that rent each type, limited to the zones of the settings.
+
+        Raises:
+            CallFailed: when the zones were never known and cannot be asked for.
+        """
+        found = self._zones.get(self._ask_zones, now=self._clock.now(), may_ask=self._asks)
+        if found is None:
+            self._zones.forget()
+            return self._ask_zones()
+        wanted = self.settings.zones
+        return {
+            name: tuple(zone for zone in zones if not wanted or zone in wanted)
+            for name, zones in found.items()
+        }
+
+    def price(self, name: str, zone: str, market: Market) -> float | None:
+        """Return the price in USD per hour; None if it is not known."""
+        now = self._clock.now()
+        if market == "spot":
+            history = self.spot_prices(name, zone)
+            return history[-1][1] if history else None
+        live = self._price_of(name).get(partial(self._ask_price, name), now=now, may_ask=self._asks)
+        return live or self._catalog.entry(name).usd_per_hour
+
+    def spot_prices(self, name: str, zone: str) -> Sequence[tuple[float, float]]:
+        """Return (instant, USD per hour) in order of time; empty if no price is known."""
+        found = self._spot.get(self._ask_spot, now=self._clock.now(), may_ask=self._asks)
+        return (found or {}).get((name, zone), ())
+
+    def remember_spot_since(self, instant: float) -> None:
+        """Ask for spot prices from an instant on, because a spot node has run since then."""
+        if self._spot_from is None or instant < self._spot_from:
+            self._spot_from = instant
+            if self._spot.as_of is not None:
+                self._spot.forget()
+
+    def quota_code(self, name: str, market: Market) -> str:
+        """Return the code of the quota that a type counts against; empty if none is known."""
+        entry = self._catalog.entries.get(name)
+        if entry is None or market == "reserved":
+            return ""
+        return entry.vcpu_quota_spot if market == "spot" else entry.vcpu_quota_on_demand
+
+    def quota(self, code: str) -> float | None:
+        """Return a quota in vCPUs; None if it is not known."""
+        if not code:
+            return None
+        ask = partial(self._ask_quota, code)
+        return self._quota_of(code).get(ask, now=self._clock.now(), may_ask=self._asks)
+
+    def learn_quota(self, code: str, vcpus: int | None) -> None:
+        """Note the quota that a refusal named; if it named none, the next use asks AWS."""
+        cached = self._quota_of(code)
+        if vcpus is None:
+            cached.forget()
+        else:
+            cached.value, cached.as_of = float(vcpus), self._clock.now()
+
+    def reservation(self, name: str) -> Reservation | None:
+        """Return the capacity reservation of a type; None if there is none."""
+        found = self._reserved.get(self._ask_reservations, now=self._clock.now(), may_ask=self._asks)
+        return (found or {}).get(name)
+
+    def taken_back_at(self, name: str) -> float | None:
+        """Return when EC2 ends a block's nodes, once that is so near that jobs should leave; else None."""
+        found = self.reservation(name)
+        at = None if found is None else found.taken_back_at
+        return at if at is not None and self._clock.now() >= at - LEAVE_BLOCK_SECONDS else None
+
+    def ages(self) -> dict[str, float | None]:
+        """Return the age of each cached fact in seconds; None for a fact that is not known."""
+        now = self._clock.now()
+        found = {"zones": self._zones.age_seconds(now)}
+        if "spot" in self.settings.markets:
+            found["spot"] = self._spot.age_seconds(now)
+        found.update(
+            {f"price {name}": cached.age_seconds(now) for name, cached in list(self._prices.items())}
+        )
+        found.update(
+            {f"quota {code}": cached.age_seconds(now) for code, cached in list(self._quotas.items())}
+        )
+        return found
+
+    def _reserved_offers(self) -> list[Offer]:
+        """Return the offers of capacity reservations, which are paid for whether used or not."""
+        found: list[Offer] = []
+        for name in self.settings.reservations:
+            entry = self.reservation(name)
+            if entry is None:
+                continue
+            offer, back = self._offer(name, entry.zone, "reserved", entry.left), entry.taken_back_at
+            if back is None:
+                found.append(offer)
+            elif self._clock.now() < back - LAST_LAUNCH_SECONDS:
+                # The block's fee is paid in advance: a node in it costs only its extras.
+                price = LEAST_PRICE + offer.extra_usd_per_hour
+                found.append(replace(offer, usd_per_hour=price))
+        return found
+
+    def _offer(self, name: str, zone: str, market: Market, nodes_left: int | None) -> Offer:
+        """Return an offer at the price of a node with its extras; a reservation costs the on-demand price."""
+        price = self.price(name, zone, "on-demand" if market == "reserved" else market)
+        extras = extras_of(self.settings)
+        return Offer(
+            instance_type=name,
+            zone=zone,
+            market=market,
+            usd_per_hour=None if price is None else price + sum(usd for _, usd in extras),
+            nodes_left=nodes_left,
+            extras=extras,
+        )
+
+    def _nodes_left(self, name: str, market: Market, vcpus_in_use: Mapping[str, int]) -> int | None:
+        """Return how many more nodes the quota allows; None if it is not known."""
+        code = self.quota_code(name, market)
+        vcpus = self._catalog.entry(name).vcpus
+        quota = self.quota(code)
+        if quota is None or not vcpus:
+            return None
+        return max(int((quota - vcpus_in_use.get(code, 0)) // vcpus), 0)
+
+    def _ask_zones(self) -> dict[str, tuple[str, ...]]:
+        if not self.settings.instance_types:
+            return {}
+        found: dict[str, list[str]] = {}
+        types = {"Name": "instance-type", "Values": list(self.settings.instance_types)}
+        for row in self._calls.pages(
+            "ec2:DescribeInstanceTypeOfferings",
+            "InstanceTypeOfferings",
+            LocationType="availability-zone",
+            Filters=[types],
+        ):
+            found.setdefault(row["InstanceType"], []).append(row["Location"])
+        return {name: tuple(sorted(zones)) for name, zones in found.items()}
+
+    def _ask_spot(self) -> dict[tuple[str, str], list[tuple[float, float]]]:
+        """Ask for spot prices of the last hour, or since the launch of our oldest spot node."""
+        now = self._clock.now()
+        since = min(now - _SPOT_HISTORY_SECONDS, now if self._spot_from is None else self._spot_from)
+        found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        for row in self._calls.pages(
+            "ec2:DescribeSpotPriceHistory",
+            "SpotPriceHistory",
+            InstanceTypes=list(self.settings.instance_types),
+            ProductDescriptions=["Linux/UNIX"],
+            StartTime=datetime.fromtimestamp(since, tz=UTC),
+        ):
+            price = float(row["SpotPrice"])
+            if price > 0:
+                key = (row["InstanceType"], row["AvailabilityZone"])
+                found.setdefault(key, []).append((row["Timestamp"].timestamp(), price))
+        return {key: sorted(prices) for key, prices in found.items()}
+
+    def _ask_price(self, name: str) -> float:
+        return ask_price(self._calls, self.settings.region, name)
+
+    def _ask_quota(self, code: str) -> float:
+        answer = self._calls.call("servicequotas:GetServiceQuota", ServiceCode="ec2", QuotaCode=code)
+        return float(answer["Quota"]["Value"])
+
+    def _ask_reservations(self) -> dict[str, Reservation]:
+        """Ask for the reservations that the settings name, by id or by tag."""
+        found: dict[str, Reservation] = {}
+        for name, text in self.settings.reservations.items():
+            arguments: dict[str, Any] = {"CapacityReservationIds": [text]}
+            if text.startswith("tag:"):
+                key, _, value = text[4:].partition("=")
+                arguments = {"Filters": [{"Name": f"tag:{key}", "Values": [value]}]}
+            for row in self._calls.pages(
+                "ec2:DescribeCapacityReservations", "CapacityReservations", **arguments
+            ):
+                if row.get("State") == "active" and row["InstanceType"] == name:
+                    is_block = row.get("ReservationType") == "capacity-block"
+                    found[name] = Reservation(
+                        id=row["CapacityReservationId"],
+                        zone=row["AvailabilityZone"],
+                        left=int(row["AvailableInstanceCount"]),
+                        taken_back_at=row["EndDate"].timestamp() - RECLAIM_SECONDS if is_block else None,
+                    )
+        return found

@@ -1,0 +1,138 @@
+"""Convert EC2's description of an instance to a node, from its tags and its state alone.
+
+A bill runs from LaunchTime to the instant at which, by EC2, the instance left `running` for good. EC2 bills
+from `running` on, an instant that no listing tells exactly; so our bill is too high by the boot time.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from boa_daemon.backends.aws.instances.launch_request import (
+    EXTRAS_TAG,
+    INTENT_TAG,
+    LEASE_TAG,
+    MARKET_TAG,
+    PRICE_TAG,
+)
+from boa_daemon.backends.aws.prices.extra_costs import extras_in
+from boa_daemon.tick.offers import Market
+from boa_daemon.tick.state import NodePhase, NodeState
+from policies.model import InstanceType
+
+_PHASES: Mapping[str, NodePhase] = {
+    "pending": "requested",
+    "running": "ready",
+    "shutting-down": "terminating",
+    "stopping": "terminating",
+    "stopped": "terminating",
+    "terminated": "terminated",
+}
+LEAST_PRICE, MOST_PRICE = 1e-6, 1e6
+"""Dollars per hour; a price tag outside this range was not written by BOA."""
+_REASON_FORM = "%Y-%m-%d %H:%M:%S"
+_REASON_TIME = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
+
+
+def tags_of_instance(instance: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags of an instance or of any other resource that EC2 describes."""
+    found: Sequence[Mapping[str, str]] = instance.get("Tags") or instance.get("TagSet") or ()
+    return {tag["Key"]: tag.get("Value", "") for tag in found if "Key" in tag}
+
+
+def ended_at(instance: Mapping[str, Any]) -> float | None:
+    """Return when the instance was ended, to the second; None if EC2's description does not say."""
+    found = _REASON_TIME.search(str(instance.get("StateTransitionReason") or ""))
+    try:
+        return None if found is None else float(calendar.timegm(time.strptime(found[1], _REASON_FORM)))
+    except ValueError:
+        return None
+
+
+def lease_of(instance: Mapping[str, Any]) -> float | None:
+    """Return the end of a node's lease; None without a readable lease tag."""
+    text = tags_of_instance(instance).get(LEASE_TAG, "")
+    # Python counts digits of other scripts as digits, and a hundred digits are no instant.
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+def a_type(name: str, kinds: Mapping[str, InstanceType], usd_per_hour: float | None) -> InstanceType:
+    """Return the type of an instance; a type that the catalogue lacks gets the price of its tag.
+
+    Without a price tag such a type costs as much as the dearest known type: errors raise our bill.
+    """
+    if name in kinds:
+        return kinds[name]
+    price = usd_per_hour or max(kind.usd_per_hour for kind in kinds.values())
+    return InstanceType(name=name, gpu_type=f"unknown-{name}", gpus=1, usd_per_hour=price)
+
+
+def node_of(
+    instance: Mapping[str, Any],
+    kinds: Mapping[str, InstanceType],
+    *,
+    spot_prices: Sequence[tuple[float, float]] = (),
+    is_leaving: bool = False,
+    ends_by: float | None = None,
+    ready_at: float | None = None,
+    stopped_at: float | None = None,
+    name: str = "",
+) -> NodeState:
+    """Return an instance as a node without jobs.
+
+    `spot_prices` are (instant, USD per hour) of its spot market, in order of time. A node that `is_leaving`,
+    or whose end is announced (`ends_by`), counts as terminating, so that its jobs move at once. `name` is the
+    node id of its life.
+    """
+    tags = tags_of_instance(instance)
+    launched_at = instance["LaunchTime"].timestamp()
+    price = _number(tags.get(PRICE_TAG))
+    kind = a_type(instance["InstanceType"], kinds, price)
+    phase = _PHASES.get(instance["State"]["Name"], "terminating")
+    if phase in ("requested", "ready") and (is_leaving or ends_by is not None):
+        phase = "terminating"
+    end = (ended_at(instance) or stopped_at) if phase == "terminated" else None
+    return NodeState(
+        id=name or instance["InstanceId"],
+        instance_type=kind,
+        phase=phase,
+        launched_at=launched_at,
+        gpus=(None,) * kind.gpus,
+        launched_by=tags.get(INTENT_TAG, ""),
+        idle_since=(launched_at if ready_at is None else ready_at) if phase == "ready" else None,
+        ended_at=None if end is None else max(end, launched_at),
+        zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
+        market=_market_of(instance, tags),
+        prices=_prices(launched_at, price or kind.usd_per_hour, spot_prices),
+        ends_by=ends_by,
+        extras=extras_in(tags.get(EXTRAS_TAG, "")) or (),
+    )
+
+
+def _market_of(instance: Mapping[str, Any], tags: Mapping[str, str]) -> Market:
+    """Return the market; EC2's word on spot overrides our tag."""
+    if instance.get("InstanceLifecycle") == "spot":
+        return "spot"
+    return "reserved" if tags.get(MARKET_TAG) == "reserved" else "on-demand"
+
+
+def _prices(
+    launched_at: float, price: float, changes: Sequence[tuple[float, float]]
+) -> tuple[tuple[float, float], ...]:
+    """Return the price at launch and its market's later prices."""
+    before = [usd for at, usd in changes if at <= launched_at]
+    later = [(at, usd) for at, usd in changes if at > launched_at]
+    return ((launched_at, before[-1] if before else price), *later)
+
+
+def _number(text: str | None) -> float | None:
+    """Return the price in a tag; None if it is not a number in range."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if LEAST_PRICE <= value <= MOST_PRICE else None

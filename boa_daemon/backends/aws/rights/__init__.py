@@ -1,0 +1,1 @@
+"""IAM: the statements that BOA needs, and those that a principal lacks."""

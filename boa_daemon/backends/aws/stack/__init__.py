@@ -1,0 +1,1 @@
+"""The CloudFormation stack that `boa up` makes."""

@@ -1,0 +1,125 @@
+"""`aws/instances/market.py`: live prices and quotas, their age, and the fallback when AWS does not answer."""
+
+from __future__ import annotations
+
+import pytest
+from aws_rigs import AwsRig, RigMaker, a_launch
+
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.testing.fake_terms import Terms
+
+ON_DEMAND_G = "L-DB2E81BA"
+
+
+def test_the_price_of_an_offer_comes_from_the_live_price_list(make_rig: RigMaker) -> None:
+    """Its age is zero right after the question."""
+    rig = make_rig(Terms(list_prices={"g5.xlarge": 0.5}))
+
+    assert rig.offer().compute_usd_per_hour == pytest.approx(0.5)
+    assert rig.cloud.market.ages()["price g5.xlarge"] == 0.0
+
+
+def test_a_denied_price_list_falls_back_to_the_catalogue(rig: AwsRig) -> None:
+    """The catalogue's price has no age."""
+    rig.fake.faults.plan("GetProducts", "error:AccessDeniedException", times=99)
+
+    assert rig.offer().compute_usd_per_hour == pytest.approx(Catalog.load().price_of("g5.xlarge"))
+    assert rig.cloud.market.ages()["price g5.xlarge"] is None
+
+
+def test_an_unknown_spot_price_is_none(make_rig: RigMaker) -> None:
+    """The offer has no price instead of a price of zero."""
+    rig = make_rig(Terms(), market="spot")
+
+    assert rig.offer(market="spot").usd_per_hour is None
+
+
+def test_nodes_left_is_the_free_quota_divided_by_the_vcpus_of_a_node(make_rig: RigMaker) -> None:
+    """The vCPUs of BOA's own nodes are subtracted."""
+    rig = make_rig(Terms(vcpu_quotas={ON_DEMAND_G: 12}))
+    assert rig.offer().nodes_left == 3
+    rig.cloud.launch(a_launch(rig.offer(), 2))
+    rig.cloud.nodes()
+
+    assert rig.offer().nodes_left == 1
+
+
+def test_a_quota_of_zero_leaves_no_node_and_an_unknown_quota_leaves_none(make_rig: RigMaker) -> None:
+    """New accounts have a quota of zero; a quota that cannot be read gives `nodes_left` None."""
+    rig = make_rig(Terms(vcpu_quotas={ON_DEMAND_G: 0}))
+
+    assert rig.offer().nodes_left == 0
+    assert rig.offer("p4d.24xlarge").nodes_left is None
+
+
+def test_offers_are_cached_between_ticks(rig: AwsRig) -> None:
+    """A second listing of offers 30 s later makes no call."""
+    rig.cloud.offers()
+    before = sum(rig.cloud.calls.counts.values())
+    rig.pass_time(30.0)
+    rig.cloud.offers()
+
+    assert sum(rig.cloud.calls.counts.values()) == before
+
+
+def test_spot_then_on_demand_offers_both_markets_in_the_zones_of_the_settings(make_rig: RigMaker) -> None:
+    """Each type is offered once per market in the one zone."""
+    rig = make_rig(Terms(), market="spot-then-on-demand", zones=("us-east-1b",))
+    offers = [offer for offer in rig.cloud.offers() if offer.instance_type == "g5.xlarge"]
+
+    assert {(offer.zone, offer.market) for offer in offers} == {
+        ("us-east-1b", "spot"),
+        ("us-east-1b", "on-demand"),
+    }
+
+
+def test_a_denied_zone_listing_stops_launches_and_is_reported(rig: AwsRig) -> None:
+    """Offers have no nodes left; nodes are still listed."""
+    rig.fake.faults.plan("DescribeInstanceTypeOfferings", "error:UnauthorizedOperation", times=99)
+
+    assert {offer.nodes_left for offer in rig.cloud.offers()} == {0}
+    assert "nothing can be rented now" in rig.said[0]
+    assert list(rig.cloud.nodes()) == []
+
+
+def test_only_a_refresh_asks_for_new_prices_and_quotas(make_rig: RigMaker) -> None:
+    """After the first refresh, offers use the known price however old it is."""
+    rig = make_rig(Terms(list_prices={"g5.xlarge": 0.5}))
+    rig.cloud.market.refresh()
+    rig.fake.terms.list_prices["g5.xlarge"] = 0.7
+    rig.pass_time(13 * 3600.0)
+    before = (
+        rig.cloud.calls.counts["pricing:GetProducts"],
+        rig.cloud.calls.counts["servicequotas:GetServiceQuota"],
+    )
+    assert rig.offer().compute_usd_per_hour == pytest.approx(0.5)
+    after = (
+        rig.cloud.calls.counts["pricing:GetProducts"],
+        rig.cloud.calls.counts["servicequotas:GetServiceQuota"],
+    )
+    assert after == before
+    assert rig.cloud.market.ages()["price g5.xlarge"] == 13 * 3600.0
+    rig.cloud.market.refresh()
+    assert rig.offer().compute_usd_per_hour == pytest.approx(0.7)
+    assert rig.cloud.market.ages()["price g5.xlarge"] == 0.0
+
+
+def test_a_failed_refresh_keeps_the_known_price(make_rig: RigMaker) -> None:
+    """The age of the price goes on growing."""
+    rig = make_rig(Terms(list_prices={"g5.xlarge": 0.5}))
+    rig.cloud.market.refresh()
+    rig.fake.faults.plan("GetProducts", "error:InternalError", times=99)
+    rig.pass_time(24 * 3600.0)
+    rig.cloud.market.refresh()
+    assert rig.offer().compute_usd_per_hour == pytest.approx(0.5)
+    assert rig.cloud.market.ages()["price g5.xlarge"] == 24 * 3600.0
+
+
+def test_a_second_refresh_a_minute_later_makes_no_call(make_rig: RigMaker) -> None:
+    """A refresh leaves prices and quotas alone that are young."""
+    rig = make_rig(Terms())
+    rig.cloud.market.refresh()
+    before = sum(rig.cloud.calls.counts.values())
+    rig.pass_time(60.0)
+    rig.cloud.market.refresh()
+    assert sum(rig.cloud.calls.counts.values()) == before

@@ -1,0 +1,68 @@
+"""`aws/prices/list_prices.py`: list prices come from the AWS price API or a saved answer of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_rigs import RigMaker
+
+from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.prices.list_prices import ask_price, read_price_list
+from boa_daemon.errors import InputError
+from boa_daemon.testing.fake_answers import price_entry
+from boa_daemon.testing.fake_terms import Terms
+
+
+def entry(name: str, usd: float, *, day: str = "2026-11-20T00:00:00Z", **attributes: str) -> str:
+    """Return an entry of a price list as the API sends it."""
+    found: dict[str, Any] = json.loads(price_entry(name, usd))
+    found["product"]["attributes"] |= {"regionCode": "us-east-1", "operatingSystem": "Linux"} | attributes
+    return json.dumps(found | ({"publicationDate": day} if day else {}))
+
+
+def saved(folder: Path, *entries: str) -> Path:
+    """Write a saved price list and return its path."""
+    path = folder / "list.json"
+    path.write_text(json.dumps({"PriceList": list(entries)}))
+    return path
+
+
+def test_a_price_question_is_counted_as_a_call(make_rig: RigMaker) -> None:
+    """A type that is not in the price list gives the error `NoPrice`."""
+    rig = make_rig(Terms(list_prices={"g5.xlarge": 0.5}))
+
+    assert ask_price(rig.cloud.calls, "us-east-1", "g5.xlarge") == 0.5
+    assert rig.cloud.calls.counts["pricing:GetProducts"] == 1
+    with pytest.raises(CallFailed) as failed:
+        ask_price(rig.cloud.calls, "us-east-1", "g5.nothing")
+    assert failed.value.code == "NoPrice"
+
+
+def test_a_saved_list_gives_prices_of_the_region_and_the_oldest_day(tmp_path: Path) -> None:
+    """Other regions, Windows and dedicated hosts are left out."""
+    path = saved(
+        tmp_path,
+        entry("g5.xlarge", 0.5),
+        entry("p4d.24xlarge", 20.0, day="2026-11-01T00:00:00Z"),
+        entry("g6.xlarge", 0.6, regionCode="eu-west-1"),
+        entry("g5.2xlarge", 9.0, operatingSystem="Windows"),
+        entry("g5.4xlarge", 9.0, tenancy="Dedicated"),
+    )
+
+    assert read_price_list(path, "us-east-1") == ({"g5.xlarge": 0.5, "p4d.24xlarge": 20.0}, "2026-11-01")
+
+
+def test_a_malformed_price_list_is_refused(tmp_path: Path) -> None:
+    """The error names the fault: no list, a strange entry, another region or no date."""
+    (tmp_path / "x.json").write_text('{"Prices": []}')
+    with pytest.raises(InputError, match="no PriceList in it"):
+        read_price_list(tmp_path / "x.json", "us-east-1")
+    with pytest.raises(InputError, match="entry 0 of PriceList"):
+        read_price_list(saved(tmp_path, "[]"), "us-east-1")
+    with pytest.raises(InputError, match="no on-demand price in us-west-2"):
+        read_price_list(saved(tmp_path, entry("g5.xlarge", 0.5)), "us-west-2")
+    with pytest.raises(InputError, match="no publicationDate"):
+        read_price_list(saved(tmp_path, entry("g5.xlarge", 0.5, day="")), "us-east-1")
