@@ -135,10 +135,11 @@ class PlaceableNodes:
     def after(self, placed: Slots) -> PlaceableNodes:
         """Return the room that is left once the placed jobs are on their slots."""
         if not placed:
-            if self._after_nothing is None:
-                self._after_nothing = self._on(self._holders)
-                self._after_nothing._counted = self._counted
-            return self._after_nothing
+            same = self._after_nothing
+            if same is None:
+                same = self._after_nothing = self._on(self._holders)
+                same._counted = self._counted
+            return same
         left = self._copy()
         holders, gone = left._holders, placed.keys()
         left._movers = self._movers - gone
@@ -170,8 +171,9 @@ class PlaceableNodes:
         freed = {slot.node for job in ending for slot in state.jobs[job].slots}
         # Sorted, because the order of a set differs between processes.
         question = ending, [state.nodes[name] for name in sorted(freed)]
-        if self._later is not None and self._later[0] == question:
-            return self._later[1]
+        known = self._later
+        if known is not None and known[0] == question:
+            return known[1]
         later = self._copy()
         self._later = question, later
         later._nodes = dict(self._nodes)
@@ -268,8 +270,9 @@ class PlaceableNodes:
         if not wishes:
             return {}
         # At a cap on nodes several stages ask the same question.
-        if self._asked is not None and _is_same(self._asked, wishes, extra):
-            return dict(self._asked[2])
+        asked = self._asked
+        if asked is not None and _is_same(asked, wishes, extra):
+            return dict(asked[2])
         answer = self._answer(wishes, extra)
         self._asked = wishes, tuple(extra), answer
         return dict(answer)
@@ -342,8 +345,9 @@ class LatestRoom:
         """
         nodes, slots = list(state.nodes.values()), [state.jobs[job].slots for job in leaving]
         question = leaving, slots, stopped, placer, compact, closed, state.offers
-        if self._known is not None:
-            before, asked, room = self._known
+        known = self._known
+        if known is not None:
+            before, asked, room = known
             if len(before) == len(nodes) and all(map(is_, before, nodes)) and asked == question:
                 return room
         room = PlaceableNodes(

@@ -47,7 +47,7 @@ from policies.speedup import Floats, Ints
 
 MOST_TABLES = 256
 """Tables (scales) kept for a class and multiplier; when there are more, all are dropped and made again."""
-MOST_KEPT = 4096
+MOST_KEPT = 256
 """Remembered jobs that certainly keep their widths, by class and multiplier; beyond it all are dropped."""
 LEAST_PART = 1e-12
 """The least fraction of a phase left: zero times the infinite cost of a width that is not allowed is NaN."""
