@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from policies.errors import InvalidProblem
@@ -234,6 +235,12 @@ class Width:
 
     def __str__(self) -> str:
         return f"{self.gpus} x {self.gpu_type}"
+
+
+@lru_cache(maxsize=65_536)
+def width_of(gpu_type: str, gpus: int) -> Width:
+    """Return a width, always the same value for the same arguments: `is` then finds most equal widths."""
+    return Width(gpu_type, gpus)
 
 
 @fast_init

@@ -66,3 +66,21 @@ class Placer(Protocol):
         `held` are the current slots of jobs: a job whose slots match its width keeps them.
         """
         ...
+
+
+class PlacesBeside(Placer, Protocol):
+    """A placer that is told which job holds each GPU, instead of the slots of every job."""
+
+    def place_beside(
+        self,
+        wishes: Mapping[JobId, Width],
+        *,
+        nodes: Sequence[Node],
+        holders: Sequence[Sequence[JobId | None]],
+    ) -> Mapping[JobId, tuple[GpuSlot, ...]]:
+        """Return the slots that `place` gives the wishes on ready nodes if all other jobs keep their GPUs.
+
+        `holders` are the jobs on the GPUs of the first nodes, node by node; on the other nodes all GPUs are
+        free.
+        """
+        ...

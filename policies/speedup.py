@@ -213,3 +213,10 @@ class UniversalScalability(_Formula):
         return np.asarray(
             self.speed * k / (1.0 + self.contention * (k - 1.0) + self.crosstalk * k * (k - 1.0))
         )
+
+
+def whole_speeds(curve: SpeedupCurve) -> Floats:
+    """Return the speed at each whole width that may be used; those of a table need no interpolation."""
+    if isinstance(curve, Table):
+        return np.array(curve.speeds, dtype=float)
+    return curve.speed_at(curve.whole_widths())

@@ -88,7 +88,7 @@ class SimulatedJobs:
             now, states = self._clock.now(), self._states
             for name, job in self._present.items():
                 if job.slots:
-                    states[name] = job.state(now)
+                    states[name] = job.state_at(now, states[name])
         return self._states.copy()
 
     def users(self) -> Mapping[str, UserMoney]:
@@ -233,8 +233,7 @@ class SimulatedJobs:
         job.enter_next_phase()
         seen = job.job()
         self._appoint(job, seen)
-        if not self._fresh_progress:  # otherwise the next look updates the state
-            self._states[job.trace.id] = JobState(job=seen, slots=job.slots, generation=job.generation)
+        self._states[job.trace.id] = JobState(job=seen, slots=job.slots, generation=job.generation)
         if job.speeds[job.phase] <= 0.0 or self.asks_for_tick(seen):
             self._wants_tick()
 

@@ -64,8 +64,8 @@ class SharedLinks:
 
         `tiers` are the parts of the network above each node.
         """
-        nodes = tuple(dict.fromkeys(slot.node for slot in slots))
-        places = max(kinds[node].places_per_gpu for node in nodes)
+        nodes = tuple(dict.fromkeys([slot.node for slot in slots]))
+        places = max([kinds[node].places_per_gpu for node in nodes])
         if (need is None or len(nodes) < 2) and places == 1:
             return False
         gpus = tuple((slot.node, slot.index % kinds[slot.node].whole_gpus) for slot in slots)

@@ -29,6 +29,7 @@ RETRY_SECONDS = 300.0
 """Seconds to wait before asking again after a refusal in an outage."""
 NEXT_TICK_SECONDS = 30.0
 """Seconds to the tick after a refused or unanswered request, as in the daemon."""
+_ACCEPTED = Accepted()
 _holding = field_replacer(NodeState, "gpus", "idle_since")
 _booted = field_replacer(NodeState, "phase", "idle_since")
 _over = field_replacer(NodeState, "phase", "ended_at", "idle_since")
@@ -92,14 +93,14 @@ class SimulatedCloud:
 
     def slowest(self, slots: Sequence[GpuSlot]) -> float:
         """Return the speed of a job's slowest node, which all others wait for."""
-        return min(self._rented[slot.node].fate.speed for slot in slots)
+        return min([self._rented[node].fate.speed for node in {slot.node for slot in slots}])
 
     def launch(self, action: LaunchNodes) -> Launched | Refused:
         """Rent available nodes: billed from now, ready after their boots."""
         now, pool = self._clock.now(), self._shelves.pool_of(action)
         if pool is None:
             return self.refuse(Refused(reason=f"{action.offer_key} is not offered", kind="bad-request"))
-        if any(begin <= now < end for begin, end in self._outages):
+        if self._outages and any(begin <= now < end for begin, end in self._outages):
             return self.refuse(
                 Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=RETRY_SECONDS)
             )
@@ -195,26 +196,30 @@ class SimulatedCloud:
             return Accepted()
         node = self._live.get(action.node)
         if node is None:
-            return Accepted()
+            return _ACCEPTED
         if node.free_gpus < node.instance_type.gpus:
             return Refused(reason=f"jobs run on {node.id}")
         self._end(node)
         if action.stops and node.market == "on-demand":
             self.stopped.add(node, self._clock.now())
-        return Accepted()
+        return _ACCEPTED
 
     def hold(self, job: JobId, slots: Sequence[GpuSlot]) -> bool:
         """Give free GPUs of ready nodes to a job; return False without any change if one is not free."""
-        for slot in slots:
-            node = self._live.get(slot.node)
-            if node is None or node.phase != "ready" or node.gpus[slot.index] is not None:
+        chosen = _by_node(slots)
+        for name, indices in chosen.items():
+            node = self._live.get(name)
+            if node is None or node.phase != "ready":
                 return False
-        self._write(slots, job)
+            gpus = node.gpus
+            if gpus.count(None) < len(gpus) and [index for index in indices if gpus[index] is not None]:
+                return False
+        self._write(chosen, job)
         return True
 
     def free(self, slots: Sequence[GpuSlot]) -> None:
         """Take GPUs back from a job."""
-        self._write(slots, None)
+        self._write(_by_node(slots), None)
 
     def close(self) -> None:
         """End every node at the end of the run."""
@@ -223,19 +228,16 @@ class SimulatedCloud:
         for node in list(self.stopped):
             self._settle(self.stopped.take(node.id, self._clock.now()))
 
-    def _write(self, slots: Sequence[GpuSlot], job: JobId | None) -> None:
-        """Set the holder of GPUs to a job, or to None."""
+    def _write(self, chosen: Mapping[NodeId, Sequence[int]], job: JobId | None) -> None:
+        """Set the holder of GPUs, given by node, to a job, or to None."""
         live, now = self._live, self._clock.now() if job is None else None
-        indices: dict[NodeId, list[int]] = {}
-        for slot in slots:
-            indices.setdefault(slot.node, []).append(slot.index)
-        for name, chosen in indices.items():
+        for name, indices in chosen.items():
             node = live[name]
-            if len(chosen) == len(node.gpus):
-                live[name] = _holding(node, (job,) * len(chosen), now)
+            if len(indices) == len(node.gpus):
+                live[name] = _holding(node, (job,) * len(indices), now)
                 continue
             gpus = list(node.gpus)
-            for index in chosen:
+            for index in indices:
                 gpus[index] = job
             is_idle = job is None and gpus.count(None) == len(gpus)
             live[name] = _holding(node, tuple(gpus), now if is_idle else None)
@@ -313,3 +315,15 @@ class SimulatedCloud:
         del self._live[name], self.kinds[name], self.tiers[name]
         self._ended.append(_over(node, "terminated", now, None))
         self.meter.ended(node, at=now, boot_seconds=rented.fate.boot_seconds)
+
+
+def _by_node(slots: Sequence[GpuSlot]) -> dict[NodeId, list[int]]:
+    """Return the indices of the GPUs of each node."""
+    found: dict[NodeId, list[int]] = {}
+    for slot in slots:
+        node = slot.node
+        if node in found:
+            found[node].append(slot.index)
+        else:
+            found[node] = [slot.index]
+    return found

@@ -22,8 +22,11 @@ from boa_daemon.sim.world_settings import Checkpoints
 from boa_daemon.tick.state import JobState
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.units import SECONDS_PER_HOUR
+from policies.fast_dataclasses import field_replacer
 from policies.model import GpuSlot, Job, Width
 
+_with_work = field_replacer(Job, "remaining_gpu_hours", "counted_at")
+_with_job = field_replacer(JobState, "job")
 ROUNDING = 1e-9
 """Tolerance, as a fraction of a stretch of work, for ends that coincide with the end of the stretch."""
 
@@ -78,27 +81,38 @@ class SimulatedJob:
             seconds = cycles * every + min(position, every) - min(self.position, every)
         return max(0.0, self.left - seconds * self.rate)
 
-    def state(self, now: float | None = None) -> JobState:
-        """Return what a tick may see: with the work left at an instant, or as last measured."""
-        return JobState(job=self.job(now), slots=self.slots, generation=self.generation)
+    def state(self) -> JobState:
+        """Return what a tick may see, with the work left as last measured."""
+        return JobState(job=self.job(), slots=self.slots, generation=self.generation)
 
-    def job(self, now: float | None = None) -> Job:
-        """Return what a policy may see: with the work left at an instant, or as last measured."""
+    def state_at(self, now: float, before: JobState) -> JobState:
+        """Return what a tick may see, with the work left at an instant; the rest is as in an earlier state.
+
+        It must be a state since the last start, stop, failure or end of a phase.
+        """
+        counted_at = now if now > self.works_from else self.works_from
+        return _with_job(before, _with_work(before.job, self._hours_of(self.left_at(now)), counted_at))
+
+    def _hours_of(self, left: float) -> float:
+        """Return the GPU-hours that a tick is told, for the work left in this phase."""
+        work = left + self.physics.tail_sizes[self.phase] * self.trace.scale
+        return work * self.told_size / SECONDS_PER_HOUR
+
+    def job(self) -> Job:
+        """Return what a policy may see, with the work left as last measured."""
         trace, physics = self.trace, self.physics
-        left, counted_at = (self.left, self.measured_at) if now is None else (self.left_at(now), now)
-        work = left + physics.tail_sizes[self.phase] * trace.scale
         return Job(
             id=trace.id,
             class_name=trace.class_name,
             arrived_at=self.arrived_at,
             phase=self.phase,
-            remaining_gpu_hours=work * self.told_size / SECONDS_PER_HOUR,
+            remaining_gpu_hours=self._hours_of(self.left),
             scale=trace.scale * self.told_scale,
             weight=physics.weight,
             draw=self.draw,
             width=self.width,
             restarts=self.generation - 1 if self.generation else 0,
-            counted_at=max(counted_at, self.works_from) if self.slots else None,
+            counted_at=max(self.measured_at, self.works_from) if self.slots else None,
         )
 
     def begin(self, now: float, *, generation: int, width: Width, slots: tuple[GpuSlot, ...]) -> None:
@@ -157,12 +171,14 @@ class SimulatedJob:
         self.ends_ahead = []
         if ends_at is None or self.checkpoints is not None:
             return ends_at
+        speeds, pace, node_speed, ends_ahead = self.speeds, self.pace, self.node_speed, self.ends_ahead
+        sizes, scale = self.physics.sizes, self.trace.scale
         for phase in range(self.phase + 1, until):
-            rate = self.speeds[phase] * self.pace * self.node_speed
+            rate = speeds[phase] * pace * node_speed
             if rate <= 0.0:
                 break
-            self.ends_ahead.append(ends_at)
-            ends_at += self.physics.sizes[phase] * self.trace.scale / rate
+            ends_ahead.append(ends_at)
+            ends_at += sizes[phase] * scale / rate
         return ends_at
 
     def pass_phases(self, now: float) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from boa_daemon.tick.limits import Act
-from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.offers import Offer, any_offer
 from boa_daemon.tick.retries import GiveUpCode
 from policies.errors import InvalidProblem
 from policies.fast_dataclasses import fast_init
@@ -106,7 +106,7 @@ class LaunchNodes:
     @property
     def offer_key(self) -> str:
         """The key of the offer; that of the type alone if the cloud names no offers."""
-        return (self.offer or Offer(instance_type=self.instance_type.name)).key
+        return (self.offer or any_offer(self.instance_type.name)).key
 
     @property
     def together(self) -> int:

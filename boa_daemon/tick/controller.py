@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TypeAlias
 
 from boa_daemon.errors import BoaError
@@ -150,16 +149,16 @@ class Controller:
 
     def observe(self) -> ClusterState:
         """Return everything known now; the bills of ended nodes become final on the way."""
-        ports, now = self.ports, self.ports.clock.now()
+        ports, store, now = self.ports, self.ports.store, self.ports.clock.now()
         listed = ports.cloud.nodes()
         nodes: _Nodes = {node.id: node for node in listed if node.ended_at is None}
         if len(nodes) < len(listed):
             for node in listed:
                 if node.ended_at is not None:
-                    ports.store.record_charge(charge_for(node))
-        ports.store.reopen_charges(nodes)
+                    store.record_charge(charge_for(node))
+        store.reopen_charges(nodes)
         self._add_unseen(nodes, listed, now)
-        tick = ports.store.next_tick()
+        tick = store.next_tick()
         jobs, unplanned = self._by_class(ports.jobs.jobs())
         state = ClusterState(
             now=now,
@@ -168,10 +167,10 @@ class Controller:
             jobs=jobs,
             unplanned=unplanned,
             offers=tuple(ports.cloud.offers()),
-            cooldowns=ports.store.cooldowns(now),
-            settled_micro_dollars=ports.store.settled_micro_dollars(),
-            books_opened_at=ports.store.books_opened_at(now),
-            memory=ports.store.memory(),
+            cooldowns=store.cooldowns(now),
+            settled_micro_dollars=store.settled_micro_dollars(),
+            books_opened_at=store.books_opened_at(now),
+            memory=store.memory(),
             users=ports.jobs.users(),
             teams=ports.jobs.teams(),
             gate=None if ports.links is None else ports.links.look(),
@@ -246,9 +245,13 @@ class Controller:
             keeps_until: Callable[[Job], int] | None = getattr(self.allocator, "keeps_until", None)
             return job.phase + 1 if keeps_until is None else keeps_until(job)
         widths = by_phase(job)
+        held, before = job.width, widths[job.phase]
         for phase in range(job.phase + 1, len(widths)):
-            if widths[phase] != job.width and widths[phase] != widths[phase - 1]:
+            width = widths[phase]
+            # Identity is tested first, because most neighbouring phases share their width.
+            if width is not held and width is not before and width not in (held, before):
                 return phase
+            before = width
         return len(widths)
 
     def _width_alone(self, job: Job, now: float) -> Width | None:
@@ -267,12 +270,13 @@ class Controller:
         for node in listed:
             if node.launched_by in by_launch:
                 by_launch[node.launched_by].append(node.id)
-        for launch in unsettled:
-            action = launch.action
+        for open_launch in unsettled:
+            launch, action = open_launch, open_launch.action
             found = by_launch[action.id]
             if not launch.seen.issuperset(found):
                 self.ports.store.record_seen(action.id, found)
-            unseen = replace(launch, seen=launch.seen | frozenset(found)).unseen
+                launch = replace(launch, seen=launch.seen.union(found))
+            unseen = launch.unseen
             if unseen and now - launch.at > self.unseen_seconds:
                 self.ports.store.give_up(
                     action.id, f"not in the cloud's list after {now - launch.at:.0f} s", at=now
@@ -312,13 +316,13 @@ class Controller:
             return [self.ports.engine.start(first)]
         if isinstance(first, StopJob):
             return [self.ports.engine.stop(first)]
+        if isinstance(first, LaunchNodes):
+            return [self.ports.cloud.launch(first)]
         if isinstance(first, EndGeneration | GiveUpJob):
             engine = self.ports.engine
             # Only such an engine has jobs with these facts.
             assert isinstance(engine, JobEnder)
             return [engine.end(first) if isinstance(first, EndGeneration) else engine.give_up(first)]
-        if isinstance(first, LaunchNodes):
-            return [self.ports.cloud.launch(first)]
         orders = [action for action in actions if isinstance(action, TerminateNode)]
         outcomes, silent = self.ports.cloud.terminate(orders), Unknown(reason="no answer for this node")
         return [outcomes.get(order.node, silent) for order in orders]
@@ -326,11 +330,17 @@ class Controller:
 
 def _requests(actions: Sequence[Action]) -> Iterator[list[Action]]:
     """Yield the actions that go into one request: consecutive terminations together."""
-    for is_end, together in groupby(actions, key=lambda action: isinstance(action, TerminateNode)):
-        if is_end:
-            yield list(together)
-        else:
-            yield from ([action] for action in together)
+    ends: list[Action] = []
+    for action in actions:
+        if isinstance(action, TerminateNode):
+            ends.append(action)
+            continue
+        if ends:
+            yield ends
+            ends = []
+        yield [action]
+    if ends:
+        yield ends
 
 
 def requested_node(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState:

@@ -32,7 +32,7 @@ class Changes:
     leaving: tuple[JobId, ...] = ()
 
 
-_NO_ALLOCATION, _NO_CHANGES = Allocation(widths=_NOTHING), Changes()
+_NO_ALLOCATION, NO_CHANGES = Allocation(widths=_NOTHING), Changes()
 _NO_PLAN = Plan(widths=_NOTHING, slots=_NOTHING)
 
 
@@ -57,7 +57,7 @@ class Draft:
     set_aside: Mapping[JobId, WaitReason] = field(default_factory=lambda: _NOTHING)
     left_out: Mapping[JobId, WaitReason] = field(default_factory=lambda: _NOTHING)
     lent: Mapping[JobId, Width] = field(default_factory=lambda: _NOTHING)
-    changes: Changes = _NO_CHANGES
+    changes: Changes = NO_CHANGES
     room: PlaceableNodes | None = None
     claimed: frozenset[NodeId] = frozenset()
     is_at_node_limit: bool = False

@@ -104,8 +104,12 @@ def blank_nodes(instance_type: InstanceType, first: int, last: int) -> list[Node
 
 def gangs_of(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, ...]]:
     """Return the sizes of the groups of new nodes that jobs tie together, by instance type."""
-    if not blank:
+    if len(blank) < 2:
         return {}
+    if len(placed) == 1:
+        (taken,) = placed.values()
+        tied = [name for name in dict.fromkeys([slot.node for slot in taken]) if name in blank]
+        return {blank[tied[0]]: (len(tied),)} if len(tied) > 1 else {}
     leaders = {name: name for name in blank}
 
     def leader(name: NodeId) -> NodeId:

@@ -7,24 +7,22 @@ a node, so it counts as a requested node until it is settled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import fsum
-from types import MappingProxyType
 
 from boa_daemon.tick.limits import DAY_SECONDS, FixedCost, Window, fixed_usd, month_of
 from boa_daemon.tick.ports import Charge
 from boa_daemon.tick.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
-from policies.fast_dataclasses import fast_init, replace
-from policies.model import InstanceType, Money, NodeId
+from policies.fast_dataclasses import fast_init
+from policies.model import InstanceType, Money
 from policies.online.pacing import MONTH_HOURS, Pace
 from policies.online.rhythm import hour_of_week
 
 COMPUTE = "compute"
-_NO_NODES: Mapping[NodeId, NodeState] = MappingProxyType({})
 MINIMUM_BILLED_SECONDS = 60.0
 """AWS bills Linux instances per second, with a minimum of one minute."""
 
@@ -150,8 +148,14 @@ class Ledger:
         return dollars(self.settled + self.running + self.promised)
 
 
-def money_of(state: ClusterState, pace: Pace | None = None, fixed: Iterable[FixedCost] = ()) -> Money | None:
-    """Return the ledger as a policy sees it; None if no budget accrues.
+def money_of(
+    state: ClusterState,
+    pace: Pace | None = None,
+    fixed: Iterable[FixedCost] = (),
+    *,
+    ledger: Ledger | None = None,
+) -> Money | None:
+    """Return the ledger as a policy sees it; None if no budget accrues. `ledger` is that of the state.
 
     With a monthly pace every calendar month (UTC) accrues the same money, however long it is. The `fixed`
     costs since the budget began are spent, used or not. If the budget of a pace is at on-demand prices,
@@ -165,7 +169,7 @@ def money_of(state: ClusterState, pace: Pace | None = None, fixed: Iterable[Fixe
     accrued = _hours_of_mean_months if is_monthly else _hours
     memory, remembered_at = state.memory or ((), now)
     elapsed_hours = accrued(opened_at, now)
-    spent = Ledger.of(state).committed_usd + fixed_usd(fixed, opened_at, now)
+    spent = (ledger or Ledger.of(state)).committed_usd + fixed_usd(fixed, opened_at, now)
     if pace is not None:
         spent += pace.covered_per_hour * elapsed_hours
     return Money(
@@ -199,7 +203,8 @@ def _months(at: float) -> float:
 
 def opening_of(state: ClusterState, pace: Pace, fixed: Iterable[FixedCost] = ()) -> float | None:
     """Return when the budget should begin: later than it did if more is unspent than is carried over."""
-    least = money_of(replace(state, nodes=_NO_NODES), pace, fixed)
+    final_bills = Ledger(settled=state.settled_micro_dollars, running=0, promised=0)
+    least = money_of(state, pace, fixed, ledger=final_bills)
     if least is None or state.books_opened_at is None:
         return None
     if pace.opening_hours(least) == 0.0:

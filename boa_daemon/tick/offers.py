@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
 from math import inf, isfinite
 from typing import Literal, TypeAlias
@@ -129,10 +130,16 @@ def closing(cooldowns: Mapping[str, Cooldown], key: str, *, now: float, together
     return max(found, key=lambda rest: rest.until, default=None)
 
 
+@lru_cache(maxsize=64)
+def any_offer(instance_type: str) -> Offer:
+    """Return the offer of a type without zone and price; cached because every launch asks for it."""
+    return Offer(instance_type=instance_type)
+
+
 def offers_of(instance_type: str, offers: Sequence[Offer]) -> Sequence[Offer]:
     """Return the offers of a type; one without zone and price if the cloud names no offers at all."""
     if not offers:
-        return (Offer(instance_type=instance_type),)
+        return (any_offer(instance_type),)
     return [offer for offer in offers if offer.instance_type == instance_type]
 
 
@@ -148,6 +155,8 @@ def open_offers(
 
     If the cloud names prices, an offer without a price is not rented, because it might break a cap.
     """
+    if not offers and not cooldowns:
+        return [any_offer(instance_type)]
     candidates = (
         offer
         for offer in offers_of(instance_type, offers)

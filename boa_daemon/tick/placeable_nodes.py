@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
-from operator import eq
+from operator import eq, is_
 from typing import TypeAlias
 
 from boa_daemon.tick.state import ClusterState, NodeState
-from policies.model import GpuSlot, JobId, Node, NodeId, Width
+from policies.model import GpuSlot, JobId, Node, NodeId, Width, width_of
 from policies.placement.packing import slots_of_node
 from policies.protocols import Placer
 
@@ -24,7 +23,8 @@ _Asked: TypeAlias = tuple[Mapping[JobId, Width], Sequence[Node], dict[JobId, tup
 """The last question (wishes and extra nodes) and its answer."""
 _Count: TypeAlias = dict[str, Counter[JobId | None]]
 """The number of GPUs of each job, by GPU type; None counts the free ones."""
-_a_width = lru_cache(maxsize=4096)(Width)
+_Ending: TypeAlias = tuple[frozenset[JobId], list[NodeState]]
+"""Jobs about to end, and their nodes."""
 _NEW = "(new)"
 """The zone of nodes that are not requested yet."""
 
@@ -50,6 +50,8 @@ class PlaceableNodes:
         self._placer, self._compact = placer, compact
         self._asked: _Asked | None = None
         self._counted: _Count | None = None
+        self._after_nothing: PlaceableNodes | None = None
+        self._later: tuple[_Ending, PlaceableNodes] | None = None
         jobs = state.jobs
         running = [job for job in leaving if jobs[job].slots]
         self._movers = {job for job in running if job not in stopped}
@@ -81,14 +83,16 @@ class PlaceableNodes:
         With `keep_movers` a running job whose new width does not fit keeps its GPUs, and no other job gets
         them.
         """
-        wishes = dict(wishes)
         while True:
-            placed = self._in_zones(self._ask(wishes, extra), wishes, extra)
-            stuck = (wishes.keys() & self._movers) - placed.keys() if keep_movers else ()
+            placed = self._ask(wishes, extra)
+            if self._zones is not None:
+                placed = self._in_zones(placed, wishes, extra)
+            if not keep_movers or not self._movers:
+                return placed
+            stuck = (wishes.keys() & self._movers) - placed.keys()
             if not stuck:
                 return placed
-            for job in stuck:
-                del wishes[job]
+            wishes = {job: width for job, width in wishes.items() if job not in stuck}
 
     def shortfall(
         self,
@@ -131,8 +135,10 @@ class PlaceableNodes:
     def after(self, placed: Slots) -> PlaceableNodes:
         """Return the room that is left once the placed jobs are on their slots."""
         if not placed:
-            same = self._on(self._holders)
-            same._counted = self._counted
+            same = self._after_nothing
+            if same is None:
+                same = self._after_nothing = self._on(self._holders)
+                same._counted = self._counted
             return same
         left = self._copy()
         holders, gone = left._holders, placed.keys()
@@ -155,18 +161,24 @@ class PlaceableNodes:
         room = object.__new__(PlaceableNodes)
         room._placer, room._nodes, room._movers = self._placer, self._nodes, self._movers
         room._zones, room._compact, room._holders = self._zones, self._compact, holders
-        room._asked = room._counted = None
+        room._asked = room._counted = room._after_nothing = room._later = None
         return room
 
     def without(self, ending: frozenset[JobId], state: ClusterState) -> PlaceableNodes:
         """Return the room once the given running jobs have ended."""
         if not ending:
             return self
-        later = self._copy()
-        later._nodes = dict(self._nodes)
         freed = {slot.node for job in ending for slot in state.jobs[job].slots}
-        for name in sorted(freed):  # the order of a set differs between processes
-            node = state.nodes[name]
+        # Sorted, because the order of a set differs between processes.
+        question = ending, [state.nodes[name] for name in sorted(freed)]
+        known = self._later
+        if known is not None and known[0] == question:
+            return known[1]
+        later = self._copy()
+        self._later = question, later
+        later._nodes = dict(self._nodes)
+        for node in question[1]:
+            name = node.id
             if node.phase == "ready" and node.ends_by is None:
                 later._nodes[name] = _as_placed(node)
                 holders = self._holders.get(name, list(node.gpus))
@@ -175,7 +187,7 @@ class PlaceableNodes:
 
     def free_gpus(self) -> dict[str, int]:
         """Return the number of free GPUs by GPU type."""
-        return {kind: count[None] for kind, count in self._count.items()}
+        return {kind: count.get(None, 0) for kind, count in self._count.items()}
 
     @property
     def _count(self) -> _Count:
@@ -190,7 +202,7 @@ class PlaceableNodes:
     def _free_for(self, wishes: Mapping[JobId, Width]) -> dict[str, int]:
         """Return the GPUs that are free or held by the wishing jobs, by GPU type."""
         return {
-            kind: sum(map(count.__getitem__, wishes.keys() & count.keys())) + count[None]
+            kind: sum(map(count.__getitem__, wishes.keys() & count.keys())) + count.get(None, 0)
             for kind, count in self._count.items()
         }
 
@@ -201,9 +213,7 @@ class PlaceableNodes:
 
         Nodes that are not requested yet count as one zone: those of a job are rented as one gang.
         """
-        zones = self._zones
-        if zones is None:
-            return placed
+        zones = self._zones or {}
         crossing = [job for job, slots in placed.items() if len({zones.get(s.node, _NEW) for s in slots}) > 1]
         if not crossing:
             return placed
@@ -230,12 +240,12 @@ class PlaceableNodes:
 
     def _fitting(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> Mapping[JobId, Width]:
         """Return the wishes, in their order, that the number of GPUs allows."""
-        if not wishes:
-            return wishes
-        left = self._free_for(wishes)
+        left = self._free_for(wishes) if self._holders else {}
         for blank in extra:
             kind = blank.instance_type.gpu_type
             left[kind] = left.get(kind, 0) + blank.instance_type.gpus
+        if len(wishes) == 1:
+            return {job: width for job, width in wishes.items() if width.gpus <= left.get(width.gpu_type, 0)}
         fitting: dict[JobId, Width] = {}
         rest = sum(left.values())
         for job, width in wishes.items():
@@ -254,12 +264,15 @@ class PlaceableNodes:
         Wishes for which too few GPUs are left are not passed on, so a queue behind a full fleet costs the
         placer nothing.
         """
+        if not wishes or not (self._holders or extra):
+            return {}
         wishes = self._fitting(wishes, extra)
         if not wishes:
             return {}
         # At a cap on nodes several stages ask the same question.
-        if self._asked is not None and _is_same(self._asked, wishes, extra):
-            return dict(self._asked[2])
+        asked = self._asked
+        if asked is not None and _is_same(asked, wishes, extra):
+            return dict(asked[2])
         answer = self._answer(wishes, extra)
         self._asked = wishes, tuple(extra), answer
         return dict(answer)
@@ -268,6 +281,24 @@ class PlaceableNodes:
         self, wishes: Mapping[JobId, Width], extra: Sequence[Node]
     ) -> dict[JobId, tuple[GpuSlot, ...]]:
         """Return the placer's answer to wishes that passed `_fitting`."""
+        nodes = [*self._nodes.values(), *extra]
+        beside = getattr(self._placer, "place_beside", None)
+        found: dict[JobId, tuple[GpuSlot, ...]]
+        if beside is not None:
+            found = beside(wishes, nodes=nodes, holders=list(self._holders.values()))
+        else:
+            found = self._placed_among_all(wishes, nodes)
+        if not self._compact:
+            return found
+        gpus = {node.id: node.instance_type.whole_gpus for node in nodes}
+        return {
+            job: slots for job, slots in found.items() if job not in self._compact or _is_compact(slots, gpus)
+        }
+
+    def _placed_among_all(
+        self, wishes: Mapping[JobId, Width], nodes: Sequence[Node]
+    ) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return the answer of a placer that places all jobs together."""
         held: dict[JobId, list[GpuSlot]] = {}
         widths: dict[JobId, Width] = {}
         for node, jobs in self._holders.items():
@@ -282,20 +313,48 @@ class PlaceableNodes:
                     held[job] = [slot]
         for job, slots in held.items():
             if job not in wishes:
-                widths[job] = _a_width(self._nodes[slots[0].node].instance_type.gpu_type, len(slots))
-        nodes = list(self._nodes.values())
+                widths[job] = width_of(self._nodes[slots[0].node].instance_type.gpu_type, len(slots))
         placement = self._placer.place(
             widths | dict(wishes),
-            nodes=[*nodes, *extra],
+            nodes=nodes,
             held={job: tuple(slots) for job, slots in held.items()},
         )
-        found = {job: placement.slots[job] for job in wishes if job in placement.slots}
-        if not self._compact:
-            return found
-        gpus = {node.id: node.instance_type.whole_gpus for node in (*nodes, *extra)}
-        return {
-            job: slots for job, slots in found.items() if job not in self._compact or _is_compact(slots, gpus)
-        }
+        return {job: placement.slots[job] for job in wishes if job in placement.slots}
+
+
+class LatestRoom:
+    """The placeable nodes of the latest tick; used again while nothing changes, as they remember answers."""
+
+    def __init__(self) -> None:
+        self._known: tuple[list[NodeState], tuple[object, ...], PlaceableNodes] | None = None
+
+    def of(
+        self,
+        state: ClusterState,
+        *,
+        leaving: Sequence[JobId],
+        stopped: frozenset[JobId],
+        placer: Placer,
+        compact: frozenset[JobId],
+        closed: AbstractSet[NodeId],
+    ) -> PlaceableNodes:
+        """Return the placeable nodes of a state: those of the latest call if its arguments were the same.
+
+        Nodes are compared by identity: a simulated node is replaced when it changes, and a comparison of
+        values would take longer than it saves.
+        """
+        nodes, slots = list(state.nodes.values()), [state.jobs[job].slots for job in leaving]
+        question = leaving, slots, stopped, placer, compact, closed, state.offers
+        known = self._known
+        if known is not None:
+            before, asked, room = known
+            if len(before) == len(nodes) and all(map(is_, before, nodes)) and asked == question:
+                return room
+        room = PlaceableNodes(
+            state, leaving=leaving, stopped=stopped, placer=placer, compact=compact, closed=closed
+        )
+        self._known = nodes, question, room
+        return room
 
 
 def _is_same(asked: _Asked, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> bool:

@@ -77,7 +77,8 @@ class PoolWorth:
 def stopped_nodes(state: ClusterState) -> list[NodeState]:
     """Return the stopped nodes, latest stop first, because those were needed most recently."""
     found = [node for node in state.passing_nodes if node.phase == "stopped"]
-    return sorted(found, key=lambda node: (-node.launched_at, node.id))
+    found.sort(key=lambda node: (-node.launched_at, node.id))
+    return found
 
 
 class PoolStarts:

@@ -41,12 +41,14 @@ from operator import attrgetter
 import numpy as np
 
 from policies.memo import Memo
-from policies.model import Job, JobClass, Problem, Width
+from policies.model import Job, JobClass, Problem, Width, width_of
 from policies.optimum.options import whole_columns
 from policies.speedup import Floats, Ints
 
 MOST_TABLES = 256
 """Tables (scales) kept for a class and multiplier; when there are more, all are dropped and made again."""
+MOST_KEPT = 256
+"""Remembered jobs that certainly keep their widths, by class and multiplier; beyond it all are dropped."""
 LEAST_PART = 1e-12
 """The least fraction of a phase left: zero times the infinite cost of a width that is not allowed is NaN."""
 DOUBTLESS = 0.99
@@ -72,7 +74,7 @@ class WidthColumns:
         columns = whole_columns(problem, job_class)
         names = [gpu.name for gpu in problem.gpu_types]
         pairs = zip(columns.gpu_type.tolist(), columns.gpus.tolist(), strict=True)
-        widths = tuple(Width(names[kind], int(gpus)) for kind, gpus in pairs)
+        widths = tuple([width_of(names[kind], int(gpus)) for kind, gpus in pairs])
         sizes = [phase.size_gpu_hours for phase in job_class.phases]
         return cls(
             job_class=job_class,
@@ -137,12 +139,15 @@ class CostToGo:
         phase_cost = columns.hours * price
         slope, constant = np.zeros_like(phase_cost), np.zeros_like(phase_cost)
         for phase in range(len(phase_cost) - 1, 0, -1):
-            whole, fixed = phase_cost[phase] + slope[phase], constant[phase]
+            whole, fixed = slope[phase - 1], constant[phase - 1]
+            np.add(phase_cost[phase], slope[phase], out=whole)
+            fixed[:] = constant[phase]
             cost = whole * scale + fixed
-            other = int((cost + change).argmin())
-            stays = cost <= cost[other] + change[other]
-            slope[phase - 1] = np.where(stays, whole, whole[other])
-            constant[phase - 1] = np.where(stays, fixed, fixed[other] + change[other])
+            other = (cost + change).argmin()
+            changes = cost > cost[other] + change[other]
+            if changes.any():
+                whole[changes] = whole[other]
+                fixed[changes] = fixed[other] + change[other]
         start = job_class.startup_hours * price
         costs = (phase_cost + slope) * scale + constant
         return cls(
@@ -297,6 +302,7 @@ class CostsByScale:
     columns: WidthColumns
     multiplier: float
     _tables: list[CostToGo] = field(default_factory=list, repr=False, compare=False)
+    _kept: set[tuple[int, float, Width | None, float]] = field(default_factory=set, repr=False, compare=False)
 
     def width_for(
         self, phase: int, *, scale: float, left: float, holds: Width | None, margin: float
@@ -314,12 +320,23 @@ class CostsByScale:
         return above.width_for(phase, scale=scale, left=left, holds=holds, margin=margin)
 
     def keeps(self, phase: int, *, scale: float, holds: Width | None, margin: float) -> bool:
-        """Return whether a job certainly keeps its current width, whatever is left of its phase."""
+        """Return whether a job certainly keeps its current width, whatever is left of its phase.
+
+        What is certain stays so, therefore it is remembered: the same job asks at every tick.
+        """
+        question = phase, scale, holds, margin
+        if question in self._kept:
+            return True
         held = None if holds is None else self.columns.index.get(holds)
         if held is None:
             return False
         below, above = self._around(scale)
-        return below.keeps(above, phase, held, scale=scale, margin=margin)
+        is_certain = below.keeps(above, phase, held, scale=scale, margin=margin)
+        if is_certain:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept.add(question)
+        return is_certain
 
     def keeps_until(self, phase: int, *, scale: float, holds: Width | None, margin: float) -> int:
         """Return the first later phase in which a job may change its width; the number of phases if none."""

@@ -88,7 +88,7 @@ class MultiplierTable:
     def costs(self, jobs: Floats) -> Floats:
         """Return the total cost at each level, shape (levels,), of `jobs` jobs of each class."""
         costs = np.zeros(len(self.edge_cost) + 1)
-        np.cumsum(jobs[self.edge_class] * self.edge_cost, out=costs[1:])
+        (jobs[self.edge_class] * self.edge_cost).cumsum(out=costs[1:])
         costs += float(jobs @ self.least_cost)
         return costs
 

@@ -185,24 +185,25 @@ def _best_plans(stack: _Stack, owner: Ints, multiplier: Floats) -> _Plans:
 def _one_pass(stack: _Stack, owner: Ints, multiplier: Floats) -> _Plans:
     """Run all shortest paths of one pass forward, then read them backward."""
     _, phases, columns = stack.phase_time.shape
-    rows = np.arange(len(owner))
+    first = np.arange(len(owner)) * columns  # the flat index of the first column of each row
     price = 1.0 + multiplier[:, None] * stack.rate[owner]
     switch_price = stack.rescale[owner][:, None] * price
     least = (stack.phase_time[owner, 0] + stack.startup[owner][:, None]) * price
     stays = np.empty((phases, len(owner), columns), dtype=bool)
     best = np.empty((phases, len(owner)), dtype=np.int64)
+    added = np.empty_like(least)  # one array for all phases: making arrays takes as long as filling them
     for p in range(1, phases):
-        best[p] = least.argmin(axis=1)
-        switched = least[rows, best[p]][:, None] + switch_price
-        np.less_equal(least, switched, out=stays[p])
-        np.minimum(least, switched, out=least)
-        least += stack.phase_time[owner, p] * price
-    chosen = np.empty((len(owner), phases), dtype=np.int64)
-    column = least.argmin(axis=1)
+        least.argmin(axis=1, out=best[p])
+        np.add(least.take(first + best[p])[:, None], switch_price, out=added)
+        np.less_equal(least, added, out=stays[p])
+        np.minimum(least, added, out=least)
+        np.multiply(stack.phase_time[:, p].take(owner, axis=0), price, out=added)
+        least += added
+    chosen = np.empty((phases, len(owner)), dtype=np.int64)
+    chosen[-1] = least.argmin(axis=1)
     for p in range(phases - 1, 0, -1):
-        chosen[:, p] = column
-        column = np.where(stays[p, rows, column], column, best[p])
-    chosen[:, 0] = column
+        chosen[p - 1] = np.where(stays[p].take(first + chosen[p]), chosen[p], best[p])
+    chosen = np.ascontiguousarray(chosen.T)
     cost, time = _cost_and_time(stack, owner, chosen)
     return _Plans(owner=owner, cost=cost, time=time, columns=chosen)
 

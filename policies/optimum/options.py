@@ -22,7 +22,7 @@ import numpy as np
 from policies.fast_dataclasses import fast_init
 from policies.model import JobClass, Problem
 from policies.optimum.coupled_plans import CoupledClass, PlanHull, plan_hulls
-from policies.speedup import Floats, Ints, SpeedupCurve
+from policies.speedup import Floats, Ints, SpeedupCurve, whole_speeds
 
 
 @fast_init
@@ -159,7 +159,7 @@ def assemble(problem: Problem, *, columns: dict[int, Columns], hulls: dict[int, 
             for name, curve in phase.speedups.items():
                 whole = curve.whole_widths()
                 widths.append(whole)
-                speeds.append(curve.speed_at(whole))
+                speeds.append(whole_speeds(curve))
                 t = number_of[name]
                 scalars.append((len(owner), t, phase.size_gpu_hours, startup, price[t]))
             owner.append(i)
@@ -198,14 +198,19 @@ def whole_columns(problem: Problem, job_class: JobClass) -> Columns:
         return _columns_of(job_class, curve, kind=number_of[name], price=price)
     pairs: dict[tuple[int, int], int] = {}
     known: dict[tuple[str, int], tuple[Floats, list[int]]] = {}  # phases often share their curves
+    places: dict[tuple[int, tuple[int, ...]], list[int]] = {}  # or at least their widths
     blocks: list[tuple[int, Floats, list[int]]] = []
     for number, phase in enumerate(job_class.phases):
         for name, curve in phase.speedups.items():
             found = known.get((name, id(curve)))
             if found is None:
                 whole, kind = curve.whole_widths(), number_of[name]
-                at = [pairs.setdefault((kind, width), len(pairs)) for width in whole.tolist()]
-                found = known[name, id(curve)] = curve.speed_at(whole), at
+                listed = tuple(whole.tolist())
+                at = places.get((kind, listed))
+                if at is None:
+                    at = [pairs.setdefault((kind, width), len(pairs)) for width in listed]
+                    places[kind, listed] = at
+                found = known[name, id(curve)] = whole_speeds(curve), at
             blocks.append((number, phase.size_gpu_hours / found[0], found[1]))
     time = np.full((len(job_class.phases), len(pairs)), np.inf)
     for number, hours, at in blocks:

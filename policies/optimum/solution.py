@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from policies.errors import PolicyError
-from policies.model import BudgetUnit, Width
+from policies.model import BudgetUnit, Width, width_of
 from policies.optimum.options import PhaseOption
 
 Version: TypeAlias = Literal["integer-mixed", "integer-pure", "continuous"]
@@ -35,7 +35,7 @@ class PlanShare:
     @cached_property
     def widths(self) -> tuple[Width, ...]:
         """The width of each phase, whole versions only; cached, because identical objects compare fast."""
-        return tuple(Width(step.gpu_type, int(step.gpus)) for step in self.steps)
+        return tuple([width_of(step.gpu_type, int(step.gpus)) for step in self.steps])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ import numpy as np
 
 from policies.answer import Placement
 from policies.model import GpuSlot, JobId, Node, NodeId, Width
+from policies.placement.few_jobs import MOST_LOOKS, is_plain, kept_widths, place_few, slots_for
 from policies.placement.packing import ClusterPacking
 from policies.speedup import Floats, Ints, Mask
 
@@ -106,21 +107,53 @@ class LeastWorkloadFirst:
         jobs that fit are placed widest first, so that fewer of them span nodes.
         """
         packing, new = _with_held(widths, nodes, held)
-        left = {kind: packing.free_gpus(kind) for kind in {width.gpu_type for width in widths.values()}}
+        self._add(packing, {job: widths[job] for job in new})
+        placed = packing.slots
+        return Placement(slots={job: placed[job] for job in widths if job in placed})
+
+    def place_beside(
+        self,
+        wishes: Mapping[JobId, Width],
+        *,
+        nodes: Sequence[Node],
+        holders: Sequence[Sequence[JobId | None]],
+    ) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return what `place` gives the wishes if all other jobs have the width that they hold."""
+        is_small = len(wishes) * len(nodes) <= MOST_LOOKS and is_plain(nodes)
+        if is_small and not [width for width in wishes.values() if 1 < width.gpus <= self.kappa]:
+            if len(wishes) == 1:
+                ((job, width),) = wishes.items()
+                if not [jobs for jobs in holders if job in jobs]:
+                    slots = slots_for(width, nodes, holders)
+                    return {} if slots is None else {job: slots}
+            return place_few(wishes, nodes, holders)
+        packing = ClusterPacking(nodes)
+        packing.occupy(holders, wishes)
+        kept = kept_widths(wishes, nodes, holders)
+        for job, slots in kept.items():
+            packing.hold(job, slots)
+        self._add(packing, {job: width for job, width in wishes.items() if job not in kept})
+        placed = packing.slots
+        return {job: placed[job] for job in wishes if job in placed}
+
+    def _add(self, packing: ClusterPacking, wishes: Mapping[JobId, Width]) -> None:
+        """Place the wishes that fit; earlier ones are served first."""
+        if len(wishes) == 1:
+            for job, width in wishes.items():
+                packing.add(job, width, kappa=self.kappa)
+            return
+        left = {kind: packing.free_gpus(kind) for kind in {width.gpu_type for width in wishes.values()}}
         fitting: list[JobId] = []
-        for job in new:
-            width = widths[job]
+        for job, width in wishes.items():
             if width.gpus <= left[width.gpu_type]:
                 left[width.gpu_type] -= width.gpus
                 fitting.append(job)
         if len(fitting) == 1:
-            packing.add(fitting[0], widths[fitting[0]], kappa=self.kappa)
+            packing.add(fitting[0], wishes[fitting[0]], kappa=self.kappa)
         else:
-            fitting.sort(key=lambda name: -widths[name].gpus)
-            for width, jobs in groupby(fitting, key=widths.__getitem__):
+            fitting.sort(key=lambda name: -wishes[name].gpus)
+            for width, jobs in groupby(fitting, key=wishes.__getitem__):
                 packing.add_alike(list(jobs), width, kappa=self.kappa)
-        placed = packing.slots
-        return Placement(slots={job: placed[job] for job in widths if job in placed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

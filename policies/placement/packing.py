@@ -19,7 +19,6 @@ nodes if the network parts above them are known.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
@@ -43,30 +42,59 @@ class ClusterPacking:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._ids = [node.id for node in nodes]
-        self._index: dict[NodeId, int] = {node_id: i for i, node_id in enumerate(self._ids)}
         self._kinds = kinds = [node.instance_type for node in nodes]
         self._type = [kind.gpu_type for kind in kinds]
         self._capacity = [kind.gpus for kind in kinds]
         self._free = [list(range(gpus - 1, -1, -1)) for gpus in self._capacity]
-        self._senders: defaultdict[int, set[JobId]] = defaultdict(set)
+        self._senders: dict[int, set[JobId]] = {}
         self._slots: dict[JobId, tuple[GpuSlot, ...]] = {}
-        self._total_free: defaultdict[str, int] = defaultdict(int)
-        self._widest: defaultdict[str, int] = defaultdict(int)
-        # The index is built at the first search, after all jobs that keep their GPUs were entered.
+        self._total_free: dict[str, int] = {}
+        self._widest: dict[str, int] = {}
+        self._shared: set[int] = set()
+        self._under: dict[tuple[str, ...], list[int]] = {}
+        # Both indexes are built when they are first needed. The index of free GPUs is needed at the first
+        # search, after all jobs that keep their GPUs were entered.
+        self._places: dict[NodeId, int] | None = None
         self._filed: _Shelves | None = None
-        self._under: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
-        for place, above in enumerate(nodes):
-            if not above.tiers:
-                continue
-            for depth in range(1, len(above.tiers) + 1):
-                self._under[above.tiers[:depth]].append(place)
         seen: InstanceType | None = None
-        for machine in kinds:
+        for place, machine in enumerate(kinds):
             kind = machine.gpu_type
-            self._total_free[kind] += machine.gpus
+            self._total_free[kind] = self._total_free.get(kind, 0) + machine.gpus
             if machine is not seen:
-                seen, self._widest[kind] = machine, max(self._widest[kind], machine.whole_gpus)
-        self._shared = {i for i, machine in enumerate(kinds) if machine.places_per_gpu > 1}
+                seen, self._widest[kind] = machine, max(self._widest.get(kind, 0), machine.whole_gpus)
+            if machine.places_per_gpu > 1:
+                self._shared.add(place)
+            tiers = nodes[place].tiers
+            for depth in range(1, len(tiers) + 1):
+                self._under.setdefault(tiers[:depth], []).append(place)
+
+    @property
+    def _index(self) -> dict[NodeId, int]:
+        """The index of each node by its name."""
+        if self._places is None:
+            self._places = {node: at for at, node in enumerate(self._ids)}
+        return self._places
+
+    def occupy(self, holders: Sequence[Sequence[JobId | None]], leaving: Collection[JobId]) -> None:
+        """Enter the jobs that hold the GPUs of the first nodes, except those that are `leaving`.
+
+        `holders` names the job on each GPU, node by node. The slots of these jobs are not recorded.
+        """
+        home: dict[JobId, int] = {}
+        for node, jobs in enumerate(holders):
+            free = [gpu for gpu in self._free[node] if (job := jobs[gpu]) is None or job in leaving]
+            taken = len(jobs) - len(free)
+            if not taken:
+                continue
+            self._free[node] = free
+            self._total_free[self._type[node]] -= taken
+            for job in jobs:
+                if job is None or job in leaving:
+                    continue
+                first = home.setdefault(job, node)
+                if first != node:
+                    self._senders.setdefault(first, set()).add(job)
+                    self._senders.setdefault(node, set()).add(job)
 
     @property
     def slots(self) -> dict[JobId, tuple[GpuSlot, ...]]:
@@ -132,7 +160,7 @@ class ClusterPacking:
                     free.remove(gpu)
             self._total_free[self._type[node]] -= len(taken)
             if spans:
-                self._senders[node].add(job)
+                self._senders.setdefault(node, set()).add(job)
             self._shelve(node)
         self._slots[job] = tuple(slots)
 
@@ -144,7 +172,8 @@ class ClusterPacking:
             freed = [slot.index for slot in slots if slot.node == self._ids[node]]
             self._free[node] = sorted([*self._free[node], *freed], reverse=True)
             self._total_free[self._type[node]] += len(freed)
-            self._senders[node].discard(job)
+            if node in self._senders:
+                self._senders[node].discard(job)
             self._shelve(node)
         return slots
 
@@ -228,7 +257,7 @@ class ClusterPacking:
             del free[len(free) - gpus :]
         self._total_free[self._type[node]] -= gpus
         if spans:
-            self._senders[node].add(job)
+            self._senders.setdefault(node, set()).add(job)
         self._shelve(node)
         return taken
 
@@ -237,7 +266,7 @@ class ClusterPacking:
         chosen: list[int] = []
         left = width.gpus
         for in_use in (True, False):
-            for free in range(1, self._widest[width.gpu_type] + 1):
+            for free in range(1, self._widest.get(width.gpu_type, 0) + 1):
                 for busy in (False, True):
                     for node in self._shelves.get((width.gpu_type, in_use, free, busy), ()):
                         if left <= 0:
@@ -293,7 +322,10 @@ class ClusterPacking:
         """Return the freest nodes until one node fits the rest, and that node; empty if none does."""
         chosen: list[int] = []
         left, kind = width.gpus, width.gpu_type
-        widest, kinds = self._widest[kind], [(is_busy, used) for is_busy in busy for used in (True, False)]
+        widest, kinds = (
+            self._widest.get(kind, 0),
+            [(is_busy, used) for is_busy in busy for used in (True, False)],
+        )
         for free in range(widest, 0, -1):
             for is_busy, used in kinds:
                 for node in shelves.get((kind, used, free, is_busy), ()):
@@ -309,7 +341,7 @@ class ClusterPacking:
 
     def _best_shelf(self, width: Width) -> _Key | None:
         """Return the best shelf for a job on one node: in use, then the fullest, then with a busy link."""
-        kind, shelves, widest = width.gpu_type, self._shelves, self._widest[width.gpu_type]
+        kind, shelves, widest = width.gpu_type, self._shelves, self._widest.get(width.gpu_type, 0)
         links = (True, False) if self._senders else (False,)
         for used in (True, False):
             for free in range(width.gpus, widest + 1):

@@ -137,7 +137,7 @@ def test_types_made_often_have_the_fast_init_and_caches_are_bounded() -> None:
     """The lists cover the root of `policies`."""
     assert hurried(policies, deep=False) == dict.fromkeys(
         ["Allocation", "GpuSlot", "Job", "JobClass", "Money", "Node", "Reasons", "Width"], "quick"
-    ) | {"_found": None, "load": None}
+    ) | {"_found": None, "load": None, "width_of": 65536}
 
 
 @pytest.mark.parametrize(("gpus", "places", "whole"), [(4, 1, 4), (4, 2, 2), (4, 4, 1), (6, 3, 2)])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies_planner import smooth_curves, tables
 
 from policies.errors import InvalidProblem
-from policies.speedup import MAX_GPUS, Amdahl, PowerLaw, Table, UniversalScalability
+from policies.speedup import MAX_GPUS, Amdahl, PowerLaw, Table, UniversalScalability, whole_speeds
 
 
 def test_curves_follow_their_formulas() -> None:
@@ -30,6 +30,12 @@ def test_usl_without_crosstalk_is_amdahl(contention: float, gpus: int) -> None:
     assert float(usl.speed_at(gpus)) == pytest.approx(
         float(Amdahl(parallel_fraction=1.0 - contention).speed_at(gpus)), rel=1e-9
     )
+
+
+@given(curve=st.one_of(tables(), smooth_curves()))
+def test_whole_speeds_are_the_speeds_at_the_whole_widths(curve: Table | Amdahl) -> None:
+    """They are equal to the bit, because an interpolation gives measured speeds as they are."""
+    assert whole_speeds(curve).tolist() == curve.speed_at(curve.whole_widths()).tolist()
 
 
 @given(smooth_curves())

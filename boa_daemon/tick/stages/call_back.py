@@ -16,8 +16,10 @@ from policies.model import JobId, Width
 
 def call_back(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with lent GPUs given to waiting jobs that can then start at once."""
+    if draft.room is None or not draft.lent or draft.has_fixed_fleet:
+        return draft
     waiting = draft.unplaced
-    if draft.room is None or not waiting or not draft.lent or draft.has_fixed_fleet:
+    if not waiting:
         return draft
     free = draft.room.after(draft.plan.slots).free_gpus()
     givers = _givers(state, draft.lent, waiting.values(), free)

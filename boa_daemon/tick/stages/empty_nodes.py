@@ -21,7 +21,7 @@ from boa_daemon.tick.forecasts import job_hours_left
 from boa_daemon.tick.state import ClusterState, NodeState
 from policies.answer import NodePrices
 from policies.fast_dataclasses import replace
-from policies.model import GpuSlot, Job, JobId, NodeId, Width
+from policies.model import GpuSlot, Job, JobId, NodeId, Width, width_of
 
 LEAST_RETURN = 2.0
 """A move must save this multiple of its cost, because forecasts are inaccurate."""
@@ -53,7 +53,9 @@ def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
     node_prices, plan = draft.allocation.node_prices, draft.plan
     if node_prices is None or not draft.may_improve or plan.launches:
         return draft
-    lent_widths = {job: planned for job, planned in draft.lent.items() if job not in plan.slots}
+    lent_widths = draft.lent
+    if lent_widths:
+        lent_widths = {job: planned for job, planned in lent_widths.items() if job not in plan.slots}
     for kind, nodes in _shared_nodes(state, draft, lent_widths).items():
         if kind not in draft.rules.instance_types:
             continue
@@ -64,7 +66,7 @@ def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
             moved = None if giver.is_fixed else _moved(state, giver, nodes, lent_widths)
             if moved is not None and _pays(state, giver, moved, node_prices, worth):
                 slots = moved.slots
-                widths = {job: Width(kind, len(taken)) for job, taken in slots.items()}
+                widths = {job: width_of(kind, len(taken)) for job, taken in slots.items()}
                 plan = replace(plan, widths={**plan.widths, **widths}, slots={**plan.slots, **slots})
                 break
     return draft if plan is draft.plan else replace(draft, plan=plan)
@@ -75,6 +77,8 @@ def _shared_nodes(
 ) -> dict[str, list[_Shared]]:
     """Return the nodes with jobs and a gap that the plan leaves unchanged, by GPU type."""
     plan = draft.plan
+    if not lent_widths and len(state.nodes_with_gaps) < 2:
+        return {}
     touched = {slot.node for slots in plan.slots.values() for slot in slots} | draft.claimed
     lending = {slot.node for job in lent_widths for slot in state.jobs[job].slots}
     found = {

@@ -8,17 +8,21 @@ O(jobs + nodes).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
-from boa_daemon.tick.draft import Changes, Draft, shrinks
-from boa_daemon.tick.placeable_nodes import PlaceableNodes
-from boa_daemon.tick.state import ClusterState, Plan
+from boa_daemon.tick.draft import NO_CHANGES, Changes, Draft, shrinks
+from boa_daemon.tick.placeable_nodes import LatestRoom, PlaceableNodes
+from boa_daemon.tick.state import ClusterState, Plan, Rules
 from policies.fast_dataclasses import field_replacer, replace
-from policies.model import JobId, Width
+from policies.memo import LatestMemo
+from policies.model import InstanceType, JobId, Width
 
 LEAVE_SECONDS = 120.0
 """A job releases a node that ends within this time, even with no other place: its progress is then safe."""
+_by_name: LatestMemo[Rules, Mapping[str, InstanceType]] = LatestMemo(attrgetter("by_name"))
 _to_change = field_replacer(Plan, "widths", "stops", "instance_types")
+_latest_room = LatestRoom()
 _with_changes = field_replacer(Draft, "changes", "lent", "room", "plan")
 
 
@@ -34,20 +38,18 @@ def find_changes(state: ClusterState, draft: Draft) -> Draft:
     if lent:
         lent = {job: planned for job, planned in lent.items() if job not in changes.wishes}
     room = _room(state, draft, changes, lent) if changes.wishes else None
-    plan = _to_change(plan, allocation.widths, changes.stops, draft.rules.by_name)
+    plan = _to_change(plan, allocation.widths, changes.stops, _by_name(draft.rules))
     return _with_changes(draft, changes, lent, room, plan.looked_at_by(_alarm(state)))
 
 
 def _changes(state: ClusterState, draft: Draft) -> Changes:
-    widths, order = draft.allocation.widths, draft.allocation.order
+    widths, order, dying = draft.allocation.widths, draft.allocation.order, draft.other_market
+    urgent: set[JobId | None] = set()
     ending = [n for n in state.passing_nodes if n.ends_by is not None or n.phase == "terminating"]
-    dying = {job for node in ending for job in node.gpus if job is not None} | draft.other_market
-    urgent = {
-        job
-        for node in ending
-        if node.ends_by is not None and node.ends_by - state.now <= LEAVE_SECONDS
-        for job in node.gpus
-    }
+    if ending:
+        dying = dying.union([job for node in ending for job in node.gpus if job is not None])
+        soon = [n for n in ending if n.ends_by is not None and n.ends_by - state.now <= LEAVE_SECONDS]
+        urgent.update([job for node in soon for job in node.gpus])
     wishes: dict[JobId, Width] = {}
     shrinking: dict[JobId, Width] = {}
     stops: list[JobId] = []
@@ -68,6 +70,8 @@ def _changes(state: ClusterState, draft: Draft) -> Changes:
             shrinking[job_id] = width
         else:
             wishes[job_id] = width
+    if not (wishes or shrinking or stops):
+        return NO_CHANGES
     leaving = tuple(job for job in wishes if job in urgent) if urgent else ()
     return Changes(wishes=shrinking | wishes, stops=tuple(stops), leaving=leaving)
 
@@ -76,7 +80,7 @@ def _room(state: ClusterState, draft: Draft, changes: Changes, lent: Iterable[Jo
     """Return where jobs may be placed: on free GPUs, and on GPUs of jobs that may move."""
     stops = frozenset(changes.stops).union(changes.leaving)
     left = {slot.node for job in draft.other_market for slot in state.jobs[job].slots}
-    return PlaceableNodes(
+    return _latest_room.of(
         state,
         leaving=[*changes.wishes, *stops, *lent],
         stopped=stops,
@@ -88,5 +92,5 @@ def _room(state: ClusterState, draft: Draft, changes: Changes, lent: Iterable[Jo
 
 def _alarm(state: ClusterState) -> float | None:
     """Return when jobs next have to leave a node whose end is announced."""
-    alarms = (node.ends_by - LEAVE_SECONDS for node in state.passing_nodes if node.ends_by is not None)
-    return min((at for at in alarms if at > state.now), default=None)
+    alarms = [node.ends_by - LEAVE_SECONDS for node in state.passing_nodes if node.ends_by is not None]
+    return min([at for at in alarms if at > state.now], default=None)

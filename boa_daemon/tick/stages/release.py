@@ -23,10 +23,13 @@ def release(state: ClusterState, draft: Draft) -> Draft:
     """
     if draft.has_fixed_fleet:
         return draft
+    idle = [node for node in state.nodes_with_gaps.values() if node.idle_since is not None]
+    if not idle:
+        return draft
     plan, holds = draft.plan, not draft.is_at_node_limit
     releases: list[NodeId] = []
     wakes: list[float] = []
-    for node, hold_seconds in _held_idle(state, draft):
+    for node, hold_seconds in _held_idle(idle, draft):
         release_at = (node.idle_since or 0.0) + (hold_seconds if holds and node.ends_by is None else 0.0)
         if release_at <= state.now:
             releases.append(node.id)
@@ -35,21 +38,20 @@ def release(state: ClusterState, draft: Draft) -> Draft:
     if releases and not holds:
         # The limit on nodes now has room again.
         wakes.append(state.now + SOON_SECONDS)
-    plan = plan.looked_at_by(*wakes)
+    if wakes:
+        plan = plan.looked_at_by(*wakes)
     if releases:
         plan = _releasing(plan, tuple(releases))
     return draft if plan is draft.plan else with_plan(draft, plan)
 
 
-def _held_idle(state: ClusterState, draft: Draft) -> Iterator[tuple[NodeState, float]]:
-    """Yield the idle, unclaimed nodes, each with the seconds that it may be held."""
+def _held_idle(idle: list[NodeState], draft: Draft) -> Iterator[tuple[NodeState, float]]:
+    """Yield the ready, unclaimed ones of idle nodes, each with the seconds that it may be held."""
     rules, node_prices = draft.rules, draft.allocation.node_prices
-    gaps = state.nodes_with_gaps.values()
-    idle = [node for node in gaps if node.idle_since is not None and node.phase == "ready"]
+    used = {slot.node for taken in draft.plan.slots.values() for slot in taken} | draft.claimed
+    idle = [node for node in idle if node.phase == "ready" and node.id not in used]
     if not idle:
         return
-    used = {slot.node for taken in draft.plan.slots.values() for slot in taken}
-    idle = [node for node in idle if node.id not in used and node.id not in draft.claimed]
     if node_prices is None:
         yield from ((node, rules.idle_hold_seconds) for node in idle)
         return

@@ -19,7 +19,7 @@ from boa_daemon.tick.forecasts import about_to_end
 from boa_daemon.tick.launches import blank_nodes, coming_nodes, gangs_of, within_node_limit
 from boa_daemon.tick.placeable_nodes import PlaceableNodes
 from boa_daemon.tick.state import ClusterState, Plan, Rules, WaitReason
-from policies.fast_dataclasses import field_replacer
+from policies.fast_dataclasses import fast_init, field_replacer
 from policies.model import JobId, Node, NodeId, Width
 
 _renting = field_replacer(Plan, "launches", "gangs", "waiting")
@@ -28,8 +28,11 @@ _counting_on = field_replacer(Draft, "plan", "claimed")
 
 def rent(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with launches of the nodes that the unplaced wishes need."""
-    room, waiting = draft.room, draft.unplaced
-    if room is None or not waiting or draft.has_fixed_fleet:
+    room = draft.room
+    if room is None or draft.has_fixed_fleet:
+        return draft
+    waiting = draft.unplaced
+    if not waiting:
         return draft
     ending = about_to_end(state, draft.allocation.node_prices, waiting)
     booting = coming_nodes(state)
@@ -41,6 +44,7 @@ def rent(state: ClusterState, draft: Draft) -> Draft:
     return _counting_on(draft, plan, demand.claimed)
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Demand:
     """New nodes by instance type, and the nodes that waiting jobs count on."""
@@ -72,22 +76,25 @@ def _demand(
             return _Demand(launches=least, claimed=frozenset())
     # Skip the first placement, which would only fail; with zones it also says which zone lacks GPUs.
     is_short = is_short and not after.has_zones
+    most_launches = 4 * sum([width.gpus for width in rest.values()])
     while True:
         future = {} if is_short else after.place(rest, extra=extra, keep_movers=False)
-        is_short = False
         missing = {job: width for job, width in rest.items() if job not in future}
         if not missing:
             blank = {node.id: node.instance_type.name for node in extra if node.id not in state.nodes}
             return _Demand(
                 launches=launches,
-                claimed=frozenset(slot.node for taken in future.values() for slot in taken),
+                claimed=frozenset([slot.node for taken in future.values() for slot in taken]),
                 gangs=gangs_of(future, blank),
             )
-        for gpu_type, gpus in after.shortfall(rest, future, extra=extra).items():
+        if not is_short:
+            short = after.shortfall(rest, future, extra=extra)
+        is_short = False
+        for gpu_type, gpus in short.items():
             instance_type = rules.instance_types[gpu_type]
             count = max(1, ceil(gpus / instance_type.gpus))
             so_far = launches.get(instance_type.name, 0)
             launches[instance_type.name] = so_far + count
             extra += blank_nodes(instance_type, so_far, so_far + count)
-        if sum(launches.values()) > 4 * sum(width.gpus for width in rest.values()):
+        if sum(launches.values()) > most_launches:
             raise BoaError(f"the placer leaves jobs out of empty nodes: {', '.join(sorted(missing)[:5])}")

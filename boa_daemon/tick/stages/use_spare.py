@@ -90,9 +90,9 @@ def _best_on(
 
 def _spare(state: ClusterState, plan: Plan, claimed: AbstractSet[NodeId]) -> dict[NodeId, list[int]]:
     """Return the free GPUs of the nodes with jobs, once the plan is carried out."""
-    taken: dict[NodeId, set[int]] = {}
     if not (state.nodes_with_gaps or plan.slots or plan.stops):
         return {}
+    taken: dict[NodeId, set[int]] = {}
     for slots in plan.slots.values():
         for slot in slots:
             taken.setdefault(slot.node, set()).add(slot.index)
@@ -112,6 +112,8 @@ def _spare(state: ClusterState, plan: Plan, claimed: AbstractSet[NodeId]) -> dic
             spare[name] = [index for index, job in enumerate(node.gpus) if job is None]
             continue
         here = taken.get(name, set())
+        if len(here) == len(node.gpus):
+            continue
         left = [i for i, job in enumerate(node.gpus) if i not in here and (job is None or job in moving)]
         if left and len(left) < len(node.gpus):
             spare[name] = left

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,6 +68,29 @@ def test_work_and_checkpoints_match_a_simulation_second_by_second(
     assert job.left == pytest.approx(3600.0 - 1.8 * worked)
     assert job.fall_back() == pytest.approx(2.0 * (worked - saved), abs=1e-6)
     assert job.left == pytest.approx(3600.0 - 1.8 * saved)
+
+
+@given(
+    every=st.integers(1, 40),
+    cost=st.integers(0, 10),
+    measured_at=st.integers(0, 300),
+    later=st.integers(0, 300),
+)
+def test_the_state_at_an_instant_is_that_of_a_job_measured_then(
+    every: int, cost: int, measured_at: int, later: int
+) -> None:
+    """Work left and its instant are new; nothing else differs from the state before."""
+    job = a_running_job(every, cost)
+    before = job.state()
+    job.measure(float(measured_at))
+    now = float(measured_at + later)
+    seen = job.state_at(now, before)
+    job.measure(now)
+    after = job.state()
+
+    assert seen.job.remaining_gpu_hours == pytest.approx(after.job.remaining_gpu_hours)
+    same = replace(seen.job, remaining_gpu_hours=after.job.remaining_gpu_hours)
+    assert replace(seen, job=same) == after
 
 
 @given(every=st.integers(50, 900), cost=st.integers(0, 60), look=st.floats(0.0, 2500.0))

@@ -6,15 +6,21 @@ import ast
 import inspect
 import pkgutil
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots, states
 from boa_daemon.tick import cap_projection, caps, decision, diff, explain, launches, placeable_nodes, stages
+from boa_daemon.tick.caps import within_instances
 from boa_daemon.tick.decision import STAGES, Stage, decide
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.limits import Caps, Steady
+from boa_daemon.tick.offers import Cooldown
+from boa_daemon.tick.retries import Failure
+from boa_daemon.tick.state import ClusterState, JobTerms, WarmPool
 from policies.placement.first_fit import FirstFit
 
 
@@ -130,3 +136,65 @@ def test_a_policy_that_decides_in_rounds_gets_a_wake_up_for_its_next_round() -> 
     assert wakes_at(running) == 160.0
     assert wakes_at(replace(running, memory=((3.0,), 90.0))) == 150.0
     assert wakes_at(a_state(nodes=[a_node("n1", idle_since=95.0)], now=100.0)) == 155.0
+
+
+TERMS = (
+    JobTerms(),
+    JobTerms(not_before=2000.0),
+    JobTerms(ordered_gpus=2),
+    JobTerms(failed=(Failure(at=990.0, step=0),), failures=1),
+    JobTerms(hours_end_at=900.0),
+    JobTerms(waits_for="j0", awaited_end="cancelled"),
+)
+
+
+@given(
+    case=states(),
+    terms=st.lists(st.sampled_from(TERMS), min_size=6, max_size=6),
+    site=st.sampled_from(
+        (
+            {},
+            {"max_nodes": 2},
+            {"caps": Caps(usd_per_hour=5.0)},
+            {"steady": Steady()},
+            {"warm_pool": WarmPool(nodes=2)},
+            {"orders_links": True},
+        )
+    ),
+    seen=st.sets(st.sampled_from(("a stopped node", "a cool-down", "jobs that are not ready"))),
+)
+def test_stages_that_are_skipped_would_have_changed_nothing(
+    case: tuple[ClusterState, Wishes],
+    terms: list[JobTerms],
+    site: dict[str, Any],
+    seen: set[str],
+) -> None:
+    """Each of them hands on the same draft, with terms, limits, cool-downs, stopped and late nodes."""
+    state, wishes = case
+    jobs = {name: replace(job, terms=terms[n]) for n, (name, job) in enumerate(state.jobs.items())}
+    nodes = {**state.nodes}
+    if "a stopped node" in seen:
+        nodes["stopped"] = replace(a_node("stopped"), phase="stopped", idle_since=None)
+    state = replace(
+        state,
+        jobs=jobs,
+        nodes=nodes,
+        cooldowns={"gpu-x4": Cooldown(until=1100.0)} if "a cool-down" in seen else {},
+        not_ready=frozenset(jobs) if "jobs that are not ready" in seen else frozenset(),
+    )
+    draft = Draft(rules=within_instances(rules(**site)), allocator=wishes, placer=FirstFit())
+    idle = decision._idle_stages[decision._facts(state, draft.rules)]
+    for stage in STAGES:
+        after = stage(state, draft)
+        if stage in idle:
+            assert after is draft, stage.__name__
+        draft = after
+
+
+def test_most_stages_of_a_plain_tick_are_skipped_and_each_fact_brings_some_back() -> None:
+    """Fifteen stages need a fact; every fact is needed by a stage."""
+    state, site = a_state(a_job("a"), nodes=[a_node("n1")]), rules()
+    assert decision._facts(state, site) == ()
+    assert len(decision._idle_stages[()]) == len(decision._ONLY_WITH) == 15
+    for fact in frozenset[Any]().union(*decision._ONLY_WITH.values()):
+        assert decision._idle_stages[fact,] < decision._idle_stages[()]

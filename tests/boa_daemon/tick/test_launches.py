@@ -97,6 +97,20 @@ def test_new_nodes_that_a_chain_of_jobs_spans_are_one_gang(
     assert gangs_of(placed, {}) == {}
 
 
+@pytest.mark.parametrize(
+    ("nodes", "gangs"), [((0,), {}), ((0, 1), {"gpu-x4": (2,)}), ((2, 0, 3), {"gpu-x4": (3,)})]
+)
+def test_a_job_alone_makes_the_same_gang_as_beside_a_job_on_an_old_node(
+    nodes: tuple[int, ...], gangs: dict[str, tuple[int, ...]]
+) -> None:
+    """Its new nodes are one gang; an old node is not part of it."""
+    new = [node.id for node in blank_nodes(an_instance_type(), 0, 4)]
+    job = some_slots("n1", 0) + tuple(slot for number in nodes for slot in some_slots(new[number], 0, 1))
+    blank = dict.fromkeys(new, "gpu-x4")
+    assert gangs_of({"a": job}, blank) == gangs
+    assert gangs_of({"a": job, "b": some_slots("n1", 1)}, blank) == gangs
+
+
 def test_gangs_of_a_closed_size_are_not_launched() -> None:
     """Both gangs of two nodes are dropped; the gang of three and a single node stay."""
     gangs = {"m": (2, 3, 2), "other": (2,)}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from drafts import gpus
 from hypothesis import given
+from hypothesis import strategies as st
 
 from boa_daemon.testing import (
     Wishes,
@@ -21,11 +22,12 @@ from boa_daemon.testing import (
     states,
 )
 from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.placeable_nodes import PlaceableNodes
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.placeable_nodes import LatestRoom, PlaceableNodes
+from boa_daemon.tick.state import ClusterState, NodeState
 from policies.answer import Placement
 from policies.model import GpuSlot, JobId, Node, Width
 from policies.placement.first_fit import FirstFit
+from policies.placement.lwf import LeastWorkloadFirst
 
 
 @dataclass
@@ -285,3 +287,71 @@ def test_no_job_gets_a_gpu_that_another_job_holds(case: tuple[ClusterState, Wish
     assert {job: len(slots) for job, slots in placed.items()} == {job: widths[job].gpus for job in placed}
     there = sum(len(node.gpus) for node in state.nodes.values() if node.phase == "ready")
     assert sum(room.after(placed).free_gpus().values()) == there - len(stay) - len(taken)
+
+
+@given(
+    cases=st.lists(states(), min_size=1, max_size=2),
+    ticks=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.booleans(), st.booleans()), max_size=8),
+)
+def test_the_latest_room_answers_as_a_new_one(
+    cases: list[tuple[ClusterState, Wishes]], ticks: list[tuple[int, int, bool, bool]]
+) -> None:
+    """Between ticks the state, the wishes, the leaving and the ending jobs change, or one mapping of nodes.
+
+    A tick that finds everything as before asks the same room.
+    """
+    latest, mapping = LatestRoom(), dict[str, NodeState]()
+    for number, first, are_stopped, are_ending in ticks:
+        state, wishes = cases[number % len(cases)]
+        mapping.clear()
+        mapping.update(state.nodes)
+        state = replace(state, nodes=mapping)
+        widths = {job: Width("gpu", count) for job, count in list(wishes.widths.items())[first:]}
+        running = frozenset(job for job, entry in state.jobs.items() if entry.slots)
+        question: dict[str, Any] = {
+            "leaving": list(widths),
+            "stopped": running & widths.keys() if are_stopped else frozenset(),
+            "placer": LeastWorkloadFirst(),
+            "compact": frozenset(),
+            "closed": frozenset(),
+        }
+        room, new = latest.of(state, **question), PlaceableNodes(state, **question)
+        assert latest.of(state, **question) is room
+        ending = running - widths.keys() if are_ending else frozenset()
+        assert room.place(widths) == new.place(widths)
+        later = [found.without(ending, state).after(new.place(widths)) for found in (room, new)]
+        blank = [a_policy_node("new", gpus=4)]
+        assert later[0].free_gpus() == later[1].free_gpus()
+        assert later[0].place(widths, extra=blank) == later[1].place(widths, extra=blank)
+
+
+def test_a_room_is_new_when_a_node_a_job_an_offer_or_the_question_changes() -> None:
+    """An equal node that is another object counts as a change."""
+    latest, state = LatestRoom(), two()
+    question: dict[str, Any] = {
+        "leaving": ["b", "c"],
+        "stopped": frozenset(),
+        "placer": FirstFit(),
+        "compact": frozenset(),
+        "closed": frozenset(),
+    }
+    jobs = {**state.jobs, "b": replace(state.jobs["b"], slots=some_slots("n2", 0))}
+    for changed in (
+        replace(state, nodes={**state.nodes, "n2": replace(state.nodes["n2"])}),
+        replace(state, nodes={**state.nodes, "n4": a_node("n4")}),
+        replace(state, nodes=dict(reversed(state.nodes.items()))),
+        replace(state, jobs=jobs),
+        replace(state, offers=(Offer(instance_type="gpu-x4", zone="z"),)),
+    ):
+        room = latest.of(state, **question)
+        assert latest.of(replace(state, now=state.now + 1.0), **question) is room
+        assert latest.of(changed, **question) is not room
+    for name, value in {
+        "leaving": ["c", "b"],
+        "stopped": frozenset("b"),
+        "placer": LeastWorkloadFirst(),
+        "compact": frozenset("c"),
+        "closed": frozenset({"n1"}),
+    }.items():
+        room = latest.of(state, **question)
+        assert latest.of(state, **(question | {name: value})) is not room

@@ -184,9 +184,10 @@ def test_fast_dataclasses_and_bounded_caches_are_listed_here() -> None:
             "StartJob",
             "StopJob",
             "TerminateNode",
+            "_Demand",
         ],
         "quick",
-    ) | {"_month_of_day": 64, "_why_idle": 64, "_why_start": 4096}
+    ) | {"any_offer": 64, "_month_of_day": 64, "_why_idle": 64, "_why_start": 4096}
 
 
 def test_a_job_rests_after_failures_and_refusals_until_the_later_of_both() -> None:

@@ -95,6 +95,47 @@ def test_widths_are_those_of_exact_minimisation_at_the_scale_of_each_job(
         assert bill[columns.index[found]] == pytest.approx(float(bill.min()), rel=1e-9)
 
 
+@settings(deadline=None, max_examples=sampled(60))
+@given(
+    seed=st.integers(0, 10_000),
+    phases=st.integers(1, 6),
+    rescale_hours=st.sampled_from([0.0, 0.01, 0.2]),
+    margin=st.sampled_from([0.0, 0.05]),
+    jobs=st.lists(
+        st.tuples(st.sampled_from([0.1, 0.5, 1.0, 7.0]), st.integers(0, 5), st.sampled_from(WIDTHS)),
+        min_size=1,
+        max_size=25,
+    ),
+)
+def test_a_job_that_certainly_keeps_its_width_keeps_it_whatever_was_asked_in_between(
+    seed: int,
+    phases: int,
+    rescale_hours: float,
+    margin: float,
+    jobs: list[tuple[float, int, int]],
+) -> None:
+    """What is remembered as certain agrees with the table of the exact scale, whatever is left."""
+    columns = columns_of(seed=seed, phases=phases, rescale_hours=rescale_hours)
+    costs = CostsByScale(columns=columns, multiplier=0.3)
+    for scale, number, gpus in [*jobs, *jobs]:
+        phase, held = min(number, phases - 1), Width("gpu", gpus)
+        if costs.keeps(phase, scale=scale, holds=held, margin=margin):
+            assert costs.keeps(phase, scale=scale, holds=held, margin=margin)
+            alone = CostToGo.of(columns, scale=scale, multiplier=0.3)
+            for left in (1.0, 0.4, 1e-6):
+                width = alone.width_for(phase, scale=scale, left=left, holds=held, margin=margin)
+                assert width == held
+
+
+def test_no_more_certain_widths_are_remembered_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for two, the third one drops both others."""
+    monkeypatch.setattr(cost_to_go, "MOST_KEPT", 2)
+    costs = CostsByScale(columns=columns_of(seed=1, phases=1, rescale_hours=5.0), multiplier=0.3)
+    for scale, remembered in ((0.001, 1), (0.002, 2), (0.003, 1)):
+        assert costs.keeps(0, scale=scale, holds=Width("gpu", 1), margin=0.05)
+        assert len(costs._kept) == remembered
+
+
 @pytest.mark.parametrize("first", [1e-3, 0.1, 0.5, 0.8, 2.0, 40.0])
 def test_the_first_scale_asked_about_does_not_affect_other_scales(first: float) -> None:
     """Only large jobs change width here, so a table without changes is not valid for all scales."""

@@ -337,6 +337,7 @@ def test_only_these_defaults_are_not_empty() -> None:
         "WholeNodePrices.menus",
     )
     assert hidden(policies.online) == reckoned | dict.fromkeys(kept, "repr compare") | {
+        "CostsByScale._kept": "repr compare",
         "CostToGo._stay_between": "init repr compare",
         "CostToGo._stay_to": "init repr compare",
     }

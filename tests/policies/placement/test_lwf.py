@@ -1,3 +1,4 @@
+import math
 from itertools import combinations
 
 import numpy as np
@@ -9,6 +10,8 @@ from unnamed import by_place, hurried, unnamed
 import policies.placement
 from policies.answer import Placement
 from policies.model import GpuSlot, InstanceType, Node, Width
+from policies.placement import lwf
+from policies.placement.few_jobs import MOST_LOOKS
 from policies.placement.lwf import (
     AnyFree,
     FirstGpus,
@@ -246,3 +249,63 @@ def test_only_these_defaults_are_not_empty() -> None:
 def test_caches_are_bounded() -> None:
     """`policies.placement` has one cache."""
     assert hurried(policies.placement) == {"slots_of_node": 65536}
+
+
+ASKED = st.tuples(st.integers(0, 10), st.integers(1, 9), st.sampled_from(["a100", "a100", "v100"]))
+
+
+@given(
+    jobs=st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["a100", "a100", "v100"])), max_size=8),
+    wishes=st.lists(ASKED, min_size=1, max_size=5),
+    site=st.tuples(st.sampled_from([1, 1, 2]), st.booleans()),
+    kappa=st.sampled_from([1.0, 3.0, math.inf]),
+    more=st.integers(0, 3),
+)
+def test_wishes_placed_beside_others_get_what_they_get_among_all_jobs(
+    jobs: list[tuple[int, str]],
+    wishes: list[tuple[int, int, str]],
+    site: tuple[int, bool],
+    kappa: float,
+    more: int,
+) -> None:
+    """Some wishing jobs hold GPUs, some of them their width already; the last nodes are new.
+
+    GPUs may be shared, and nodes may be in racks. With and without the index the answer is the same.
+    """
+    places, racks = site
+    nodes = [
+        Node(
+            id=f"n{number}",
+            instance_type=InstanceType(
+                name="m",
+                gpu_type="v100" if number % 3 == 2 else "a100",
+                gpus=4,
+                usd_per_hour=1.0,
+                places_per_gpu=places,
+            ),
+            is_ready=True,
+            tiers=(f"rack{number % 2}",) if racks else (),
+        )
+        for number in range(5 + more)
+    ]
+    packing = ClusterPacking(nodes[:5])
+    for number, (gpus, kind) in enumerate(jobs):
+        packing.add(f"j{number}", width(gpus, kind))
+    held = {job: tuple(sorted(taken)) for job, taken in packing.slots.items()}
+    holders: list[list[str | None]] = [[None] * 4 for _ in range(5)]
+    for job, taken in held.items():
+        for slot in taken:
+            holders[int(slot.node[1:])][slot.index] = job
+    wanted = {f"j{number}": width(gpus, kind) for number, gpus, kind in wishes}
+    staying = {
+        f"j{n}": width(*job) for n, job in enumerate(jobs) if f"j{n}" in held and f"j{n}" not in wanted
+    }
+    placer = LeastWorkloadFirst(kappa=kappa)
+
+    among_all = placer.place({**staying, **wanted}, nodes=nodes, held=held).slots
+    for most_looks in (0, MOST_LOOKS):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lwf, "MOST_LOOKS", most_looks)
+            beside = placer.place_beside(wanted, nodes=nodes, holders=holders)
+        assert beside == {job: among_all[job] for job in wanted if job in among_all}
+        assert list(beside) == [job for job in wanted if job in beside]
