@@ -358,9 +358,8 @@ def test_the_table_by_trace_has_jct_spend_regret_and_ratios(folder: Path) -> Non
     assert ratio["waiting"]["mean"] == pytest.approx(math.sqrt(by_hand[0] * by_hand[1]))
     assert ratio["longer"] == sum(one > 1.0 for one in by_hand)
     text = page.read_text()
-    assert text.startswith(
-        "# Tiny\n\n<!-- boa study: traces -->\n\nTrace by trace in calm: boa, and rivals over it"
-    )
+    assert text.startswith("# Tiny\n\n<!-- boa study: summary -->\n\nFrom trace to trace in calm: ")
+    assert "<!-- boa study: traces -->\n\nTrace by trace in calm: boa, and rivals over it" in text
     assert f"| {own['regret']['mean']:.2f} | {ratio['waiting']['mean']:.2f}" in text
     assert "loads" not in text
 
