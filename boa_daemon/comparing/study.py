@@ -86,7 +86,10 @@ class PairedRatios:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestRival:
-    """The rival with the least waiting for the reference's spend; `unpaid` as in `PairedRatios`."""
+    """The rival that waits least for the reference's spend; the fastest of all if none spends as little.
+
+    `unpaid` is as in `PairedRatios`.
+    """
 
     policy: str
     mean_jct_hours: float
@@ -231,9 +234,10 @@ def by_trace(study: Study, found: Iterable[CaseRow], world: str | None = None) -
 
 
 def _least(rivals: Mapping[str, PairedRatios], *kinds: PolicyKind) -> str | None:
-    """Return the rival of some kinds that waits least, or None without any."""
+    """Return the rival of some kinds that waits least for the same money, or else the fastest of all."""
     found = [policy for policy in rivals if find_policy(policy).kind in kinds]
-    return min(found, key=lambda policy: rivals[policy].waiting.mean, default=None)
+    paid = [policy for policy in found if not rivals[policy].unpaid]
+    return min(paid or found, key=lambda policy: rivals[policy].waiting.mean, default=None)
 
 
 def _best_rival(

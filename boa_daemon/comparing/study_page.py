@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from boa_daemon.comparing.comparison_page import ratio_text
 from boa_daemon.comparing.comparison_plots import draw_ratios
@@ -21,6 +21,7 @@ from boa_daemon.comparing.content_hash import code_hash
 from boa_daemon.comparing.study import (
     ALL,
     PARTS,
+    BestRival,
     CaseRow,
     PairedRatios,
     TraceLine,
@@ -40,6 +41,8 @@ PRINTED = ("traces", "ratios", "regret", "robustness")
 """The tables that the command prints; pages have all."""
 BLOCKS = ("summary", *PRINTED, "best", "worlds", "gain", "hours", "loads", "notes")
 SUFFIXES = (".html", ".htm", ".md")
+_Figure: TypeAlias = tuple[float, str, TraceLine]
+"""A figure, its star, and the trace it is of."""
 _BLOCK = re.compile(r"(<!-- boa study: (\S+)(?: of (.+?))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -185,18 +188,27 @@ class StudyReport:
     def _ranges(self) -> list[tuple[str, ...]]:
         """Return a row for each rival, the best rival and each bound: least and greatest over the traces."""
         file = self.study.file
-        figures: list[tuple[str, list[tuple[float, TraceLine]]]] = [
-            (name, [(one.rivals[name].waiting.mean, one) for one in self.traces if name in one.rivals])
+        figures: list[tuple[str, list[_Figure]]] = [
+            (
+                name,
+                [
+                    (ratio.waiting.mean, _star(ratio), one)
+                    for one in self.traces
+                    if (ratio := one.rivals.get(name)) is not None
+                ],
+            )
             for name in self.study.rivals
         ]
-        best = [(one.best.waiting.mean, one) for one in self.traces if one.best is not None]
+        best = [(one.best.waiting.mean, _star(one.best), one) for one in self.traces if one.best is not None]
         figures.append(("the best rival", best))
-        figures.append((f"{file.reference} over the bound", [(o.regret.mean, o) for o in self.traces]))
-        with_boots = [(o.regret_with_boots.mean, o) for o in self.traces if o.regret_with_boots is not None]
+        figures.append((f"{file.reference} over the bound", [(o.regret.mean, "", o) for o in self.traces]))
+        with_boots = [
+            (one.regret_with_boots.mean, "", one) for one in self.traces if one.regret_with_boots is not None
+        ]
         figures.append((f"{file.reference} over the bound with boots", with_boots))
         nearest = [
-            (over * min([1.0, *(r.waiting.mean for r in one.rivals.values() if not r.unpaid)]), one)
-            for over, one in with_boots
+            (over * min([1.0, *(r.waiting.mean for r in one.rivals.values() if not r.unpaid)]), "", one)
+            for over, _, one in with_boots
         ]
         figures.append(("the best run of any policy over the bound with boots", nearest))
         several = len(self.study.budgets) > 1
@@ -204,8 +216,8 @@ class StudyReport:
             (
                 name,
                 str(len(found)),
-                *_end(min(found, key=_first), several),
-                *_end(max(found, key=_first), several),
+                *_end(min(found, key=_value), several),
+                *_end(max(found, key=_value), several),
             )
             for name, found in figures
             if found
@@ -346,7 +358,7 @@ def _best_line(one: TraceLine) -> tuple[str, ...]:
         one.best.policy,
         format_hours(one.best.mean_jct_hours),
         format_hours(one.best.p95_jct_hours),
-        f"{one.best.waiting.mean:.2f}{' *' if one.best.unpaid else ''}",
+        f"{one.best.waiting.mean:.2f}{_star(one.best)}",
     )
 
 
@@ -362,14 +374,14 @@ def _hours_line(one: TraceLine, *, boots: bool) -> tuple[str, ...]:
     return (one.trace, one.budget, *parts, format_hours(one.mean_jct_hours), *_regrets(one, boots=boots))
 
 
-def _first(pair: tuple[float, TraceLine]) -> float:
-    return pair[0]
+def _value(figure: _Figure) -> float:
+    return figure[0]
 
 
-def _end(pair: tuple[float, TraceLine], several: bool) -> tuple[str, str]:
+def _end(figure: _Figure, several: bool) -> tuple[str, str]:
     """Return a figure and where it is; with its budget if the study has several."""
-    value, one = pair
-    return f"{value:.2f}", f"{one.trace}, {one.budget}" if several else one.trace
+    value, star, one = figure
+    return f"{value:.2f}{star}", f"{one.trace}, {one.budget}" if several else one.trace
 
 
 def _cell_text(one: CaseRow) -> str:
@@ -386,6 +398,6 @@ def _told(one: PairedRatios) -> str:
     return f"{ratio_text(one.waiting)}{_star(one)}"
 
 
-def _star(one: PairedRatios) -> str:
+def _star(one: PairedRatios | BestRival) -> str:
     """Return a star if not all pairs have the same spend."""
     return " *" if one.unpaid else ""
