@@ -4,8 +4,8 @@
 
 The closed form: no overheads, Poisson arrivals, exponential sizes, GPUs rented one by one, two classes, 1.5
 times the load. Pollux: the 85-job cut of its workload-1 in `tests/data`, with the plan tuned on the trace to
-the fleet GPU-hours that Pollux was measured at (rounds of 60 s, nodes that appear at once). Minutes; --quick
-has fewer and shorter runs of the closed form, and one boot time.
+the fleet GPU-hours that Pollux was measured at (rounds of 60 s, nodes that appear at once). It takes half a
+minute; --quick has fewer and shorter runs of the closed form, and one boot time.
 """
 
 from __future__ import annotations

@@ -198,8 +198,14 @@ def draw_timeline(runs: Mapping[str, RunTimeline], unit: str) -> Figure:
     return figure
 
 
+LOG_TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+
+
 def draw_ratios(lines: Sequence[PairedRatios], reference: str) -> Figure:
-    """Return a figure of each rival's waiting over the reference's in each world, with intervals."""
+    """Return a figure of each rival's waiting over the reference's in each world, with intervals.
+
+    The scale is logarithmic if one rival would press the others together.
+    """
     figure, axes = _figure(9.6, 1.2 + 0.32 * len(lines))
     frame_axes(
         axes, "Who waits how much longer", f"Mean JCT over that of {reference}, for the same money", ""
@@ -210,6 +216,13 @@ def draw_ratios(lines: Sequence[PairedRatios], reference: str) -> Figure:
         axes.plot([ratio.low or ratio.mean, ratio.high or ratio.mean], [place, place], color=INK, lw=1.5)
         face = "white" if line.unpaid else MARK
         axes.plot([ratio.mean], [place], "o", color=MARK, mfc=face, ms=7)
+    means = [line.waiting.mean for line in lines]
+    if max(means) > LINEAR_SPREAD * min(means):
+        axes.set_xscale("log")
+        least, most = axes.get_xlim()
+        ticks = [tick for tick in LOG_TICKS if least <= tick <= most]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
     axes.set_yticks(range(len(lines)), [f"{line.policy}, {line.world}" for line in lines])
     axes.set_ylim(len(lines) - 0.4, -0.6)
     return figure

@@ -17,7 +17,17 @@ import pytest
 from typer.testing import CliRunner
 
 from boa_daemon.cli import app
-from boa_daemon.comparing.study import CaseRow, by_trace, regrets, rivalry, robustness, run_study
+from boa_daemon.comparing.comparison_plots import draw_ratios
+from boa_daemon.comparing.comparison_summary import Ratio
+from boa_daemon.comparing.study import (
+    CaseRow,
+    PairedRatios,
+    by_trace,
+    regrets,
+    rivalry,
+    robustness,
+    run_study,
+)
 from boa_daemon.comparing.study_file import Study, load_study
 from boa_daemon.comparing.study_page import StudyReport, write_report
 from boa_daemon.comparing.study_worlds import WORLDS
@@ -306,6 +316,23 @@ def test_a_block_can_be_that_of_a_group(folder: Path) -> None:
     assert "equal-width" in every
     assert "equal-width" not in alone
     assert "- 1 of 1 cells: 1 trace, 1 budget, 1 world, 1 seed." in notes
+
+
+@pytest.mark.parametrize(("most", "scale"), [(3.0, "linear"), (30.0, "log")])
+def test_one_slow_rival_does_not_press_the_others_together(most: float, scale: str) -> None:
+    """Beyond four times the least ratio the figure has a logarithmic scale, with plain numbers."""
+    lines = [
+        PairedRatios(
+            policy=f"p{number}", world="calm", budget="x2", pairs=1, longer=1,
+            waiting=Ratio(mean=mean, low=None, high=None),
+        )
+        for number, mean in enumerate((0.9, 1.2, most))
+    ]  # fmt: skip
+    (axes,) = draw_ratios(lines, "boa").axes
+
+    assert axes.get_xscale() == scale
+    if scale == "log":
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "5", "10", "20"]
 
 
 def test_a_run_below_its_bound_is_reported(done: tuple[Study, list[CaseRow]]) -> None:
