@@ -17,8 +17,6 @@ from boa_daemon.sim.budget_tuning import tune_planning_budget
 from boa_daemon.sim.wiring import prepare
 
 RESULTS = Path(__file__).with_name("results.yaml")
-FACTOR = 1.5
-"""The results page's budget over the load."""
 
 
 def main() -> None:
@@ -33,7 +31,7 @@ def main() -> None:
         settings = replace(case.comparison.shared, policy="boa", learns=False)
         if settings.boot_seconds != 180.0 or arguments.only not in case.trace:
             continue
-        load = settings.budget.amount / FACTOR
+        load = settings.budget.amount / float(case.budget.removeprefix("x"))
         for boot in arguments.boots:
             for factor in arguments.factors:
                 budget = replace(settings.budget, amount=factor * load)

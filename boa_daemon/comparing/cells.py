@@ -57,6 +57,11 @@ class CellResult:
     most_nodes: int
     runs: int
 
+    @property
+    def paid_jct_hours(self) -> float:
+        """The mean JCT at the target's spend; that of the run if every setting spends more."""
+        return self.equal_spend_mean_jct_hours or self.mean_jct_hours
+
     def to_document(self) -> dict[str, Any]:
         """Return the row as JSON."""
         return asdict(self)

@@ -39,6 +39,8 @@ LINE_HEIGHT = 0.042
 """Least distance between two labels, as a fraction of the plot's height."""
 LINEAR_SPREAD = 4.0
 """If waits differ by more than this factor, the axis is logarithmic."""
+LOG_TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+"""Ratios that a logarithmic axis names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,9 +198,6 @@ def draw_timeline(runs: Mapping[str, RunTimeline], unit: str) -> Figure:
         axes.set_ylim(bottom=0.0)
         axes.set_xlim(0.0, max(float(run.hours[-1]) for run in runs.values()))
     return figure
-
-
-LOG_TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 
 def draw_ratios(lines: Sequence[PairedRatios], reference: str) -> Figure:

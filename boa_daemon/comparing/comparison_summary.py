@@ -100,7 +100,7 @@ class LowerBounds:
 
 
 _Capped = TypeVar("_Capped", CellResult, PolicyLine)
-Jobs = TypeVar("Jobs", bound=Hashable)
+_Jobs = TypeVar("_Jobs", bound=Hashable)
 
 
 def ratio_of(ratios: Sequence[float]) -> Ratio:
@@ -176,16 +176,12 @@ def decompose(rows: Sequence[CellResult], lines: Sequence[PolicyLine], budget: f
     fleet, rule = (_best_of_kind(lines, budget, kind) for kind in ("fleet", "rule"))
     if fleet is None or rule is None:
         return None
-    hours = {
-        (row.policy, row.seed): row.equal_spend_mean_jct_hours or row.mean_jct_hours
-        for row in rows
-        if row.budget == budget
-    }
+    hours = {(row.policy, row.seed): row.paid_jct_hours for row in rows if row.budget == budget}
     return decomposition(hours, REFERENCE, fleet.policy, rule.policy)
 
 
 def decomposition(
-    hours: Mapping[tuple[str, Jobs], float], reference: str, fleet: str, rule: str
+    hours: Mapping[tuple[str, _Jobs], float], reference: str, fleet: str, rule: str
 ) -> Decomposition:
     """Return the gain of the reference over a fleet; `hours` is mean JCT by policy and jobs, such as a seed.
 
@@ -236,8 +232,7 @@ def leader(rows: Sequence[CellResult]) -> str:
     for row in rows:
         base = reference.get((row.budget, row.max_nodes, row.seed))
         if base is not None and row.policy != base.policy:
-            hours = row.equal_spend_mean_jct_hours or row.mean_jct_hours
-            ratios.setdefault(row.policy, []).append(hours / base.mean_jct_hours)
+            ratios.setdefault(row.policy, []).append(row.paid_jct_hours / base.mean_jct_hours)
     if not ratios:
         return ""
     policy, ratio = min(((name, ratio_of(own).mean) for name, own in ratios.items()), key=lambda one: one[1])

@@ -207,7 +207,6 @@ def by_trace(study: Study, found: Iterable[CaseRow], world: str | None = None) -
             for policy in study.rivals
             for versus in _over(reference, policy, home, budget, _of(here, home, budget, policy))
         }
-        boots = [row.lower_bound_with_boots_mean_jct_hours for row in own]
         told.append(
             TraceLine(
                 trace=trace,
@@ -216,11 +215,7 @@ def by_trace(study: Study, found: Iterable[CaseRow], world: str | None = None) -
                 p95_jct_hours=fmean(row.p95_jct_hours for row in own),
                 spend_over_budget=fmean(row.mean_usd_per_hour / row.budget for row in own),
                 regret=ratio_of([regret_of(row) for row in own]),
-                regret_with_boots=ratio_of(
-                    [row.mean_jct_hours / bound for row, bound in zip(own, boots, strict=True) if bound]
-                )
-                if all(boots)
-                else None,
+                regret_with_boots=_regret_with_boots(own),
                 parts={
                     name: fmean(getattr(row, f"gpu_hours_{name}") / row.gpu_hours_rented for row in own)
                     for name in PARTS
@@ -231,6 +226,16 @@ def by_trace(study: Study, found: Iterable[CaseRow], world: str | None = None) -
             )
         )
     return told
+
+
+def _regret_with_boots(rows: Sequence[CellResult]) -> Ratio | None:
+    """Return the waiting over the bound with boots; None if it was not computed for every row."""
+    over = [
+        row.mean_jct_hours / bound
+        for row in rows
+        if (bound := row.lower_bound_with_boots_mean_jct_hours) is not None
+    ]
+    return ratio_of(over) if len(over) == len(rows) else None
 
 
 def _least(rivals: Mapping[str, PairedRatios], *kinds: PolicyKind) -> str | None:
@@ -250,7 +255,7 @@ def _best_rival(
     own = [row for one, row in here if one.cell.policy == policy]
     return BestRival(
         policy=policy,
-        mean_jct_hours=fmean(_paid_hours(row) for row in own),
+        mean_jct_hours=fmean(row.paid_jct_hours for row in own),
         p95_jct_hours=fmean(row.p95_jct_hours for row in own),
         waiting=rivals[policy].waiting,
         unpaid=rivals[policy].unpaid,
@@ -265,15 +270,10 @@ def _gain(
     if fleet is None or rule is None:
         return None
     hours = {
-        (one.cell.policy, one.jobs): row.mean_jct_hours if _leads(study, one) else _paid_hours(row)
+        (one.cell.policy, one.jobs): row.mean_jct_hours if _leads(study, one) else row.paid_jct_hours
         for one, row in here
     }
     return decomposition(hours, study.file.reference, fleet, rule)
-
-
-def _paid_hours(row: CellResult) -> float:
-    """Return a rival's mean JCT at the reference's spend, or that of its run if every setting spends more."""
-    return row.equal_spend_mean_jct_hours or row.mean_jct_hours
 
 
 def _references(
@@ -295,7 +295,7 @@ def _over(
     for one, row in rows:
         base = reference.get((one.jobs, one.case.world, one.case.budget))
         if base is not None:
-            ratios.append(_paid_hours(row) / base.mean_jct_hours)
+            ratios.append(row.paid_jct_hours / base.mean_jct_hours)
             unpaid += row.equal_spend_mean_jct_hours is None
     return [replace(one, unpaid=unpaid) for one in _versus(policy, world, budget, ratios)]
 

@@ -100,7 +100,8 @@ class StudyReport:
         file, home, rivals = self.study.file, self.study.worlds[0], self.study.rivals
         budgets = self.study.budgets
         money = "all budgets together" if len(budgets) > 1 else f"budget {budgets[0]}"
-        boots = any(one.regret_with_boots for one in self.traces)
+        has_boots = any(one.regret_with_boots for one in self.traces)
+        regret = ("regret", "with boots") if has_boots else ("regret",)
         tables = {
             "summary": _table(
                 f"From trace to trace in {home}: waiting over {file.reference}'s, and its own over the bound",
@@ -110,15 +111,15 @@ class StudyReport:
             ),
             "traces": _table(
                 f"Trace by trace in {home}: {file.reference}, and rivals over it",
-                ("trace", "budget", "waits", "spends", "regret", *["with boots"][:boots], *rivals),
+                ("trace", "budget", "waits", "spends", *regret, *rivals),
                 2,
-                [_trace_line(one, rivals, boots=boots) for one in self.traces],
+                [_trace_line(one, rivals, has_boots=has_boots) for one in self.traces],
             ),
             "best": _table(
                 f"{file.reference} and its best rival in {home}: mean and 95th percentile of waiting",
                 ("trace", "budget", "waits", "95 %", "best rival", "its waits", "its 95 %", "ratio"),
                 2,
-                [_best_line(one) for one in self.traces if one.best is not None],
+                [_best_line(one, one.best) for one in self.traces if one.best is not None],
             ),
             "ratios": _table(
                 f"Waiting over {file.reference}'s, for the same money",
@@ -156,19 +157,9 @@ class StudyReport:
             ),
             "hours": _table(
                 f"What {file.reference} does with the GPU-hours that it rents in {home}",
-                (
-                    "trace",
-                    "budget",
-                    "works",
-                    "starts",
-                    "boots",
-                    "idle",
-                    "waits",
-                    "regret",
-                    *["with boots"][:boots],
-                ),
+                ("trace", "budget", "works", "starts", "boots", "idle", "waits", *regret),
                 2,
-                [_hours_line(one, boots=boots) for one in self.traces],
+                [_hours_line(one, has_boots=has_boots) for one in self.traces],
             ),
         }
         return {name: table for name, table in tables.items() if table.rows}
@@ -187,7 +178,7 @@ class StudyReport:
 
     def _ranges(self) -> list[tuple[str, ...]]:
         """Return a row for each rival, the best rival and each bound: least and greatest over the traces."""
-        file = self.study.file
+        reference = self.study.file.reference
         figures: list[tuple[str, list[_Figure]]] = [
             (
                 name,
@@ -201,11 +192,11 @@ class StudyReport:
         ]
         best = [(one.best.waiting.mean, _star(one.best), one) for one in self.traces if one.best is not None]
         figures.append(("the best rival", best))
-        figures.append((f"{file.reference} over the bound", [(o.regret.mean, "", o) for o in self.traces]))
+        figures.append((f"{reference} over the bound", [(o.regret.mean, "", o) for o in self.traces]))
         with_boots = [
             (one.regret_with_boots.mean, "", one) for one in self.traces if one.regret_with_boots is not None
         ]
-        figures.append((f"{file.reference} over the bound with boots", with_boots))
+        figures.append((f"{reference} over the bound with boots", with_boots))
         nearest = [
             (over * min([1.0, *(r.waiting.mean for r in one.rivals.values() if not r.unpaid)]), "", one)
             for over, _, one in with_boots
@@ -328,7 +319,7 @@ def _table(title: str, columns: tuple[str, ...], right: int, rows: list[tuple[st
     )
 
 
-def _trace_line(one: TraceLine, rivals: Sequence[str], *, boots: bool) -> tuple[str, ...]:
+def _trace_line(one: TraceLine, rivals: Sequence[str], *, has_boots: bool) -> tuple[str, ...]:
     """Return the cells of a trace: the reference's figures, and each rival's ratio or a dash."""
     ratios = [one.rivals.get(name) for name in rivals]
     return (
@@ -336,29 +327,30 @@ def _trace_line(one: TraceLine, rivals: Sequence[str], *, boots: bool) -> tuple[
         one.budget,
         format_hours(one.mean_jct_hours),
         f"{one.spend_over_budget:.0%}",
-        *_regrets(one, boots=boots),
+        *_regrets(one, has_boots=has_boots),
         *("-" if ratio is None else f"{ratio.waiting.mean:.2f}{_star(ratio)}" for ratio in ratios),
     )
 
 
-def _regrets(one: TraceLine, *, boots: bool) -> tuple[str, ...]:
-    """Return the regret of a trace, and if any trace has it that over the bound with boots."""
-    knowing = "-" if one.regret_with_boots is None else f"{one.regret_with_boots.mean:.2f}"
-    return (f"{one.regret.mean:.2f}", *[knowing][:boots])
+def _regrets(one: TraceLine, *, has_boots: bool) -> tuple[str, ...]:
+    """Return the regret of a trace, and if the table has that column the one over the bound with boots."""
+    regret = f"{one.regret.mean:.2f}"
+    if not has_boots:
+        return (regret,)
+    return regret, "-" if one.regret_with_boots is None else f"{one.regret_with_boots.mean:.2f}"
 
 
-def _best_line(one: TraceLine) -> tuple[str, ...]:
+def _best_line(one: TraceLine, best: BestRival) -> tuple[str, ...]:
     """Return the reference's waiting beside that of its best rival."""
-    assert one.best is not None
     return (
         one.trace,
         one.budget,
         format_hours(one.mean_jct_hours),
         format_hours(one.p95_jct_hours),
-        one.best.policy,
-        format_hours(one.best.mean_jct_hours),
-        format_hours(one.best.p95_jct_hours),
-        f"{one.best.waiting.mean:.2f}{_star(one.best)}",
+        best.policy,
+        format_hours(best.mean_jct_hours),
+        format_hours(best.p95_jct_hours),
+        f"{best.waiting.mean:.2f}{_star(best)}",
     )
 
 
@@ -368,10 +360,11 @@ def _gain_line(one: TraceLine, gain: Decomposition) -> tuple[str, ...]:
     return (one.trace, one.budget, gain.fleet, total, gain.rule, elasticity, rest)
 
 
-def _hours_line(one: TraceLine, *, boots: bool) -> tuple[str, ...]:
+def _hours_line(one: TraceLine, *, has_boots: bool) -> tuple[str, ...]:
     """Return the parts of the rented GPU-hours by use, and the waiting."""
     parts = (f"{100.0 * one.parts[name]:.1f} %" for name in PARTS)
-    return (one.trace, one.budget, *parts, format_hours(one.mean_jct_hours), *_regrets(one, boots=boots))
+    waits = format_hours(one.mean_jct_hours)
+    return (one.trace, one.budget, *parts, waits, *_regrets(one, has_boots=has_boots))
 
 
 def _value(figure: _Figure) -> float:

@@ -193,7 +193,7 @@ class SimulatedCloud:
         """Give one node back, or stop it."""
         if action.node in self.stopped:
             self._settle(self.stopped.take(action.node, self._clock.now()))
-            return Accepted()
+            return _ACCEPTED
         node = self._live.get(action.node)
         if node is None:
             return _ACCEPTED

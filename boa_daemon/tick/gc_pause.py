@@ -1,8 +1,8 @@
-"""Pause Python's garbage collector while a tick runs.
+"""Pause Python's garbage collector while a tick or a whole simulation runs.
 
 The collector searches all objects of the process for unreferenced cycles. A tick makes many values and no
 cycles: on a large cluster a collection takes a tenth of the tick's time and finds nothing. Reference counting
-still frees objects at once; cycles wait for the end of the tick.
+still frees objects at once; cycles wait for the end of the pause.
 """
 
 from __future__ import annotations

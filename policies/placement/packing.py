@@ -322,10 +322,8 @@ class ClusterPacking:
         """Return the freest nodes until one node fits the rest, and that node; empty if none does."""
         chosen: list[int] = []
         left, kind = width.gpus, width.gpu_type
-        widest, kinds = (
-            self._widest.get(kind, 0),
-            [(is_busy, used) for is_busy in busy for used in (True, False)],
-        )
+        widest = self._widest.get(kind, 0)
+        kinds = [(is_busy, used) for is_busy in busy for used in (True, False)]
         for free in range(widest, 0, -1):
             for is_busy, used in kinds:
                 for node in shelves.get((kind, used, free, is_busy), ()):

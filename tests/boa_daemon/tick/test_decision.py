@@ -21,6 +21,7 @@ from boa_daemon.tick.limits import Caps, Steady
 from boa_daemon.tick.offers import Cooldown
 from boa_daemon.tick.retries import Failure
 from boa_daemon.tick.state import ClusterState, JobTerms, WarmPool
+from boa_daemon.tick.team_money import TeamMoney
 from policies.placement.first_fit import FirstFit
 
 
@@ -145,6 +146,7 @@ TERMS = (
     JobTerms(failed=(Failure(at=990.0, step=0),), failures=1),
     JobTerms(hours_end_at=900.0),
     JobTerms(waits_for="j0", awaited_end="cancelled"),
+    JobTerms(team="red"),
 )
 
 
@@ -161,7 +163,7 @@ TERMS = (
             {"orders_links": True},
         )
     ),
-    seen=st.sets(st.sampled_from(("a stopped node", "a cool-down", "jobs that are not ready"))),
+    seen=st.sets(st.sampled_from(("a stopped node", "a cool-down", "jobs that are not ready", "a team"))),
 )
 def test_stages_that_are_skipped_would_have_changed_nothing(
     case: tuple[ClusterState, Wishes],
@@ -169,7 +171,7 @@ def test_stages_that_are_skipped_would_have_changed_nothing(
     site: dict[str, Any],
     seen: set[str],
 ) -> None:
-    """Each of them hands on the same draft, with terms, limits, cool-downs, stopped and late nodes."""
+    """Each of them hands on the same draft, with terms, teams, limits, cool-downs, stopped and late nodes."""
     state, wishes = case
     jobs = {name: replace(job, terms=terms[n]) for n, (name, job) in enumerate(state.jobs.items())}
     nodes = {**state.nodes}
@@ -181,6 +183,7 @@ def test_stages_that_are_skipped_would_have_changed_nothing(
         nodes=nodes,
         cooldowns={"gpu-x4": Cooldown(until=1100.0)} if "a cool-down" in seen else {},
         not_ready=frozenset(jobs) if "jobs that are not ready" in seen else frozenset(),
+        teams={"red": TeamMoney(day_cap_usd=1.0, spent_today_usd=2.0)} if "a team" in seen else {},
     )
     draft = Draft(rules=within_instances(rules(**site)), allocator=wishes, placer=FirstFit())
     idle = decision._idle_stages[decision._facts(state, draft.rules)]
