@@ -105,7 +105,14 @@ class StudyReport:
         tables = {
             "summary": _table(
                 f"From trace to trace in {home}: waiting over {file.reference}'s, and its own over the bound",
-                ("", "traces", "least", "where", "most", "where"),
+                (
+                    "",
+                    "traces" if len(budgets) == 1 else "traces and budgets",
+                    "least",
+                    "where",
+                    "most",
+                    "where",
+                ),
                 6,
                 self._ranges(),
             ),

@@ -434,6 +434,7 @@ def test_boa_study_prints_tables_csv_json_and_a_page(folder: Path) -> None:
     assert len(rows) == 6
     assert float(rows[0]["mean_jct_hours"]) == document["rows"][0]["mean_jct_hours"]
     text = page.read_text()
+    assert ">traces and budgets<" in text
     assert text.count("<table>") == 8
     assert "Run with code " in text
     assert text.count("<svg") == 1
