@@ -11,13 +11,15 @@ Cost: O(jobs + nodes) if there is a ceiling; nothing otherwise.
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil, floor, inf
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.spending import SLACK, live_nodes, price_of_next
 from boa_daemon.tick.state import ClusterState, NodeState, Rules, WaitReason
-from policies.answer import Allocation
+from boa_daemon.units import counted
+from policies.answer import Allocation, ChangedReasons
 from policies.fast_dataclasses import replace
 from policies.model import InstanceType, JobId, NodeId, Width
 
@@ -54,17 +56,25 @@ def _within_caps(
     }
     if not wide:
         return allocation
-    widths = dict(allocation.widths)
+    changes: dict[JobId, Width | None] = {}
     for job, planned in wide.items():
         gpus, reason = most[planned.gpu_type]
         held = state.jobs[job].job.width
-        found = _widest(state, allocation, job, planned, gpus) if held is None else held
-        if found is None:
-            del widths[job]
+        changes[job] = _widest(state, allocation, job, planned, gpus) if held is None else held
+        if changes[job] is None:
             waits[job] = reason
-        else:
-            widths[job] = found
-    return replace(allocation, widths=widths)
+
+    def why(job: JobId) -> str:
+        planned = wide[job]
+        gpus, code = most[planned.gpu_type]
+        cap = (
+            "the limit on nodes (max_instances)"
+            if code == "cap-instances"
+            else "the ceiling on dollars per hour"
+        )
+        return f"{cap} never holds more than {gpus:.0f} GPUs of {planned.gpu_type}, and {planned} are planned"
+
+    return allocation.with_widths(changes, why)
 
 
 def _most_gpus(state: ClusterState, machine: InstanceType, rules: Rules) -> tuple[float, WaitReason]:
@@ -121,7 +131,22 @@ def _served(
         is_saving = is_saving or not runs
     if above == "leave":
         _vacate(state, served, ceiling, waits)
-    return replace(allocation, widths=served)
+    unserved = [job for job in allocation.widths if job not in served]
+    why = partial(_why_unserved, ceiling, cost, len(served))
+    # The widths are in the order of service.
+    return replace(
+        allocation,
+        widths=served,
+        reasons=ChangedReasons(jobs=frozenset(unserved), say=why, others=allocation.reasons),
+    )
+
+
+def _why_unserved(ceiling: float, cost: float, served: int, _job: JobId) -> str:
+    """Return why a job has no place under the policy's ceiling."""
+    return (
+        f"the budget now pays for {ceiling:.2f} USD/hour, and the {counted(served, 'job')} served before it "
+        f"cost {cost:.2f}: jobs with the most weight per dollar of work left come first"
+    )
 
 
 def _order(state: ClusterState, allocation: Allocation) -> list[JobId]:
