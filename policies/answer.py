@@ -56,6 +56,15 @@ class ChangedReasons(Mapping[JobId, str]):
         return sum(1 for _ in self)
 
 
+def was_changed(reasons: Mapping[JobId, str], job: JobId) -> bool:
+    """Return whether a reason replaced the one that the policy gave."""
+    while isinstance(reasons, ChangedReasons):
+        if job in reasons.jobs:
+            return True
+        reasons = reasons.others
+    return False
+
+
 def changed_widths(
     widths: Mapping[JobId, Width],
     reasons: Mapping[JobId, str],

@@ -19,6 +19,7 @@ from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.ports import ArtifactStore
 from boa_daemon.tick.reasons import JobReason
 from boa_daemon.tick.runner_up import width_choice
+from boa_daemon.tick.service_order import places_in_queue
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import WaitReason
 from boa_daemon.units import dollars, format_hours
@@ -86,7 +87,8 @@ class JobService(ServiceBase):
         records = self._storage().queue.jobs(
             limit=limit + 1, user=user, ended=ended, team=team, within=within, before=before
         )
-        rows = [_readable_row(self._job(job), may_read(job.user)) for job in records[:limit]]
+        places = self._places()
+        rows = [_readable_row(self._job(job, places), may_read(job.user)) for job in records[:limit]]
         following = records[limit - 1].seq if len(records) > limit else None
         return {"as_of": self._as_of(), "jobs": rows, "next": following}
 
@@ -97,9 +99,18 @@ class JobService(ServiceBase):
         if not is_readable:
             file["environment"] = dict.fromkeys(file.get("environment", {}), HIDDEN)
             file["run"] = HIDDEN
-        return {"as_of": self._as_of(), **_readable_row(self._job(record), is_readable), "file": file}
+        return {
+            "as_of": self._as_of(),
+            **_readable_row(self._job(record, self._places()), is_readable),
+            "file": file,
+        }
 
-    def _job(self, job: JobRecord) -> dict[str, Any]:
+    def _places(self) -> Mapping[JobId, int]:
+        """Return the place in the queue of each job that waits for GPUs, by the last decision."""
+        decision = self.daemon.standing.decision
+        return {} if decision is None else places_in_queue(decision.state, decision.plan)
+
+    def _job(self, job: JobRecord, places: Mapping[JobId, int]) -> dict[str, Any]:
         decision = self.daemon.standing.decision
         waits: WaitReason | None = None
         if decision is not None and job.is_active:
@@ -136,6 +147,7 @@ class JobService(ServiceBase):
             "lost_gpu_hours": job.lost_gpu_hours,
             "usd": dollars(job.micro_dollars + running),
             "waits_for": waits,
+            "place_in_queue": None if job.slots or not job.is_active else places.get(job.id),
             "cause": job.cause,
         }
 

@@ -17,6 +17,7 @@ from boa_daemon.tick.diff import diff
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.gc_pause import without_gc
+from boa_daemon.tick.headline import headline
 from boa_daemon.tick.reasons import JobReason
 from boa_daemon.tick.stages.afford import afford
 from boa_daemon.tick.stages.ask_policy import ask_policy
@@ -135,8 +136,15 @@ class Decision:
         return self.plan.wake_at
 
     def explain(self, job: JobId) -> str:
-        """Return why a job has its width and its nodes, or why it waits: sentences with numbers."""
-        return explain_job(self.state, self.plan, job)
+        """Return why a job has its width and its nodes, or why it waits.
+
+        The first sentence says it all; the figures follow.
+
+        Raises:
+            InputError: when no job of that id is present.
+        """
+        figures = explain_job(self.state, self.plan, job)
+        return f"{headline(self.state, self.plan, job)} {figures}"
 
     def reason(self, job: JobId, *, holds_gpus: bool) -> WaitReason | JobReason:
         """Return the reason code of an unfinished job.

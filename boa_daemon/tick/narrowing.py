@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import inf
 
 from boa_daemon.tick.offers import closed_until, room_to_rent
-from boa_daemon.tick.room_caps import RoomCap, RoomCode, gpu_counts
+from boa_daemon.tick.room_caps import RoomCap, RoomCode, ceiling_name, gpu_counts, node_limit_name
 from boa_daemon.tick.state import ClusterState, Rules
 from boa_daemon.units import counted
 from policies.answer import Allocation
@@ -135,7 +135,7 @@ class _Why:
         planned = self.asked[job]
         if job in self.fixed:
             return f"it keeps {self.fixed[job]} ({planned} are planned): its width may not change yet"
-        need = " + ".join(str(Width(kind, gpus)) for kind, gpus in gpu_counts(self.asked).items())
+        need = " + ".join(str(Width(kind, gpus)) for kind, gpus in gpu_counts(self.asked.values()).items())
         jobs = counted(len(self.asked), "job")
         full = f"{self.cap.name} cannot hold the {need} that {jobs} would have without it"
         if job in self.found.widths:
@@ -162,7 +162,7 @@ def _caps(state: ClusterState, rules: Rules) -> Iterator[RoomCap]:
     if rules.max_nodes is not None:
         yield RoomCap(
             code="node-limit",
-            name=f"the limit of {counted(rules.max_nodes, 'node')} (max_instances)",
+            name=node_limit_name(rules.max_nodes),
             size=float(rules.max_nodes),
             node_sizes=dict.fromkeys(kinds, 1.0),
             gpus=gpus,
@@ -171,7 +171,7 @@ def _caps(state: ClusterState, rules: Rules) -> Iterator[RoomCap]:
     if ceiling is not None:
         yield RoomCap(
             code="cap-hour",
-            name=f"the ceiling of {ceiling:.6g} USD per hour",
+            name=ceiling_name(ceiling),
             size=ceiling,
             node_sizes={name: kind.usd_per_hour for name, kind in kinds.items()},
             gpus=gpus,

@@ -10,12 +10,23 @@ from dataclasses import dataclass
 from math import floor
 from typing import Literal, TypeAlias
 
-from policies.model import JobId, Width
+from boa_daemon.units import counted
+from policies.model import Width
 
 RoomCode: TypeAlias = Literal[
     "node-limit", "cap-hour", "quota", "out-of-stock", "denied", "throttled", "bad-request", "no-price"
 ]
 _SLACK = 1.0 + 1e-9
+
+
+def node_limit_name(nodes: int) -> str:
+    """Return how a limit on nodes is named."""
+    return f"the limit of {counted(nodes, 'node')} (max_instances)"
+
+
+def ceiling_name(usd_per_hour: float) -> str:
+    """Return how a ceiling on dollars per hour is named."""
+    return f"the ceiling of {usd_per_hour:,.6g} USD per hour"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +55,19 @@ class RoomCap:
         return self.taken(widths) <= self.size * _SLACK
 
     def holds_instead(self, counts: Mapping[str, int], width: Width, now: Width | None) -> bool:
-        """Return whether a job fits at a width instead of `now`, beside all others; `counts` are all GPUs.
+        """Return whether a job fits at a width instead of `now`; `counts` are the GPUs of all jobs with room.
 
         A width that takes no more than the present one fits even where the limit was lowered since.
         """
-        mine = {kind: counts.get(kind, 0) for kind in self.node_sizes}
-        before = self._of_counts(mine)
-        if now is not None and now.gpu_type in mine:
-            mine[now.gpu_type] -= now.gpus
-        if width.gpu_type in mine:
-            mine[width.gpu_type] += width.gpus
-        after = self._of_counts(mine)
-        return after <= max(self.size * _SLACK, before if now is not None else 0.0)
+        if width.gpu_type not in self.node_sizes:
+            return True
+        if now is not None and width.gpu_type == now.gpu_type and width.gpus <= now.gpus:
+            return True
+        after = {kind: counts.get(kind, 0) for kind in self.node_sizes}
+        if now is not None and now.gpu_type in after:
+            after[now.gpu_type] -= now.gpus
+        after[width.gpu_type] += width.gpus
+        return self._of_counts(after) <= self.size * _SLACK
 
     def _of_counts(self, counts: Mapping[str, int]) -> float:
         return sum(self.node_sizes[kind] * -(-count // self.gpus[kind]) for kind, count in counts.items())
@@ -74,9 +86,9 @@ class RoomCap:
         return self.node_sizes[kind] / self.gpus[kind]
 
 
-def gpu_counts(widths: Mapping[JobId, Width]) -> dict[str, int]:
+def gpu_counts(widths: Iterable[Width]) -> dict[str, int]:
     """Return how many GPUs of each type the widths have together."""
     counts: dict[str, int] = {}
-    for width in widths.values():
+    for width in widths:
         counts[width.gpu_type] = counts.get(width.gpu_type, 0) + width.gpus
     return counts

@@ -463,8 +463,8 @@ class Plan:
     jobs that should hold nothing. `head_starts` are the planned widths of jobs that start narrower for now,
     `stretched` those of jobs that hold more, on GPUs that no other job needs. `reasons` says why a job has
     its width or none; only `with_widths` changes a width, and takes the new reason with it. `dates` is what
-    the dates of jobs ask for. `given_up` says why waiting jobs are not started again, `ends` why hung generations
-    are ended at once.
+    the dates of jobs ask for. `given_up` says why waiting jobs are not started again, `ends` why hung
+    generations are ended at once.
 
     Nodes: `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs` are
     the sizes of the groups among them that are useful only together. `releases` names nodes to give back;

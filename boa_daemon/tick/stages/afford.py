@@ -16,8 +16,9 @@ from math import ceil, floor, inf
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.offers import most_usd_per_hour
-from boa_daemon.tick.spending import SLACK, live_nodes, price_of_next
-from boa_daemon.tick.state import ClusterState, NodeState, Rules, WaitReason
+from boa_daemon.tick.room_caps import ceiling_name, node_limit_name
+from boa_daemon.tick.spending import SLACK, live_nodes, prices_in_use
+from boa_daemon.tick.state import ClusterState, Rules, WaitReason
 from boa_daemon.units import counted
 from policies.answer import Allocation, ChangedReasons
 from policies.fast_dataclasses import replace
@@ -67,11 +68,10 @@ def _within_caps(
     def why(job: JobId) -> str:
         planned = wide[job]
         gpus, code = most[planned.gpu_type]
-        cap = (
-            "the limit on nodes (max_instances)"
-            if code == "cap-instances"
-            else "the ceiling on dollars per hour"
-        )
+        usd = None if rules.caps is None else rules.caps.usd_per_hour
+        cap = node_limit_name(rules.max_nodes or 0)
+        if code == "cap-hour" and usd is not None:
+            cap = ceiling_name(usd)
         return f"{cap} never holds more than {gpus:.0f} GPUs of {planned.gpu_type}, and {planned} are planned"
 
     return allocation.with_widths(changes, why)
@@ -109,7 +109,7 @@ def _served(
     live = live_nodes(state)
     present = sum(node.usd_per_hour for node in live)
     room = SLACK * (max(ceiling, present) if above == "use" else ceiling)
-    prices = _prices(state, rules, live)
+    prices = prices_in_use(state, rules.instance_types)
     sizes = {kind: machine.gpus for kind, machine in rules.instance_types.items()}
     used, cost = dict.fromkeys(sizes, 0), 0.0
     served: dict[JobId, Width] = {}
@@ -178,16 +178,3 @@ def _vacate(
             waits[job] = "budget"
         busy = {name: jobs - gone for name, jobs in busy.items() if jobs - gone}
         cost = sum(state.nodes[name].usd_per_hour for name in busy)
-
-
-def _prices(state: ClusterState, rules: Rules, live: list[NodeState]) -> dict[str, float]:
-    """Return the price of a node of each GPU type: the mean of the present nodes, or else the offer."""
-    here: dict[str, list[float]] = {}
-    for node in live:
-        here.setdefault(node.instance_type.gpu_type, []).append(node.usd_per_hour)
-    return {
-        kind: sum(here[kind]) / len(here[kind])
-        if kind in here
-        else price_of_next(state, machine.name, machine.usd_per_hour)
-        for kind, machine in rules.instance_types.items()
-    }

@@ -22,7 +22,7 @@ from policies.model import InstanceType, JobId, Width
 LEAVE_SECONDS = 120.0
 """A job releases a node that ends within this time, even with no other place: its progress is then safe."""
 _by_name: LatestMemo[Rules, Mapping[str, InstanceType]] = LatestMemo(attrgetter("by_name"))
-_to_change = field_replacer(Plan, "widths", "reasons", "stops", "instance_types")
+_to_change = field_replacer(Plan, "widths", "reasons", "order", "stops", "instance_types")
 _latest_room = LatestRoom()
 _with_changes = field_replacer(Draft, "changes", "lent", "room", "plan")
 
@@ -32,14 +32,22 @@ def find_changes(state: ClusterState, draft: Draft) -> Draft:
     allocation, plan = draft.allocation, draft.plan
     changes = _changes(state, draft)
     if not changes.wishes and not changes.stops and not draft.has_fixed_fleet:
-        if plan.widths is allocation.widths:
+        if plan.widths is allocation.widths and not allocation.order:
             return draft
-        return replace(draft, plan=replace(plan, widths=allocation.widths, reasons=allocation.reasons))
+        plan = replace(plan, widths=allocation.widths, reasons=allocation.reasons, order=allocation.order)
+        return replace(draft, plan=plan)
     lent = draft.lent
     if lent:
         lent = {job: planned for job, planned in lent.items() if job not in changes.wishes}
     room = _room(state, draft, changes, lent) if changes.wishes else None
-    plan = _to_change(plan, allocation.widths, allocation.reasons, changes.stops, _by_name(draft.rules))
+    plan = _to_change(
+        plan,
+        allocation.widths,
+        allocation.reasons,
+        allocation.order,
+        changes.stops,
+        _by_name(draft.rules),
+    )
     return _with_changes(draft, changes, lent, room, plan.looked_at_by(_alarm(state)))
 
 

@@ -17,5 +17,4 @@ def narrow(state: ClusterState, draft: Draft) -> Draft:
     if not caps:
         return draft
     allocation = shared_room(state, draft.allocation, caps)
-    order = () if allocation is draft.allocation else allocation.order
-    return replace(draft, allocation=allocation, plan=replace(draft.plan, room_caps=caps, order=order))
+    return replace(draft, allocation=allocation, plan=replace(draft.plan, room_caps=caps))
