@@ -18,7 +18,7 @@ from boa_daemon.store.groups import JobGroup, member_statuses, settled_micro_dol
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.ports import ArtifactStore
 from boa_daemon.tick.reasons import JobReason
-from boa_daemon.tick.runner_up import width_choice
+from boa_daemon.tick.runner_up import Choice, width_choice
 from boa_daemon.tick.service_order import places_in_queue
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import WaitReason
@@ -172,7 +172,7 @@ class JobService(ServiceBase):
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
         reason = decision.reason(name, holds_gpus=bool(record.slots))
         choice = width_choice(decision.state, decision.plan, name)
-        weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
+        weighed = [] if choice is None else [_weighed(choice)]
         if not record.slots:
             weighed += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in self._troubles()]
         if bool(record.slots) != decision.state.all_jobs[name].is_running and name not in decision.plan.slots:
@@ -364,6 +364,16 @@ def _readable_row(row: dict[str, Any], is_readable: bool) -> dict[str, Any]:
 def _running_seconds(job: JobRecord, now: float) -> float:
     """Return the seconds that the running generation has held its GPUs."""
     return max(now - job.started_at, 0.0) if job.is_active and job.started_at is not None else 0.0
+
+
+def _weighed(choice: Choice) -> str:
+    """Return the sentence on a job's widths; it calls the chosen one the best only if it costs least."""
+    if choice.is_best:
+        return f"For the rest of its phase it is the best of the possible widths: {choice.sentence}."
+    return (
+        f"For the rest of its phase: {choice.sentence}; "
+        "later phases, restarts and whole nodes decide for the chosen one."
+    )
 
 
 def _rigidity(job: JobRecord) -> list[str]:

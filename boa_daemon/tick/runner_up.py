@@ -51,6 +51,12 @@ class Choice:
     forbidden_by: str = ""
 
     @property
+    def is_best(self) -> bool:
+        """Whether no possible option costs less than the chosen one."""
+        is_possible = bool(self.wished) or not self.forbidden_by
+        return not is_possible or self.cost <= self.runner_up_cost * (1.0 + 1e-9)
+
+    @property
     def sentence(self) -> str:
         """The choice as a sentence for people."""
         what = " of money and waiting" if self.unit == "USD" else ""
