@@ -65,6 +65,14 @@ class PackingWaste:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BeyondKnee:
+    """The spend above the knee, in the budget's unit, and the waiting that it saves, in hours."""
+
+    spend: float
+    saved_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetPlan:
     """The optimum at a budget, with its place on the curve, packing waste and notes."""
 
@@ -83,6 +91,13 @@ class BudgetPlan:
     def not_spent(self) -> float:
         """The part of the budget that the plan does not spend, in the budget's unit."""
         return max(0.0, self.budget.amount - self.solution.mean_spend)
+
+    @property
+    def beyond_knee(self) -> BeyondKnee:
+        """What the part of the spend above the knee buys; zeros for a spend below it."""
+        spend = max(0.0, self.solution.mean_spend - self.knee.budget)
+        hours = 0.0 if spend == 0.0 else self.knee.hours - self.solution.weighted_mean_jct_hours
+        return BeyondKnee(spend=spend, saved_hours=max(0.0, hours))
 
     @property
     def waste(self) -> tuple[float, float]:
@@ -108,6 +123,10 @@ class BudgetPlan:
             "next_unit_saves_hours": self.next_unit_saves_hours,
             **landmarks(self.curve),
             "not_spent": self.not_spent,
+            "beyond_knee": {
+                "spend": self.beyond_knee.spend,
+                "saved_mean_jct_hours": self.beyond_knee.saved_hours,
+            },
             "unused": [one.to_document() for one in self.unused],
             "edges": [one.to_document() for one in self.edges],
             "packing_waste_fraction": {"least": least, "most": most},
