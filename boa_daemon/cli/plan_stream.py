@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+LEAST_SAVED = 0.05
+"""The fraction of the spend from which a nearly equal, cheaper plan is named."""
+
+
 def plan_sentence(result: BudgetPlan, per: Per = PER_HOUR) -> str:
     """Return a sentence about the plan's mean time and spend."""
     unit, solution = result.budget.unit, result.solution
@@ -118,6 +122,13 @@ def stream_sentences(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
         each = "GPU" if unit == "gpus" else "dollar"
         found.append(f"Your budget is above {bend}: each further {each} helps less.")
         found.append(beyond_knee(result, per))
+    saved = spent - result.nearly.spend
+    if saved > LEAST_SAVED * spent:
+        found.append(
+            f"{money(saved, unit, per)} less would do nearly as well: for "
+            f"{money(result.nearly.spend, unit, per)} "
+            f"jobs wait {format_hours(result.nearly.mean_jct_hours)}, at most 1 % longer."
+        )
     else:
         found.append(f"Your budget is at {bend}: a good place to stop.")
     least, most = result.waste

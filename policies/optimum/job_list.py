@@ -215,7 +215,7 @@ def _frontier(problem: Problem, groups: Sequence[Sequence[ListedJob]]) -> MixedF
 
 
 def _check_deadlines(found: Sequence[tuple[Sequence[ListedJob], float]]) -> None:
-    """Raise `InfeasibleDeadline` with every job that cannot end in time, given the fastest hours of groups."""
+    """Raise `InfeasibleDeadline` with every late job, given the fastest hours of groups."""
     late = {
         job.id: (job.deadline_hours, hours)
         for group, hours in found
