@@ -49,6 +49,8 @@ from boa_daemon.errors import InputError
 from boa_daemon.planning.plots import check_plot_path
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
 from boa_daemon.units import format_hours, parse_budget
+from policies.optimum.frontier import MixedFrontier, infeasible_budget
+from policies.optimum.hull import TIE
 from policies.registry import DEFAULT_POLICY, POLICIES, find_policy
 
 PAGE_SUFFIXES = (".html", ".htm")
@@ -115,6 +117,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
         seeds=seeds,
         caps=_caps(max_nodes or []),
     )
+    _check_budgets(comparison)
     comparison.check()
     with tasks_with_progress(on, out, comparison.cells, "cells") as headway:
         seen: list[CellResult] = []
@@ -195,6 +198,15 @@ def _rivals(names: Sequence[str]) -> tuple[str, ...]:
         UnknownPolicy: when a name is no policy.
     """
     return tuple(dict.fromkeys(find_policy(name).name for name in names if name != DEFAULT_POLICY))
+
+
+def _check_budgets(comparison: Comparison) -> None:
+    """Raise `InfeasibleBudget` for a budget below the load: rivals could not be compared at its spend."""
+    problem = comparison.shared.problem
+    least = MixedFrontier.of(problem).cheapest_feasible_spend
+    for budget in comparison.budgets:
+        if budget.amount < least * (1.0 - TIE):
+            raise infeasible_budget(budget.amount, least, problem)
 
 
 def _caps(texts: Sequence[str]) -> tuple[int | None, ...]:

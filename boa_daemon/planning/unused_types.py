@@ -15,8 +15,15 @@ from policies.optimum.solution import Solution
 
 EVEN = 1.005
 """Ratios up to this factor count as equal."""
+MOST_FINE = 1.1
+"""Ratios below this are written with two digits behind the point."""
 MOST_SAID = 4
 """Verdicts that a sentence lists."""
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio as text: two digits behind the point where one would hide the difference."""
+    return f"{ratio:.2f}" if ratio < MOST_FINE else f"{ratio:.1f}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +39,10 @@ class UnusedFor:
         """Why this class does not use the type."""
         dearer, slower = self.times_dearer, self.times_slower
         if dearer > EVEN:
-            return f"costs {dearer:.3g} times as much per unit of work"
-        cheaper = "no more" if dearer >= 2.0 - EVEN else f"{dearer:.2g} times as much"
+            return f"costs {_times(dearer)} times as much per unit of work"
+        cheaper = "no more" if dearer >= 2.0 - EVEN else f"{_times(dearer)} times as much"
         if slower > EVEN:
-            return f"costs {cheaper} per unit of work, but is {slower:.3g} times slower"
+            return f"costs {cheaper} per unit of work, but is {_times(slower)} times slower"
         return "does the work no cheaper and no faster"
 
 
