@@ -121,14 +121,7 @@ def stream_sentences(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
     elif spent > 1.02 * knee.budget:
         each = "GPU" if unit == "gpus" else "dollar"
         found.append(f"Your budget is above {bend}: each further {each} helps less.")
-        found.append(beyond_knee(result, per))
-    saved = spent - result.nearly.spend
-    if saved > LEAST_SAVED * spent:
-        found.append(
-            f"{money(saved, unit, per)} less would do nearly as well: for "
-            f"{money(result.nearly.spend, unit, per)} "
-            f"jobs wait {format_hours(result.nearly.mean_jct_hours)}, at most 1 % longer."
-        )
+        found += beyond_knee(result, per)
     else:
         found.append(f"Your budget is at {bend}: a good place to stop.")
     least, most = result.waste
@@ -143,15 +136,21 @@ def stream_sentences(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
     return found + [one.sentence for one in result.edges]
 
 
-def beyond_knee(result: BudgetPlan, per: Per = PER_HOUR) -> str:
-    """Return what the part of the spend above the knee buys, in the unit of time that was asked for."""
-    beyond, unit = result.beyond_knee, result.budget.unit
+def beyond_knee(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
+    """Return what the part of the spend above the knee buys, and how little less would do nearly as well."""
+    beyond, nearly, unit = result.beyond_knee, result.nearly, result.budget.unit
     share = beyond.saved_hours / result.knee.hours if result.knee.hours else 0.0
-    return (
+    found = [
         f"The last {money(beyond.spend, unit, per)} of it buy {format_hours(beyond.saved_hours)} less "
-        f"waiting ({share:.1%}): at the knee the same jobs wait {format_hours(result.knee.hours)} for "
-        f"{money(result.knee.budget, unit, per)}."
-    )
+        f"waiting ({share:.1%})."
+    ]
+    saved = result.solution.mean_spend - nearly.spend
+    if saved > LEAST_SAVED * result.solution.mean_spend:
+        found.append(
+            f"{money(saved, unit, per)} less would do nearly as well: for {money(nearly.spend, unit, per)} "
+            f"jobs wait {format_hours(nearly.mean_jct_hours)}, at most 1 % longer."
+        )
+    return found
 
 
 def show_best_effort(result: BestEffortPlan, form: OutputFormat) -> None:
