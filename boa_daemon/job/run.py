@@ -88,6 +88,8 @@ class Run:
         self._saved_at_step = 0
         self.resumed_at_step = 0
         self._has_read_back = False
+        self.loads_with_trust = False
+        """Whether the framework that loads was told to trust this job's own files (`read_back.trust`)."""
         self._noted: set[str] = set()
 
     @property
@@ -319,10 +321,20 @@ class Run:
         began = time.monotonic()
         path = begin_folder(self.folder, generation=self.generation, step=step)
         (path / f"{NODE_MARK}{self._node}").touch()
+        write_random(path, rank=self.number, width=self.width)
         self._saving = _Saving(step, path, write(path), gather, began)
         if self.stop_agreed or not _futures(self._saving.answer):
             return self.finish_save()
         return None
+
+    def resume_random(self, found: Checkpoint) -> None:
+        """Set the random generators of this rank from the folder of a checkpoint."""
+        states, saved_width = read_random(found.path)
+        self.note(
+            resume_random(
+                states, step=found.step, rank=self.number, width=self.width, saved_width=saved_width
+            )
+        )
 
     def barrier(self) -> None:
         """Wait until all ranks have called this."""
@@ -359,7 +371,8 @@ class Run:
             if not self._has_read_back:
                 self._has_read_back = True
                 try:
-                    self.note(read_back_folder(saving.path))
+                    warning = read_back_folder(saving.path)
+                    self.note("" if self.loads_with_trust else warning)
                 except CannotBeLoaded as error:
                     raise CheckpointFailed(
                         f"the checkpoint of step {saving.step} was written and cannot be loaded: {error}"
@@ -524,16 +537,7 @@ def steps(
     if found is not None:
         load(found.path)
         if folder:
-            states, saved_width = read_random(found.path)
-            run.note(
-                resume_random(
-                    states, step=found.step, rank=run.number, width=run.width, saved_width=saved_width
-                )
-            )
-
-    def save_part(path: Path) -> Any:
-        write_random(path, rank=run.number, width=run.width)
-        return save(path)
+            run.resume_random(found)
 
     for step in range(found.step if found else 0, total):
         yield step
@@ -541,7 +545,7 @@ def steps(
             run.report(step + 1, 0.0, None, None)
         if run.should_checkpoint(every, agree):
             if folder:
-                run.save_folder(step + 1, save_part, gather)
+                run.save_folder(step + 1, save, gather)
             else:
                 if before_save is not None:
                     before_save()
