@@ -39,6 +39,7 @@ from boa_daemon.job.artifacts import collect
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
 from boa_daemon.job.container import RUN_AS_USER, NoContainers, command_of, ran_out_of_memory, within_limits
 from boa_daemon.job.failures import full_disk
+from boa_daemon.job.leavings import remove_leavings
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
 from boa_daemon.job.seal import key_of, sealed
@@ -144,8 +145,10 @@ class Keeper:
             self._write_exit(code << 8, out_of_memory=False, lingering=0)
             return
         log.write(b"")  # Create the log: its age tells for how long the command has printed nothing.
+        began = time.time()
         code = self._watch(child.pid)
         lingering = self._gather()
+        self._remove_leavings(began, log)
         self._pump.join(5.0)
         if self.unit.artifacts and self._stop_asked_at is None and not self._hard:
             for fault in collect(self.unit):
@@ -325,6 +328,15 @@ class Keeper:
             send(family if is_late else fresh, signal.SIGKILL if is_late else signal.SIGTERM)
             self._listen(0.05)
         return len(lingering)
+
+    def _remove_leavings(self, since: float, log: LogWriter) -> None:
+        """Free the shared memory that the command left on the node, and say so in its log."""
+        with self.unit.as_user():
+            left = remove_leavings(
+                os.getuid() if self.unit.uid is None else self.unit.uid, self.unit.name, since=since
+            )
+        if left:
+            log.write(f"boa: removed what the command had left: {', '.join(left[:5])}\n".encode())
 
     def _do_errand(
         self, script: str, *, slot: str = "word", seconds: float | None = ERRAND_SECONDS, wait: bool = False
