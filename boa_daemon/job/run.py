@@ -30,13 +30,13 @@ from boa_daemon.job.checkpoint import (
 )
 from boa_daemon.job.gpu_memory import keep_to_share
 from boa_daemon.job.quick_exit import exit_quickly
+from boa_daemon.job.stops import STOP_FILE, Registration
 
 RECORD_BYTES = 512
 """Every report is padded to this length, so that it overwrites the one before completely."""
 
-
-STOP_FILE = "BOA_STOP_FILE"
-"""Variable with the path of a file whose existence asks for a stop, for processes that get no signal."""
+RAY_WORKER = "BOA_RAY_WORKER"
+"""Variable that is set in Ray's workers: processes that outlive the job, and that no keeper can signal."""
 
 
 Gather = Callable[[bytes], list[bytes]]
@@ -82,6 +82,11 @@ class Run:
         self._samples = 0.0
         self._began = time.monotonic()
         self._saved_at_step = 0
+        self._reported_at: float | None = None
+        self._gap_seconds = 0.0
+        self._is_entered = False
+        self._handler_before: Any = None
+        self._registration = Registration({} if RAY_WORKER in environment else environment)
 
     @property
     def is_first(self) -> bool:
@@ -92,10 +97,26 @@ class Run:
         """
         return (self.rank if self.rank is not None else _given_rank(self._environment)) == 0
 
+    def enter(self) -> None:
+        """Count this process among those that save before the others of its command are stopped.
+
+        The order matters: registered processes must not be ended by SIGTERM (see `stops`).
+        """
+        self._is_entered = True
+        self.catch_signal()
+        self._registration.enter()
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: be an ordinary process, until it uses this run itself."""
+        self._is_entered = False
+        if signal.getsignal(signal.SIGTERM) == self._on_signal:
+            signal.signal(signal.SIGTERM, self._handler_before or signal.SIG_DFL)
+
     def catch_signal(self) -> None:
         """Treat SIGTERM as a request to stop; only possible in the main thread, ignored elsewhere."""
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._on_signal)
+            before = signal.signal(signal.SIGTERM, self._on_signal)
+            self._handler_before = self._handler_before if before == self._on_signal else before
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.stop_asked = True
@@ -118,6 +139,10 @@ class Run:
             keep_to_share(self._environment)
         else:
             self._samples += samples
+        now = time.monotonic()
+        if self._reported_at is not None:
+            self._gap_seconds = max(self._gap_seconds, now - self._reported_at)
+        self._reported_at = now
         self.step = step
         if self.progress and self.is_first:
             record: dict[str, float | int | str | None] = {
@@ -131,6 +156,7 @@ class Run:
             }
             if self._save_seconds is not None:
                 record["save_seconds"] = self._save_seconds
+            record["gap_seconds"] = self._gap_seconds
             if gradient_noise is not None:
                 record["gradient_noise"] = gradient_noise
             self._write(record)
@@ -146,10 +172,10 @@ class Run:
 
     def should_checkpoint(self, every: int | None, agree: Callable[[bool], bool] | None) -> bool:
         """Return whether to save now: some rank was asked to stop, or `every` steps have passed."""
+        self._registration.looks()
         if not self.stop_agreed and self._agreed(agree):
             self.stop_agreed = True
-            # A Ray worker is a process of Ray and outlives the job.
-            if self.progress and not self._stop_file:
+            if self.progress and RAY_WORKER not in self._environment:
                 exit_quickly()
         if self._saving is not None and (self.stop_agreed or self._all_have_written):
             self.finish_save()
@@ -308,8 +334,18 @@ def current() -> Run:
     global _run  # noqa: PLW0603  a process is one rank of one run
     if _run is None:
         _run = Run(os.environ)
-        _run.catch_signal()
+    if not _run._is_entered:
+        _run.enter()
     return _run
+
+
+def _leave_to_parent() -> None:
+    if _run is not None:
+        _run.leave_to_parent()
+
+
+# A loader's worker is forked and must die of SIGTERM as others do: its parent may end it that way.
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def checkpoint_dir() -> Path:
