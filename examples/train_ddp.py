@@ -12,9 +12,8 @@ import torch.distributed as dist
 from boa_daemon import job
 
 flags = argparse.ArgumentParser()
-flags.add_argument("--steps", type=int, default=60)
-flags.add_argument("--every", type=int, default=20, help="steps between checkpoints")
-flags.add_argument("--pause", type=float, default=0.0, help="seconds of pretended work per step")
+for name, default in (("--steps", 60), ("--every", 20), ("--pause", 0.0), ("--workers", 2)):
+    flags.add_argument(name, type=type(default), default=default)
 asked = flags.parse_args()
 
 dist.init_process_group("gloo")
@@ -24,10 +23,19 @@ layers = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.
 model = torch.nn.parallel.DistributedDataParallel(layers)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
+
+class Batches(torch.utils.data.Dataset):  # One item is this rank's part of the 64 samples of a step.
+    def __getitem__(self, step):
+        draw = torch.Generator().manual_seed(step)
+        return torch.randn(64, 16, generator=draw, dtype=torch.float64)[rank::width]
+
+
+found = job.resume()
+left = range(found.step if found else 0, asked.steps)
+batches = iter(torch.utils.data.DataLoader(Batches(), None, sampler=left, num_workers=asked.workers))
 for step in job.steps(asked.steps, every=asked.every, **job.torch_state(layers, optimizer)):
     time.sleep(asked.pause)
-    draw = torch.Generator().manual_seed(step)
-    x = torch.randn(64, 16, generator=draw, dtype=torch.float64)[rank::width]  # 64 of all ranks together.
+    x = next(batches)
     loss = torch.nn.functional.mse_loss(model(x), x.sin().sum(1, keepdim=True))
     optimizer.zero_grad()
     loss.backward()

@@ -64,6 +64,8 @@ from boa_daemon.job.unit import (
 
 STOP_LOOK_SECONDS = 0.05
 """How often a keeper looks how far a stop has come."""
+BACKGROUND_STARTS_SECONDS, BACKGROUND_SECONDS = 5.0, 60.0
+"""If a command ends well this soon, those it left in the background have so long to register."""
 LINGER_SECONDS = 2.0
 """Time for processes that outlive the command to exit after SIGTERM, before SIGKILL."""
 ERRAND_SECONDS = 120.0
@@ -100,6 +102,9 @@ class Keeper:
         self._kill_asked = False
         self._hard = False
         self._is_late = False
+        self._started_at = 0.0
+        self._ended_at = 0.0
+        self._has_registered = False
         self._left_over = 0
         self._spares_upload = False
         self._seen: tuple[int, Any] = (0, None)
@@ -240,6 +245,7 @@ class Keeper:
             # Podman and docker switch to the job's user inside the container; they run as the keeper's user.
             **({} if argv[0] in RUN_AS_USER else popen_as(self.unit)),
         )
+        self._started_at = time.monotonic()
         self._pump = threading.Thread(target=_pump, args=(child, log), daemon=True)
         self._pump.start()
         return child
@@ -274,18 +280,28 @@ class Keeper:
     def _goes_on(self, child: int) -> bool:
         """Return whether the command goes on though its first process has ended.
 
-        A stop ends with the last process of the command, or with the grace. Without a stop, a process that
-        looks for stops goes on in the background if the first process has ended well.
+        A stop ends with the last process of the command, or with the grace. Without a stop, a registered
+        process goes on in the background if the first process has ended well (`setsid python train.py`). If
+        that was at once, there is time to register.
         """
         if self._hard:
             return False
         if self._stop is not None:
             return bool(self._family())
-        if self._stop_asked_at is not None or self._ended[child] != 0:
+        if self._stop_asked_at is not None or self._ended[child] != 0 or _ends(self.unit)["is_done"]:
             return False
+        now = time.monotonic()
+        self._ended_at = self._ended_at or now
         with self.unit.as_user():
-            looking = {one.pid for one in registered(register_file(self.unit)) if one.looks}
-        return bool(looking.intersection(self._family())) and not _ends(self.unit)["is_done"]
+            found = {one.pid for one in registered(register_file(self.unit))}
+        family = self._family()
+        self._has_registered |= bool(found)
+        is_starting = (
+            not self._has_registered and self._ended_at < self._started_at + BACKGROUND_STARTS_SECONDS
+        )
+        return bool(found.intersection(family)) or (
+            is_starting and bool(family) and now < self._ended_at + BACKGROUND_SECONDS
+        )
 
     def _go_on_stopping(self, child: int, log: LogWriter) -> None:
         """Begin the stop, or take its next step; ask for a kill when the grace is over."""

@@ -339,13 +339,29 @@ def current() -> Run:
     return _run
 
 
-def _leave_to_parent() -> None:
+_masks: list[set[Any]] = []
+"""The signals that were blocked before a fork that is under way in this thread's process."""
+
+
+def _before_fork() -> None:
+    if _run is not None:
+        _masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}))
+
+
+def _after_fork() -> None:
+    if _masks:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _masks.pop())
+
+
+def _after_fork_in_child() -> None:
     if _run is not None:
         _run.leave_to_parent()
+    _after_fork()
 
 
-# A loader's worker is forked and must die of SIGTERM as others do: its parent may end it that way.
-os.register_at_fork(after_in_child=_leave_to_parent)
+# A forked worker dies of SIGTERM like any other, because its parent may end it that way, also at once: until
+# the handler of this process is gone, the signal waits.
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
 
 
 def checkpoint_dir() -> Path:

@@ -304,8 +304,8 @@ def _group_of(pid: int) -> int | None:
 
 
 def _program(pid: int) -> str:
-    """Return the name of the program that a process runs, as the kernel keeps it."""
+    """Return the file name of the program that a process runs; for a script, that of its interpreter."""
     try:
-        return (PROC / str(pid) / "comm").read_text().strip()
+        return os.path.basename(os.readlink(PROC / str(pid) / "exe"))
     except OSError:
         return ""

@@ -1,6 +1,6 @@
 """A loop of small steps under `boa_daemon.job`, alone or with helper processes.
 
-    python loop.py [--with HELPERS] [--save SECONDS] [--pause SECONDS]
+python loop.py [--with HELPERS] [--save SECONDS] [--pause SECONDS]
 """
 
 from __future__ import annotations
