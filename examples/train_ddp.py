@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from boa_daemon import job
+from boa_daemon.job.samples import SampleStream
 
 flags = argparse.ArgumentParser()
 for name, default in (("--steps", 60), ("--every", 20), ("--pause", 0.0), ("--workers", 2)):
@@ -22,20 +23,12 @@ torch.manual_seed(0)
 layers = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)).double()
 model = torch.nn.parallel.DistributedDataParallel(layers)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-
-class Batches(torch.utils.data.Dataset):  # One item is this rank's part of the 64 samples of a step.
-    def __getitem__(self, step):
-        draw = torch.Generator().manual_seed(step)
-        return torch.randn(64, 16, generator=draw, dtype=torch.float64)[rank::width]
-
-
-found = job.resume()
-left = range(found.step if found else 0, asked.steps)
-batches = iter(torch.utils.data.DataLoader(Batches(), None, sampler=left, num_workers=asked.workers))
-for step in job.steps(asked.steps, every=asked.every, **job.torch_state(layers, optimizer)):
+found, data = job.resume(), torch.randn(640, 16).double()
+stream = SampleStream(len(data), batch=64, step=found.step if found else 0, steps=asked.steps)
+loader = torch.utils.data.DataLoader(data, stream.share, sampler=stream, num_workers=asked.workers)
+steps = job.steps(asked.steps, every=asked.every, **job.torch_state(layers, optimizer))
+for step, x in zip(steps, loader, strict=False):
     time.sleep(asked.pause)
-    x = next(batches)
     loss = torch.nn.functional.mse_loss(model(x), x.sin().sum(1, keepdim=True))
     optimizer.zero_grad()
     loss.backward()

@@ -44,7 +44,7 @@ from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
 from boa_daemon.job.seal import key_of, sealed
 from boa_daemon.job.secrets import SecretMissing, values_of
-from boa_daemon.job.stops import LEAVE_SECONDS, OrderedStop, loss_of, register_file, registered
+from boa_daemon.job.stops import LEAVE_SECONDS, Loss, OrderedStop, loss_of, register_file, registered
 from boa_daemon.job.stops import variables as stop_variables
 from boa_daemon.job.unit import (
     KEPT,
@@ -316,10 +316,10 @@ class Keeper:
             self._left_over = 0 if self._is_late else len(self._family())
             self._kill_asked = True
 
-    def _loss(self) -> str:
-        """Return what an ordered stop has lost, why, and what to change; empty if it lost nothing known."""
+    def _loss(self) -> Loss | None:
+        """Return what an ordered stop has lost; None if there was none, or if no loss is known."""
         if self._stop is None or _ends(self.unit)["is_done"]:
-            return ""
+            return None
         with self.unit.as_user():
             reported = read_json(self.unit.progress_file, most_bytes=MOST_PROGRESS_BYTES) or {}
             saved = read_json(Path(self.unit.checkpoint_dir) / MANIFEST) or {}
@@ -461,7 +461,9 @@ class Keeper:
         self._seen = (changed_at, status["manifest"])
         return status
 
-    def _write_exit(self, status: int | None, *, out_of_memory: bool, lingering: int, loss: str = "") -> None:
+    def _write_exit(
+        self, status: int | None, *, out_of_memory: bool, lingering: int, loss: Loss | None = None
+    ) -> None:
         """Record how the unit ended; before that, upload the last checkpoint and send the last report."""
         code = None if status is None else os.waitstatus_to_exitcode(status)
         unit = self.unit
@@ -472,7 +474,7 @@ class Keeper:
             "killed": self._hard and not self._left_over,
             "out_of_memory": out_of_memory,
             "lingering": lingering + self._left_over,
-            "loss": loss,
+            "why_lost": "" if loss is None else loss.why,
             **_ends(unit),
             "disk_full": bool(code) and full_disk(unit.workdir, unit.checkpoint_dir),
             "before_failed": self._before_failed,

@@ -248,6 +248,19 @@ class OrderedStop:
             send([pid for pid in self._suspended if pid in family], signal.SIGCONT)
 
 
+@dataclass(frozen=True)
+class Loss:
+    """What an ordered stop has lost: the steps after `begin`, and why, with what to change."""
+
+    steps: int
+    begin: int
+    why: str
+
+    def __str__(self) -> str:
+        what = f"{self.steps} step{'' if self.steps == 1 else 's'}"
+        return f"the stop lost {what}, all after step {self.begin}: {self.why}"
+
+
 def loss_of(
     stop: OrderedStop,
     reported: Mapping[str, Any],
@@ -255,30 +268,31 @@ def loss_of(
     unit: Unit,
     *,
     is_late: bool,
-) -> str:
-    """Return a sentence on what a stop has lost, why, and what to change; empty if no loss is known.
+) -> Loss | None:
+    """Return what a stop has lost; None if no loss is known.
 
     `reported` and `saved` are the unit's newest report and manifest, which the job has written. The stop
     `is_late` if its grace ended before the processes that had to save.
     """
     step, begin = reported.get("step"), saved.get("step", 0)
     if not (isinstance(step, int) and isinstance(begin, int) and step > begin):
-        return ""
+        return None
     if reported.get("generation") != unit.generation:
-        return ""
-    lost = f"the stop lost {step - begin} step{'' if step - begin == 1 else 's'}, those after step {begin}: "
-    grace = f"{unit.grace_seconds:g} s"
-    if not stop.asks_first and not is_late:
-        return lost + (
+        return None
+    if is_late:
+        gap, save = (_number(reported.get(name)) for name in ("gap_seconds", "save_seconds"))
+        took = f"up to {gap:.0f} s passed between two steps" if gap else "it had made one step"
+        took += f", and a save took {save:.0f} s" if save else ""
+        why = f"no save was complete within its grace of {unit.grace_seconds:g} s ({took}); if it only needs "
+        why += "longer, raise stop_grace_seconds"
+    elif stop.asks_first:
+        why = "the process that was asked to save ended without a checkpoint; its log may say why"
+    else:
+        why = (
             "its processes got SIGTERM and ended without a checkpoint; loop over job.steps(), or save when "
             "job.should_checkpoint() says so"
         )
-    if not is_late:
-        return lost + "the process that was asked to save ended without a checkpoint; its log may say why"
-    gap, save = (_number(reported.get(name)) for name in ("gap_seconds", "save_seconds"))
-    took = f"up to {gap:.0f} s passed between two steps" if gap else "it had not come to its next step"
-    took += f" and a save took {save:.0f} s" if save else ""
-    return lost + f"nothing was saved within its grace of {grace} ({took}); raise stop_grace_seconds"
+    return Loss(step - begin, begin, why)
 
 
 def _number(value: Any) -> float:
