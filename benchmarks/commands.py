@@ -1,13 +1,14 @@
 """The steps that an ordered stop loses, for each way in which people start a training: a table of commands.
 
-    python benchmarks/commands.py                            # all shapes that can run here; ten minutes and more
-    python benchmarks/commands.py --only tee --only Pool     # those whose name has one of these words
-    python benchmarks/commands.py --package OLD --column before   # the same with an older `boa_daemon` in OLD
+    python benchmarks/commands.py                          # all shapes that can run here; half an hour
+    python benchmarks/commands.py --only tee --only Pool   # those whose name has one of these words
+    python benchmarks/commands.py --package OLD --column before   # with an older `boa_daemon` in OLD
 
-Each command runs a loop of small steps that saves only when it is stopped, on the local engine with a grace of
-60 s, and is stopped after some steps. Lost steps are the engine's own count. A command that does not come to
-its steps, or whose stop does not end, has "hangs"; one whose next command ran after the stop, as if the
-training were done, is marked. The baseline is the column of an older version. Results are added to `--output`.
+Each command runs a loop of small steps that saves only when it is stopped, in 3 s unless its name says
+otherwise, on the local engine with a grace of 60 s. It is stopped after some steps. Lost steps are the
+engine's own count. A command that does not come to its steps, or whose stop does not end, "hangs"; one whose
+next command ran after the stop, as if the training were done, is marked. The baseline is the column of an
+older version. Results are added to `--output`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def lost_by(name: str) -> str:
     with tempfile.TemporaryDirectory(prefix="boa-commands-", ignore_cleanup_errors=True) as folder:
         bench = Bench(engine=LocalEngine(Path(folder) / "root"), workdir=Path(folder) / "work")
         try:
-            end, printed = try_shape(bench, shape, seconds=120.0)
+            end, printed = try_shape(bench, shape, seconds=120.0, save_seconds=3.0)
         except AssertionError:
             said = "does not run" if bench.report().is_over else "hangs"
             bench.engine.kill(bench.job, bench.generation)

@@ -310,13 +310,18 @@ FRAMEWORKS: dict[str, Shape] = {
 SHAPES: dict[str, Shape] = {**SHELLS, **HELPERS, **LAUNCHERS, **FRAMEWORKS}
 
 
-def try_shape(bench: Bench, shape: Shape, *, seconds: float = 180.0) -> tuple[RunReport, str]:
-    """Start a shape, stop it after some steps, and return its end and what it printed."""
+def try_shape(
+    bench: Bench, shape: Shape, *, seconds: float = 180.0, save_seconds: float = 0.0
+) -> tuple[RunReport, str]:
+    """Start a shape, stop it after some steps, and return its end and what it printed.
+
+    A save of the loop takes `save_seconds`, unless its command says otherwise.
+    """
     bench.workdir.mkdir(parents=True, exist_ok=True)
     for name, text in shape.files.items():
         (bench.workdir / name).write_text(text)
         (bench.workdir / name).chmod(0o755)
-    environment = {"OMP_NUM_THREADS": "1"}
+    environment = {"OMP_NUM_THREADS": "1", "SAVE_SECONDS": str(save_seconds)}
     answer = bench.admit(shape.run, stop_grace_seconds=shape.grace_seconds, environment=environment)
     assert answer == Accepted(), answer
     bench.start(shape.gpus)

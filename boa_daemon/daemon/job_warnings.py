@@ -17,8 +17,8 @@ def grace_warning(job: JobRecord, report: RunReport) -> tuple[str, str] | None:
     if report.gap_seconds is not None and report.gap_seconds > grace:
         return f"gap:{job.id}", (
             f"job {job.id} took {report.gap_seconds:.0f} s from one step to the next and has {grace:.0f} s "
-            "when it is stopped: raise its stop_grace_seconds, or report and save more often, or its last steps "
-            "may be lost"
+            "when it is stopped: raise its stop_grace_seconds, or report and save more often, or its last "
+            "steps may be lost"
         )
     if report.save_seconds is None or report.save_seconds <= MOST_OF_GRACE * grace:
         return None

@@ -121,7 +121,7 @@ def main() -> None:
     flags = argparse.ArgumentParser()
     flags.add_argument("--with", dest="helpers", choices=list(HELPERS), default="none")
     flags.add_argument("--late", action="store_true", help="start the helpers after the first use of the job")
-    flags.add_argument("--save", type=float, default=0.0)
+    flags.add_argument("--save", type=float, default=float(os.environ.get("SAVE_SECONDS", "0")))
     flags.add_argument("--pause", type=float, default=0.005)
     flags.add_argument("--steps", type=int, default=1_000_000)
     flags.add_argument("--in-thread", action="store_true")
