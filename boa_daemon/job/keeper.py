@@ -473,7 +473,7 @@ class Keeper:
             # Leavings of a command that has ended in time are no sign of a lost step.
             "killed": self._hard and not self._left_over,
             "out_of_memory": out_of_memory,
-            "lingering": lingering + self._left_over,
+            "lingering": max(lingering, self._left_over),
             "why_lost": "" if loss is None else loss.why,
             **_ends(unit),
             "disk_full": bool(code) and full_disk(unit.workdir, unit.checkpoint_dir),
