@@ -54,6 +54,8 @@ _LOCK = struct.Struct("@hhqqi0q")
 """`struct flock` of 64-bit Linux: type, whence, start, length, process."""
 _SHELLS = ("sh", "bash", "dash", "ash", "busybox", "zsh", "ksh", "mksh", "fish", "make", "gmake")
 """Programs that only wait for the command that they have started, and then start the next one."""
+_INDIFFERENT = ("conmon",)
+"""Programs that may start a shell and do not react when it is suspended: podman's monitor of a container."""
 _MOST_REGISTERED = 4096
 
 
@@ -215,7 +217,7 @@ class OrderedStop:
         self._told.update(fresh)
 
     def _suspend_shells(self, savers: list[Registered]) -> None:
-        """Find the shells that wait for a registered process, and suspend those below shells only.
+        """Find the shells that wait for a registered process, and suspend those that shells have started.
 
         Otherwise `python train.py && upload` would upload what is not finished. A program that started a
         shell may react when it is suspended, so such a shell runs on.
@@ -227,13 +229,14 @@ class OrderedStop:
             while pid in family and pid is not None:
                 line.insert(0, pid)
                 pid = parent_of(pid)
-            is_below_shells = True
+            may_be_suspended = True
             for above in line:
-                is_shell = _program(above) in _SHELLS
-                is_below_shells &= is_shell
+                program = _program(above)
+                is_shell = program in _SHELLS
+                may_be_suspended &= is_shell or program in _INDIFFERENT
                 if is_shell and above not in self._shells:
                     self._shells.append(above)
-                    if is_below_shells:
+                    if may_be_suspended:
                         self._suspended.append(above)
         saving = {one.pid for one in savers}
         self._suspended = [pid for pid in self._suspended if pid not in saving]

@@ -36,4 +36,4 @@ for step in job.steps(1_000_000, **job.torch_state(model, optimizer)):
     optimizer.step()
     time.sleep(0.01)
     if step % 20 == 0:
-        print("step", step, flush=True)
+        print("step", step, flush=True)  # noqa: T201  a job's output
