@@ -33,14 +33,14 @@ from boa_daemon.job.gpu_memory import keep_to_share
 from boa_daemon.job.quick_exit import exit_quickly
 from boa_daemon.job.random_state import read_random, resume_random, write_random
 from boa_daemon.job.read_back import CannotBeLoaded, read_back, read_back_folder
+from boa_daemon.job.stops import STOP_FILE, Registration
 
 MOST_STEPS = 2**63 - 1
 RECORD_BYTES = 512
 """Every report is padded to this length, so that it overwrites the one before completely."""
 
-
-STOP_FILE = "BOA_STOP_FILE"
-"""Variable with the path of a file whose existence asks for a stop, for processes that get no signal."""
+RAY_WORKER = "BOA_RAY_WORKER"
+"""Variable that is set in Ray's workers: processes that outlive the job, and that no keeper can signal."""
 
 
 Gather = Callable[[bytes], list[bytes]]
@@ -91,6 +91,11 @@ class Run:
         self.loads_with_trust = False
         """Whether the framework that loads was told to trust this job's own files (`read_back.trust`)."""
         self._noted: set[str] = set()
+        self._reported_at: float | None = None
+        self._gap_seconds = 0.0
+        self._is_entered = False
+        self._handler_before: Any = None
+        self._registration = Registration({} if RAY_WORKER in environment else environment)
 
     @property
     def is_first(self) -> bool:
@@ -123,10 +128,26 @@ class Run:
             self._noted.add(sentence)
             print(f"boa: {sentence}", file=sys.stderr, flush=True)  # noqa: T201  the job's own log
 
+    def enter(self) -> None:
+        """Count this process among those that save before the others of its command are stopped.
+
+        The order matters: registered processes must not be ended by SIGTERM (see `stops`).
+        """
+        self._is_entered = True
+        self.catch_signal()
+        self._registration.enter()
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: be an ordinary process, until it uses this run itself."""
+        self._is_entered = False
+        if signal.getsignal(signal.SIGTERM) == self._on_signal:
+            signal.signal(signal.SIGTERM, self._handler_before or signal.SIG_DFL)
+
     def catch_signal(self) -> None:
         """Treat SIGTERM as a request to stop; only possible in the main thread, ignored elsewhere."""
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._on_signal)
+            before = signal.signal(signal.SIGTERM, self._on_signal)
+            self._handler_before = self._handler_before if before == self._on_signal else before
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.stop_asked = True
@@ -177,6 +198,10 @@ class Run:
             keep_to_share(self._environment)
         else:
             self._samples += samples
+        now = time.monotonic()
+        if self._reported_at is not None:
+            self._gap_seconds = max(self._gap_seconds, now - self._reported_at)
+        self._reported_at = now
         self.step = step
         if self.progress and self.is_first:
             record: dict[str, float | int | str | None] = {
@@ -190,6 +215,7 @@ class Run:
             }
             if self._save_seconds is not None:
                 record["save_seconds"] = self._save_seconds
+            record["gap_seconds"] = self._gap_seconds
             if gradient_noise is not None:
                 record["gradient_noise"] = gradient_noise
             self._write(record)
@@ -205,10 +231,10 @@ class Run:
 
     def should_checkpoint(self, every: int | None, agree: Callable[[bool], bool] | None) -> bool:
         """Return whether to save now: some rank was asked to stop, or `every` steps have passed."""
+        self._registration.looks()
         if not self.stop_agreed and self._agreed(agree):
             self.stop_agreed = True
-            # A Ray worker is a process of Ray and outlives the job.
-            if self.progress and not self._stop_file:
+            if self.progress and RAY_WORKER not in self._environment:
                 exit_quickly()
         if self._saving is not None and (self.stop_agreed or self._all_have_written):
             self.finish_save()
@@ -426,8 +452,34 @@ def current() -> Run:
     global _run  # noqa: PLW0603  a process is one rank of one run
     if _run is None:
         _run = Run(os.environ)
-        _run.catch_signal()
+    if not _run._is_entered:
+        _run.enter()
     return _run
+
+
+_masks: list[set[Any]] = []
+"""The signals that were blocked before a fork that is under way in this thread's process."""
+
+
+def _before_fork() -> None:
+    if _run is not None:
+        _masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}))
+
+
+def _after_fork() -> None:
+    if _masks:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _masks.pop())
+
+
+def _after_fork_in_child() -> None:
+    if _run is not None:
+        _run.leave_to_parent()
+    _after_fork()
+
+
+# A forked worker dies of SIGTERM like any other, because its parent may end it that way, also at once: until
+# the handler of this process is gone, the signal waits.
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
 
 
 def checkpoint_dir() -> Path:
