@@ -349,7 +349,7 @@ def test_a_tool_of_root_runs_with_no_variable_of_the_job(
     assert isinstance(token, str), bench.printed()
     until(lambda: bench.engine.inside.end(token) is not None)  # type: ignore[attr-defined]
     bench.wait_end()
-    until(lambda: any(file.name.startswith("rm.") for file in seen.iterdir()))
+    until(lambda: any(file.match("rm.*.folder") and file.read_text() for file in seen.iterdir()))
 
     runs = {file.name.split(".")[0]: file for file in sorted(seen.iterdir()) if file.suffix != ".folder"}
     assert runs.keys() == {"info", "run", "exec", "rm"}
