@@ -71,10 +71,11 @@ class Site:
 
     def _failed(self, report: RunReport) -> RunReport:
         is_to_fail = report.job.startswith(("dies", "tries"))
-        return report if not is_to_fail else replace(
-            report, phase="failed", cause="error", exit_code=3, evidence="ended with exit code 3: canary-printed",
-            last_lines=("canary-last-line",), manifest=None,
-        )  # fmt: skip
+        if not is_to_fail:
+            return report
+        said = "ended with exit code 3: canary-printed"
+        report = replace(report, phase="failed", cause="error", exit_code=3, evidence=said, manifest=None)
+        return replace(report, last_lines=("canary-last-line",))
 
     def get(self, path: str, user: str) -> Any:
         return self.web.get(path, headers={"Authorization": f"Bearer {TOKENS[user]}"})
