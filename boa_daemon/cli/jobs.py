@@ -266,11 +266,14 @@ def logs(
     everything: Annotated[
         bool, typer.Option("--all", help="Logs of all nodes, each line with its node.")
     ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Also on a terminal, print control characters as they are.")
+    ] = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Print the log of a job."""
+    """Print the log of a job; a terminal gets it without control characters, a pipe as it is."""
     if (node is not None) + (rank is not None) + everything > 1:
         raise InputError("--node, --rank and --all exclude each other", hint="Give one of them")
     texts: list[str] = []
@@ -286,7 +289,7 @@ def logs(
             if is_json:
                 texts.append(text)
             else:
-                print_text(text)
+                print_text(text, is_raw=raw)
             return chunk
 
         while True:
@@ -303,7 +306,7 @@ def logs(
     if is_json:
         texts.append(last)
     else:
-        print_text(last)
+        print_text(last, is_raw=raw)
     if rank is not None and not shown.has_shown:
         raise InputError(
             f"the logs of {job} have no line of rank {rank}",
