@@ -33,6 +33,8 @@ from boa_daemon.units import counted
 from policies.model import JobId, NodeId
 
 _LOG = logging.getLogger("boa.daemon")
+LAUNCHED_SECONDS = 1.0
+"""Seconds from a tick with launches to the next: if they were refused, other offers are tried at once."""
 AWAITED_SECONDS = 3.0
 """Seconds between ticks while nodes boot: a ready node that waits for a tick is lost time for its jobs."""
 
@@ -194,7 +196,9 @@ class Daemon(AdaptiveDaemon):
                 _LOG.info("%s", held.sentence)
         if decision.wake_at is not None:
             self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
-        if decision.plan.launches or any(node.phase == "requested" for node in decision.state.nodes.values()):
+        if decision.plan.launches:
+            self.wake(LAUNCHED_SECONDS)
+        if any(node.phase == "requested" for node in decision.state.nodes.values()):
             self.wake(AWAITED_SECONDS)
 
     def _stumble(self, error: Exception) -> None:

@@ -290,10 +290,8 @@ class AwsCloud(Provider):
             return self.market.offers(self._vcpus_in_use())
         except (CallFailed, MissingPrice) as error:
             self._say(f"nothing can be rented now: {error}")
-            return [
-                Offer(instance_type=name, zone="unknown", nodes_left=0)
-                for name in self.settings.instance_types
-            ]
+            # Offers without a price are not rented, and "no price" is the reason that jobs are told.
+            return [Offer(instance_type=name, zone="unknown") for name in self.settings.instance_types]
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Start stopped nodes and rent the rest; a repeated action id asks for the same nodes."""

@@ -203,7 +203,10 @@ class AwsCalls:
         while (seconds := self._take(bucket)) > 0.0:
             if operation in _ONE_TRY:
                 raise CallFailed(
-                    operation, "RequestLimitExceeded", f"our own rate limit, retry in {seconds:.1f} s"
+                    operation,
+                    "RequestLimitExceeded",
+                    f"our own rate limit, retry in {seconds:.1f} s",
+                    retry_after_seconds=seconds,
                 )
             self._sleep(seconds)
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from boa_daemon.backends.aws.client.cached_value import CachedValue
 from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.refusal_codes import Fact
 from boa_daemon.backends.aws.instances.blocks import RECLAIM_SECONDS
 from boa_daemon.backends.aws.instances.node_from_instance import LEAST_PRICE
 from boa_daemon.backends.aws.prices.extra_costs import extras_of
@@ -167,6 +168,20 @@ class AwsMarket:
         found = self.reservation(name)
         at = None if found is None else found.taken_back_at
         return at if at is not None and self._clock.now() >= at - LEAVE_BLOCK_SECONDS else None
+
+    def forget(self, fact: Fact | Literal["all"]) -> None:
+        """Ask for a fact anew at its next use, or at the next refresh once `refresh` was called."""
+        if fact in ("zones", "all"):
+            self._zones.forget()
+        if fact in ("reservations", "all"):
+            self._reserved.forget()
+        if fact in ("quotas", "all"):
+            for cached in list(self._quotas.values()):
+                cached.forget()
+        if fact == "all":
+            self._spot.forget()
+            for cached in list(self._prices.values()):
+                cached.forget()
 
     def ages(self) -> dict[str, float | None]:
         """Return the age of each cached fact in seconds; None for a fact that is not known."""
