@@ -1,6 +1,6 @@
 """The tables of EC2's refusals and of the states of instances, as lines for the reference pages.
 
-python benchmarks/aws_tables.py          # prints both; makes no calls
+python benchmarks/aws_tables.py          # prints them; makes no calls
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from boa_daemon.backends.aws.client.errors import MEANINGS, meaning_of
 from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING, RefusalRule, rule_of
+from boa_daemon.backends.aws.instances.node_states import NODE_STATES
 
 SCOPES: Mapping[str, str] = {
     "offer": "type, zone, market",
@@ -46,6 +47,23 @@ def class_lines() -> list[str]:
     ]
 
 
+def state_lines() -> list[str]:
+    """Return the table of the states of instances."""
+    rows = [
+        f"| {rule.state} | {rule.wanted} | {rule.done} | {_deadline(rule.seconds)} | {rule.costs} | {rule.told} |"
+        for rule in NODE_STATES.values()
+    ]
+    return [
+        "| state in EC2 | what we wanted | what is done | by when | costs from then on | what people are told |",
+        "|---|---|---|---|---|---|",
+        *rows,
+    ]
+
+
+def _deadline(seconds: float | None) -> str:
+    return "at once" if seconds is None else f"{seconds:g} s" if seconds < 120 else f"{seconds / 60:g} min"
+
+
 def _line(rule: RefusalRule, names: Iterable[str]) -> str:
     others = "yes" if rule.tries_others else "no"
     return (
@@ -71,7 +89,7 @@ def _rest(rule: RefusalRule) -> str:
 
 def main() -> None:
     """Print the tables."""
-    for lines in (refusal_lines(), class_lines()):
+    for lines in (refusal_lines(), class_lines(), state_lines()):
         print("\n".join(lines), end="\n\n")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -202,7 +202,15 @@ class SqlStore:
 
     def _cool(self, connection: Connection, launch: LaunchNodes, refused: Refused, at: float) -> None:
         """Start cool-downs for the refused scopes."""
-        for scope in refused.scopes_of(launch):
+        self._rest(connection, refused.scopes_of(launch), refused, at)
+
+    def close_offers(self, refused: Refused, *, at: float) -> None:
+        """Start cool-downs for the scopes of a refusal that came after its launch was accepted."""
+        with self.database.write() as connection:
+            self._rest(connection, refused.scopes, refused, at)
+
+    def _rest(self, connection: Connection, scopes: Iterable[str], refused: Refused, at: float) -> None:
+        for scope in scopes:
             rest = cooled(
                 self._cooldowns.get(scope),
                 kind=refused.kind,

@@ -287,6 +287,15 @@ class Cloud(Protocol):
         ...
 
 
+@runtime_checkable
+class LaunchFailureSource(Protocol):
+    """A cloud whose accepted launches may still fail before a node runs."""
+
+    def failed_launches(self) -> Sequence[tuple[str, Refused]]:
+        """Return the offers whose launched nodes never ran, since the last call, as refusals."""
+        ...
+
+
 WARNING_SECONDS = 120.0
 """Time between the announcement of a spot interruption and the end of the node, on EC2."""
 
@@ -638,6 +647,10 @@ class Store(Protocol):
 
     def record_seen(self, launched_by: str, nodes: Collection[NodeId]) -> None:
         """Record that nodes of a launch were listed; the launch is settled once all of them were."""
+        ...
+
+    def close_offers(self, refused: Refused, *, at: float) -> None:
+        """Start cool-downs for the scopes of a refusal that came after its launch was accepted."""
         ...
 
     def give_up(self, launched_by: str, reason: str, *, at: float) -> None:

@@ -24,14 +24,31 @@ from boa_daemon.backends.aws.cluster_claim import ClusterClaim
 from boa_daemon.backends.aws.instances.descriptions import instances_by_id, instances_of
 from boa_daemon.backends.aws.instances.events import InterruptionQueue, Listener, Notices, spot_warning
 from boa_daemon.backends.aws.instances.images import OwnImage, most_usd_per_hour, own_images
-from boa_daemon.backends.aws.instances.instance_lives import as_life, is_stop_open, life_before, life_now
+from boa_daemon.backends.aws.instances.instance_health import InstanceHealth
+from boa_daemon.backends.aws.instances.instance_lives import (
+    as_life,
+    is_stop_open,
+    life_before,
+    life_now,
+    was_stopped_by_others,
+)
 from boa_daemon.backends.aws.instances.instance_ownership import own_instances
 from boa_daemon.backends.aws.instances.launch import Launcher
 from boa_daemon.backends.aws.instances.launch_request import BUILD_TAG, CARDS_TAG, MARKET_TAG
 from boa_daemon.backends.aws.instances.leases import renew_leases
 from boa_daemon.backends.aws.instances.market import AwsMarket
 from boa_daemon.backends.aws.instances.node_from_instance import lease_of, tags_of_instance
+from boa_daemon.backends.aws.instances.node_states import (
+    EARLY_SECONDS,
+    OVERDUE_SECONDS,
+    PENDING_SECONDS,
+    SHUTDOWN_SECONDS,
+    STOPPING_SECONDS,
+    reason_sentence,
+    state_reason,
+)
 from boa_daemon.backends.aws.instances.pool import AwsWarmPool
+from boa_daemon.backends.aws.instances.refusals import refusal_of_end
 from boa_daemon.backends.aws.instances.release import Releaser
 from boa_daemon.backends.aws.instances.sweep import Sweeper
 from boa_daemon.backends.aws.instances.topology import InstanceTopology
@@ -41,7 +58,15 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.node_lives import instance_of, life_named, life_of
 from boa_daemon.tick.offers import Extras, Offer
-from boa_daemon.tick.ports import Accepted, Clock, Launched, Provider, Refused, Unknown
+from boa_daemon.tick.ports import (
+    WARNING_SECONDS,
+    Accepted,
+    Clock,
+    Launched,
+    Provider,
+    Refused,
+    Unknown,
+)
 from boa_daemon.tick.state import NodeState
 from policies.model import InstanceType, NodeId
 
@@ -49,8 +74,6 @@ GONE_SECONDS, YOUNG_SECONDS = 60.0, 300.0
 """An instance missing from the listing counts as gone after `GONE_SECONDS`, and never while it is young."""
 BOOT_SECONDS = 180.0
 """Seconds from launch to ready, with the driver installed; `boa simulate` assumes the same."""
-OVERDUE_SECONDS = 30.0
-"""An instance that runs this long after the end that EC2 announced is ended by us."""
 IMAGES_SECONDS = 3600.0
 """Seconds between listings of our images, which cost money."""
 _LIVING = ("pending", "running", "stopping", "stopped")
@@ -92,6 +115,11 @@ class AwsCloud(Provider):
         self.sweeper = Sweeper(settings, self.calls, clock)
         self.pool = AwsWarmPool(self.calls, clock, lease_seconds=60.0 * settings.lease_minutes, say=say)
         self.topology = InstanceTopology(self.calls, clock, say)
+        self.health = InstanceHealth(self.calls, clock)
+        self._told: set[tuple[str, str]] = set()
+        self._failed: list[tuple[str, Refused]] = []
+        self._ended_pending: set[str] = set()
+        self._failures: Counter[str] = Counter()
         self._lives: dict[str, int] = {}
         self._catalog, self._clock, self._touches, self._say = catalog, clock, touches, say
         self._ledger_id, self._claim = ledger_id, claim
@@ -129,6 +157,8 @@ class AwsCloud(Provider):
     def refresh(self) -> None:
         """Refresh prices, quotas, zones and the list of images that are getting old."""
         self.market.refresh()
+        running = [each["InstanceId"] for each in self._instances if each["State"]["Name"] == "running"]
+        self.health.refresh(running)
         self._images.refresh(lambda: own_images(self.calls), now=self._clock.now())
 
     def standing(self) -> Extras:
@@ -197,6 +227,7 @@ class AwsCloud(Provider):
             self.releaser.follow_up({each["InstanceId"]: each["State"]["Name"] for each in instances})
             self._end_overdue(instances, now)
             self._finish_stops(instances)
+        self._note_ends(instances, now)
         self._instances = instances
         built = (each for each in instances if BUILD_TAG in tags_of_instance(each))
         # The lease of an image builder is not renewed; a builder that outlives it is a leak.
@@ -220,13 +251,98 @@ class AwsCloud(Provider):
             self.releaser.terminate([instance_of(name) for name in late])
 
     def _end_overdue(self, instances: Sequence[Mapping[str, Any]], now: float) -> None:
-        """End instances that EC2 announced to end and did not: their jobs have left, and they cost money."""
-        running = [each["InstanceId"] for each in instances if each["State"]["Name"] == "running"]
-        due = [name for name in running if name not in self.releaser.asked]
-        overdue = [name for name in due if now - (self.notices.ends_by(name) or now) > OVERDUE_SECONDS]
+        """End instances that stay in a state for longer than its row in `node_states` allows."""
+        overdue: list[str] = []
+        for instance in instances:
+            name, state = instance["InstanceId"], instance["State"]["Name"]
+            if name in self.releaser.asked:
+                continue
+            why = self._why_overdue(instance, state, now)
+            if why:
+                self._tell(name, why.partition(" for ")[0], f"{name} ({instance['InstanceType']}): {why}")
+                if state != "shutting-down":
+                    overdue.append(name)
+                if state == "pending":
+                    self._ended_pending.add(name)
         if overdue:
-            self._say(f"{', '.join(overdue)}: EC2 announced its end, but it still runs: ending it")
             self.releaser.terminate(overdue)
+
+    def _why_overdue(self, instance: Mapping[str, Any], state: str, now: float) -> str:
+        """Return why an instance has been in its state for too long; empty if it has not."""
+        name, launched_at = instance["InstanceId"], instance["LaunchTime"].timestamp()
+        if state == "running":
+            if now - (self.notices.ends_by(name) or now) > OVERDUE_SECONDS:
+                return "EC2 announced its end, but it still runs: ending it"
+            fault = self.health.fault(name)
+            is_due = fault is not None and now - fault.leave_at > WARNING_SECONDS + OVERDUE_SECONDS
+            if fault is not None and is_due and not self._is_built(instance):
+                return f"{fault.why}: ending it"
+        if state == "pending" and now - launched_at > PENDING_SECONDS:
+            return f"pending for {now - launched_at:.0f} s: ending it"
+        node = self._live.get(life_named(name, self._lives.get(name, 1)))
+        if state == "stopping" and node is not None and now - node.launched_at > STOPPING_SECONDS:
+            return f"stopping for {now - node.launched_at:.0f} s: ending it"
+        since = self._stopped_at.get(life_named(name, self._lives.get(name, 1)))
+        if state == "shutting-down" and since is not None and now - since > SHUTDOWN_SECONDS:
+            return f"shutting down for {now - since:.0f} s: it counts as a node until EC2 says terminated"
+        return ""
+
+    def _is_built(self, instance: Mapping[str, Any]) -> bool:
+        return BUILD_TAG in tags_of_instance(instance)
+
+    def _tell(self, name: str, what: str, sentence: str) -> None:
+        """Say something about an instance once."""
+        if (name, what) not in self._told:
+            self._told.add((name, what))
+            self._say(sentence)
+
+    def _note_ends(self, instances: Sequence[Mapping[str, Any]], now: float) -> None:
+        """Say why instances left us, and take those that never ran as refusals of their offers."""
+        for instance in instances:
+            name, state = instance["InstanceId"], instance["State"]["Name"]
+            life = self._lives.get(name, 1)
+            node = self._ended.get(life_named(name, life))
+            if was_stopped_by_others(instance, life):
+                said = f"{name} was stopped, and not by us: {reason_sentence(instance)}. Its bill ended, its "
+                self._tell(name, f"stopped {life}", f"{said}jobs go on elsewhere")
+            elif state == "running":
+                key = _offer_of(instance)
+                if now - instance["LaunchTime"].timestamp() > EARLY_SECONDS:
+                    self._failures.pop(key, None)
+            elif state == "terminated" and node is not None and (name, "ended") not in self._told:
+                self._note_end(instance, node, now)
+
+    def _note_end(self, instance: Mapping[str, Any], node: NodeState, now: float) -> None:
+        """Say why an instance ended without us; rest its offer if the launch has failed."""
+        name, code = instance["InstanceId"], state_reason(instance)
+        self._told.add((name, "ended"))
+        launched_at, ended_at = instance["LaunchTime"].timestamp(), node.ended_at or now
+        is_free = node.ended_at == node.launched_at and not node.prices[0][1]
+        is_early = code == "Client.InstanceInitiatedShutdown" and ended_at - launched_at < EARLY_SECONDS
+        if now - ended_at > 3600.0 or self._is_built(instance):
+            return
+        said = reason_sentence(instance)
+        if not (is_free or is_early):
+            if code and code != "Client.UserInitiatedShutdown":
+                self._say(f"{name} ({instance['InstanceType']}) was ended, and not by us: {said}")
+            return
+        offer = Offer(instance_type=instance["InstanceType"], zone=node.zone, market=node.market)
+        if (node.launched_by, "failed") not in self._told:
+            # The nodes of one launch count once.
+            self._failures[offer.key] += 1
+            self._told.add((node.launched_by, "failed"))
+        times = self._failures[offer.key]
+        self._failed.append((offer.key, refusal_of_end(code, said, offer, self.market, times=times)))
+        if "napshot" in code or "InternalError" in code:
+            # The image may have been replaced, with its key or its snapshot.
+            self.launcher.forget()
+        cost = "it never ran, and costs nothing" if is_free else "it ended itself right after its launch"
+        self._say(f"{name} ({offer.key}): {cost}: {said}")
+
+    def failed_launches(self) -> Sequence[tuple[str, Refused]]:
+        """Return the launches that EC2 accepted and that failed since the last call, by offer."""
+        found, self._failed = self._failed, []
+        return found
 
     def _take_in(self, instances: Sequence[Mapping[str, Any]], now: float) -> dict[NodeId, NodeState]:
         """Update our records from descriptions and return them as nodes; a listed live node never ended."""
@@ -375,6 +491,11 @@ class AwsCloud(Provider):
         ends_by = self.notices.ends_by(of_instance)
         if ends_by is None and tags_of_instance(instance).get(MARKET_TAG) == "reserved":
             ends_by = self.market.taken_back_at(instance["InstanceType"])
+        fault = self.health.fault(of_instance) if state == "running" else None
+        if fault is not None:
+            self._tell(of_instance, fault.why, f"{of_instance} ({instance['InstanceType']}): {fault.why}")
+            if now >= fault.leave_at:
+                ends_by = min(fault.leave_at + WARNING_SECONDS, ends_by or float("inf"))
         if BUILD_TAG in tags_of_instance(instance) and state in _LIVING:
             is_leaving, ends_by = True, lease_of(instance)
         return as_life(
@@ -387,6 +508,8 @@ class AwsCloud(Provider):
             is_leaving=is_leaving or is_stop_open(instance, life),
             ends_by=ends_by,
             ready_at=self._ready_at.get(name),
+            has_never_run=of_instance in self._ended_pending,
+            is_known_to_run=(known := self._live.get(name)) is not None and known.phase == "ready",
             # A notice about an earlier run or a stop says nothing about this life.
             stopped_at=told if told >= launched_at and life % 2 else self._stopped_at.get(name),
         )
@@ -437,3 +560,10 @@ def _kinds(catalog: Catalog) -> Mapping[str, InstanceType]:
         except MissingPrice:
             continue
     return found
+
+
+def _offer_of(instance: Mapping[str, Any]) -> str:
+    """Return the key of the offer that an instance was launched from."""
+    is_spot = instance.get("InstanceLifecycle") == "spot"
+    market = "spot" if is_spot else tags_of_instance(instance).get(MARKET_TAG, "on-demand")
+    return f"{instance['InstanceType']}/{instance.get('Placement', {}).get('AvailabilityZone', '')}/{market}"

@@ -43,6 +43,7 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "ec2:DeleteSnapshot": "unbake",
         "ec2:DescribeSnapshots": "baked",
         "ec2:DescribeInstances": "read",
+        "ec2:DescribeInstanceStatus": "read",
         "ec2:DescribeInstanceTopology": "read",
         "ec2:DescribeInstanceTypeOfferings": "read",
         "ec2:DescribeSpotPriceHistory": "read",

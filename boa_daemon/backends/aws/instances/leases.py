@@ -7,7 +7,6 @@ from typing import Any
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
-from boa_daemon.backends.aws.instances.instance_lives import ordered_life
 from boa_daemon.backends.aws.instances.launch_request import LEASE_TAG
 from boa_daemon.backends.aws.instances.node_from_instance import lease_of
 
@@ -30,7 +29,7 @@ def renew_leases(
     due = [
         instance["InstanceId"]
         for instance in instances
-        if (instance["State"]["Name"] in ("pending", "running") or ordered_life(instance) > 1)
+        if instance["State"]["Name"] in ("pending", "running", "stopping", "stopped")
         and not (
             seconds * (1.0 - RENEWED_AFTER) <= (lease_of(instance) or 0.0) - now <= seconds + OVERLONG_SECONDS
         )

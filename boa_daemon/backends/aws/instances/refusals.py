@@ -10,11 +10,12 @@ import logging
 from collections.abc import Callable, Mapping
 from random import Random
 
-from boa_daemon.backends.aws.client.errors import CallFailed
-from boa_daemon.backends.aws.client.refusal_codes import Scope
+from boa_daemon.backends.aws.client.errors import CallFailed, meaning_of
+from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING, Scope, rule_of
 from boa_daemon.backends.aws.instances.market import AwsMarket
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Refused, Unknown
+from boa_daemon.tick.rests import OFFER
 
 _LOG = logging.getLogger("boa.cloud")
 
@@ -24,7 +25,8 @@ def refusal_of(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused | 
     rule = error.rule
     if error.encoded:
         _LOG.warning("%s", error.encoded)
-    if rule.answer == "unknown" or error.meaning == "unknown":
+    kind = rule.answer
+    if kind == "unknown" or error.meaning == "unknown":
         return Unknown(reason=str(error))
     seconds = rule.rest_seconds
     if rule.answer == "throttled" and seconds is not None:
@@ -35,9 +37,30 @@ def refusal_of(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused | 
         market.learn_quota(market.quota_code(offer.instance_type, offer.market), error.vcpu_limit)
     return Refused(
         reason=str(error),
-        kind=rule.answer,
+        kind=kind,
         scopes=_SCOPES[rule.scope](offer, market),
         retry_after_seconds=seconds,
+    )
+
+
+def refusal_of_end(code: str, said: str, offer: Offer, market: AwsMarket, *, times: int) -> Refused:
+    """Return what an instance that never ran means: a refusal of its offer, by EC2's reason for its end.
+
+    `times` launches of the offer have ended so in a row.
+    """
+    plain = code.partition(".")[2] or code
+    # EC2 says no more than this of a KMS key that it may not use.
+    plain = "KMSKeyNotAccessibleFault" if code == "Client.InternalError" else plain
+    meaning = meaning_of(plain, 400 if code.startswith("Client.") else 500)
+    rule = rule_of(plain, meaning, said)
+    if meaning in ("unknown", "bad-request") and plain not in BY_CODE:
+        rule = BY_MEANING["no-capacity"]
+    seconds = OFFER.seconds(times=times)
+    return Refused(
+        reason=f"{said.rstrip('.')}. {rule.advice}",
+        kind="no-capacity" if rule.answer in ("unknown", "throttled") else rule.answer,
+        scopes=_SCOPES[rule.scope](offer, market),
+        retry_after_seconds=seconds if rule.rest_seconds is None else max(seconds, rule.rest_seconds),
     )
 
 
