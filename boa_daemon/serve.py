@@ -7,6 +7,7 @@ import json
 import logging
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folde
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.pruning import prune
+from boa_daemon.daemon.safety_nets import LOOK_SECONDS
 from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.settings_reload import keep_observe_mode, keys_needing_restart
 from boa_daemon.errors import BoaError, InputError
@@ -89,6 +91,8 @@ REFRESH_SECONDS, FIRST_PRICES_SECONDS = 60.0, 5.0
 """Seconds between refreshes of prices and quotas; longest wait of the first tick for the first refresh."""
 STANDBY_SECONDS = 1.0
 """Seconds between a standby's attempts to take over."""
+BACKUP_AGAIN_SECONDS = 240.0
+"""Seconds until a backup that failed is tried again."""
 JUMP_SECONDS = 2.0
 """Change of the wall clock against the monotonic clock that counts as a jump."""
 _AT_ONCE = ("tick", "gate", "refresh")
@@ -109,7 +113,9 @@ class Clockwork:
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
+        self._backup_failed, self._backup_again_at = "", 0.0
         daemon.wake = self.wake
+        daemon.own_faults["backup"] = self._backup_fault
 
     def start(self) -> None:
         """Start the scheduler; the first tick is due immediately."""
@@ -122,6 +128,7 @@ class Clockwork:
             ("lead", self._lead, RENEW_SECONDS),
             ("refresh", self._refresh, REFRESH_SECONDS),
             ("sweep", self._sweep, SWEEP_SECONDS[0]),
+            ("nets", self._look_at_nets, LOOK_SECONDS),
             ("backup", self._backup, settings.backup_seconds),
             ("tidy", gc.collect, TIDY_SECONDS),
         ):
@@ -214,8 +221,42 @@ class Clockwork:
             storage.store.forget_old(now)
             keep_days = self._daemon.settings.daemon.keep_days
             prune(storage, self._daemon.world.runner, keep_days=keep_days, now=now)
-        except Exception:
+            self._backup_failed = ""
+        except Exception as error:
             _LOG.exception("the backup failed")
+            self._backup_failed = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+
+    def _look_at_nets(self) -> None:
+        """Look which safety nets are lost; a backup that failed is tried again."""
+        try:
+            if self._backup_failed and time.monotonic() >= self._backup_again_at:
+                self._backup_again_at = time.monotonic() + BACKUP_AGAIN_SECONDS
+                self._backup()
+            self._daemon.look_at_nets()
+        except Exception:
+            _LOG.exception("the safety nets could not be looked at")
+
+    def _backup_fault(self) -> str:
+        """Return why there is no backup, or why the next one will fail; empty if all is well."""
+        if self._backup_failed:
+            return f"the last backup failed: {self._backup_failed}"
+        if (
+            self._daemon.storage is None
+            or self._daemon.storage.store.database.engine.dialect.name != "sqlite"
+        ):
+            return ""
+        folder = self._there.backups
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"a probe")
+        except OSError as error:
+            return f"backups cannot be written to {folder}: {error.strerror or error}"
+        return ""
+
+    def refresh_soon(self) -> None:
+        """Refresh the facts from outside now."""
+        self._scheduler.get_job("refresh").modify(next_run_time=datetime.now(UTC))
 
     def reschedule(self) -> None:
         """Apply a changed tick interval, and tick now."""
@@ -402,6 +443,9 @@ def _until_stopped(
             systemd.notify_reloading()
             if _read_again(daemon, load):
                 clockwork.reschedule()
+            # Also if the settings are wrong: what people changed outside is asked for anew.
+            daemon.ask_anew()
+            clockwork.refresh_soon()
             systemd.notify_ready(daemon.status_line)
 
 

@@ -22,6 +22,7 @@ from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.node_view import Fleet
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.purses import Purses, TeamTerms
+from boa_daemon.daemon.safety_nets import SafetyNets
 from boa_daemon.daemon.site_metrics import SiteMetrics
 from boa_daemon.daemon.standing_costs import StandingCosts
 from boa_daemon.errors import InputError
@@ -78,6 +79,9 @@ class DaemonComponents:
         self._lock = threading.Lock()
         database = None if storage is None else storage.store.database
         self.alerts = Alerts(database, settings.alerts)
+        self.nets = SafetyNets(self._alert, self.metrics.net_is_lost)
+        self.own_faults: dict[str, Callable[[], str]] = {"notifier": self.alerts.fault}
+        """Faults of nets that are not the cloud's: by name, what returns why the net is lost, if it is."""
         self.kept = None if database is None else HistoryStore(database)
         self.history = None if self.kept is None else self.kept.history
         self.spot = SpotHistory({} if self.kept is None else self.kept.spot.read())

@@ -325,6 +325,21 @@ class Daemon(AdaptiveDaemon):
             self._alert(f"leak:{name}", f"leak: {sentence}")
         return len(leaks)
 
+    def look_at_nets(self) -> None:
+        """Look which safety nets and facts from outside are lost, without the lock that a tick may hold."""
+        faults = dict(self.world.cloud.faults())
+        for name, why in self.own_faults.items():
+            if said := why():
+                faults[name] = said
+        self.nets.look(faults, now=self.world.clock.now())
+
+    def ask_anew(self) -> None:
+        """Ask for every fact from outside again, and end the rests whose cause a person may have mended."""
+        self.world.cloud.ask_anew()
+        if self.storage is not None:
+            with self._lock:
+                self.storage.store.open_mended(self.world.clock.now())
+
     def close(self) -> None:
         """Wait for the running tick and close all components; jobs and nodes continue."""
         with self._lock:

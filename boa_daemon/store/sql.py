@@ -31,7 +31,7 @@ from boa_daemon.tick.actions import (
 )
 from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.limits import DAY_SECONDS, Act
-from boa_daemon.tick.offers import Cooldown, cooled, covers
+from boa_daemon.tick.offers import OF_PEOPLE, Cooldown, cooled, covers
 from boa_daemon.tick.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
 from boa_daemon.tick.state import ClusterState, Plan
 
@@ -252,6 +252,14 @@ class SqlStore:
             if launch is not None:
                 self._cool(connection, launch.action, refused, at)
         self._unseen.pop(launched_by, None)
+
+    def open_mended(self, now: float) -> None:
+        """End the rests of refusals that a person cures, such as denials: somebody says that it is done."""
+        mended = [scope for scope, rest in self._cooldowns.items() if rest.kind in OF_PEOPLE]
+        with self.database.write() as connection:
+            for scope in mended:
+                connection.execute(delete(COOLDOWNS).where(COOLDOWNS.c.scope == scope))
+                del self._cooldowns[scope]
 
     def cooldowns(self, now: float) -> Mapping[str, Cooldown]:
         """Return the refused scopes whose cool-down is not over."""

@@ -28,8 +28,8 @@ class Block:
 class Lifetime:
     """The cloud's record of an instance; `ended_at` is when it left `running` for good, None before.
 
-    `stopped_at` is when it was stopped, None if it is not; `runs` are earlier runs, from launch to stop. One that
-    `fails_with` a reason ends while it is pending.
+    `stopped_at` is when it was stopped, None if it is not; `runs` are earlier runs, from launch to stop. An
+    instance that `fails_with` a reason ends while it is pending.
     """
 
     id: str

@@ -348,6 +348,17 @@ class Provider(Cloud, Protocol):
         """Return the age of each fact in seconds; None for an unknown fact."""
         return {}
 
+    def faults(self) -> Mapping[str, str]:
+        """Return the facts that cannot be had and the safety nets that are lost, each with the reason.
+
+        The names come from a closed list (`boa_daemon.daemon.safety_nets.NETS`).
+        """
+        return {}
+
+    def ask_anew(self) -> None:
+        """Ask for every fact from outside again: somebody says that they have changed."""
+        return
+
     def rehearse_end(self, node: NodeId) -> float | None:
         """Announce a node's interruption as the cloud would; return when it ends, None if unsupported."""
         return None

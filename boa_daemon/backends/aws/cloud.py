@@ -22,6 +22,7 @@ from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
 from boa_daemon.backends.aws.instances.descriptions import instances_by_id, instances_of
+from boa_daemon.backends.aws.instances.event_rule_probe import EventRuleProbe
 from boa_daemon.backends.aws.instances.events import InterruptionQueue, Listener, Notices, spot_warning
 from boa_daemon.backends.aws.instances.images import OwnImage, most_usd_per_hour, own_images
 from boa_daemon.backends.aws.instances.instance_health import InstanceHealth
@@ -35,7 +36,7 @@ from boa_daemon.backends.aws.instances.instance_lives import (
 from boa_daemon.backends.aws.instances.instance_ownership import own_instances
 from boa_daemon.backends.aws.instances.launch import Launcher
 from boa_daemon.backends.aws.instances.launch_request import BUILD_TAG, CARDS_TAG, MARKET_TAG
-from boa_daemon.backends.aws.instances.leases import renew_leases
+from boa_daemon.backends.aws.instances.leases import LeaseRenewer
 from boa_daemon.backends.aws.instances.market import AwsMarket
 from boa_daemon.backends.aws.instances.node_from_instance import lease_of, tags_of_instance
 from boa_daemon.backends.aws.instances.node_states import (
@@ -52,6 +53,7 @@ from boa_daemon.backends.aws.instances.refusals import refusal_of_end
 from boa_daemon.backends.aws.instances.release import Releaser
 from boa_daemon.backends.aws.instances.sweep import Sweeper
 from boa_daemon.backends.aws.instances.topology import InstanceTopology
+from boa_daemon.backends.aws.prices.extra_costs import extras_of
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
@@ -116,6 +118,8 @@ class AwsCloud(Provider):
         self.pool = AwsWarmPool(self.calls, clock, lease_seconds=60.0 * settings.lease_minutes, say=say)
         self.topology = InstanceTopology(self.calls, clock, say)
         self.health = InstanceHealth(self.calls, clock)
+        self.rules = EventRuleProbe(self.calls, clock)
+        self.leases = LeaseRenewer(self.calls, seconds=60.0 * settings.lease_minutes, say=say)
         self._told: set[tuple[str, str]] = set()
         self._failed: list[tuple[str, Refused]] = []
         self._ended_pending: set[str] = set()
@@ -159,6 +163,7 @@ class AwsCloud(Provider):
         self.market.refresh()
         running = [each["InstanceId"] for each in self._instances if each["State"]["Name"] == "running"]
         self.health.refresh(running)
+        self.rules.refresh(self.settings.queue_url)
         self._images.refresh(lambda: own_images(self.calls), now=self._clock.now())
 
     def standing(self) -> Extras:
@@ -172,7 +177,42 @@ class AwsCloud(Provider):
 
     def ages(self) -> Mapping[str, float | None]:
         """Return the age of each cached fact in seconds; None for a fact that is not known."""
-        return self.market.ages()
+        found = self.market.ages() | self.launcher.ages()
+        found["credentials"] = self.calls.session_age_seconds()
+        if self.health.as_of is not None or self.health.failed:
+            found["status checks"] = self.health.age_seconds()
+        if self._images.value:
+            found["own images"] = self._images.age_seconds(self._clock.now())
+        return found
+
+    def faults(self) -> Mapping[str, str]:
+        """Return the facts that cannot be had and the safety nets that are lost, each with the reason."""
+        found = {
+            "credentials": self.calls.credentials_fault,
+            "spot warnings": "" if self._listener is None else self._listener.fault,
+            "event rules": self.rules.fault,
+            "leases": self.leases.fault,
+            "schedules": self.pool.fault,
+            "status checks": self.health.failed,
+            "own images": self._images.failed,
+        }
+        try:
+            extras_of(self.settings)
+        except MissingPrice as error:
+            found["side prices"] = f"nothing can be rented: {error}"
+        images = {name: said for name, said in self.launcher.faults().items() if name.startswith("image ")}
+        if images:
+            found["images"] = "; ".join(f"{name}: {said}" for name, said in images.items())
+        found["subnets"] = self.launcher.faults().get("subnets", "")
+        return {name: said for name, said in (self.market.faults() | found).items() if said}
+
+    def ask_anew(self) -> None:
+        """Ask for every fact again: credentials, images, subnets, zones, prices, quotas, reservations."""
+        self.calls.renew()
+        self.market.forget("all")
+        self.launcher.forget()
+        self.health.forget()
+        self._images.forget()
 
     def efa_cards(self, node: NodeId) -> tuple[int, str]:
         """Return how many EFA cards a node must show, from its launch tag, or why none are checked."""
@@ -397,8 +437,7 @@ class AwsCloud(Provider):
         if self._touches:
             names = {instance_of(name) for name in self._wanted}
             wanted = [each for each in self._instances if each["InstanceId"] in names]
-            seconds = 60.0 * self.settings.lease_minutes
-            renew_leases(self.calls, wanted, now=self._clock.now(), seconds=seconds, say=self._say)
+            self.leases.renew(wanted, now=self._clock.now())
 
     def offers(self) -> Sequence[Offer]:
         """Return the offers of the region at cached prices, less what our nodes use of the quotas."""

@@ -131,6 +131,24 @@ class Launcher:
             self._market.forget(stale)
         return False
 
+    def ages(self) -> dict[str, float | None]:
+        """Return the ages in seconds of the images and subnets in use."""
+        now = self._clock.now()
+        found = {
+            f"image {named}": each.age_seconds(now)
+            for named, each in list(self._images.items())
+            if not named.startswith("ami-")
+        }
+        if self._subnets.tried_at > float("-inf"):
+            found["subnets"] = self._subnets.age_seconds(now)
+        return found
+
+    def faults(self) -> dict[str, str]:
+        """Return the images and subnets that could not be asked for when last tried, and why."""
+        found = {f"image {named}": each.failed for named, each in list(self._images.items())}
+        found["subnets"] = self._subnets.failed
+        return {name: said for name, said in found.items() if said}
+
     def forget(self) -> None:
         """Ask for images and subnets anew at their next use."""
         self._images.clear()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from random import Random
+from typing import cast
 
 from boa_daemon.backends.aws.client.errors import CallFailed, meaning_of
 from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING, Scope, rule_of
 from boa_daemon.backends.aws.instances.market import AwsMarket
-from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.offers import Offer, RefusalKind
 from boa_daemon.tick.ports import Refused, Unknown
 from boa_daemon.tick.rests import OFFER
 
@@ -37,7 +38,7 @@ def refusal_of(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused | 
         market.learn_quota(market.quota_code(offer.instance_type, offer.market), error.vcpu_limit)
     return Refused(
         reason=str(error),
-        kind=kind,
+        kind=cast(RefusalKind, kind),
         scopes=_SCOPES[rule.scope](offer, market),
         retry_after_seconds=seconds,
     )
@@ -58,7 +59,7 @@ def refusal_of_end(code: str, said: str, offer: Offer, market: AwsMarket, *, tim
     seconds = OFFER.seconds(times=times)
     return Refused(
         reason=f"{said.rstrip('.')}. {rule.advice}",
-        kind="no-capacity" if rule.answer in ("unknown", "throttled") else rule.answer,
+        kind="no-capacity" if rule.answer in ("unknown", "throttled") else cast(RefusalKind, rule.answer),
         scopes=_SCOPES[rule.scope](offer, market),
         retry_after_seconds=seconds if rule.rest_seconds is None else max(seconds, rule.rest_seconds),
     )
