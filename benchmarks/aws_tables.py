@@ -50,11 +50,12 @@ def class_lines() -> list[str]:
 def state_lines() -> list[str]:
     """Return the table of the states of instances."""
     rows = [
-        f"| {rule.state} | {rule.wanted} | {rule.done} | {_deadline(rule.seconds)} | {rule.costs} | {rule.told} |"
+        f"| {rule.state} | {rule.wanted} | {rule.done} | {_deadline(rule.seconds)} | {rule.costs} "
+        f"| {rule.told} |"
         for rule in NODE_STATES.values()
     ]
     return [
-        "| state in EC2 | what we wanted | what is done | by when | costs from then on | what people are told |",
+        "| state in EC2 | what we wanted | what is done | by when | costs from then on | who is told |",
         "|---|---|---|---|---|---|",
         *rows,
     ]

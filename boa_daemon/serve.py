@@ -24,7 +24,7 @@ from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.daemon import systemd
-from boa_daemon.daemon.assembly import database_url, open_daemon, take_lead
+from boa_daemon.daemon.assembly import database_url, open_daemon, reload_cloud, take_lead
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
@@ -335,6 +335,8 @@ def _serve_alone(
     if standby:
         # The standby may have waited for months: its settings, caps included, may be out of date.
         _read_again(daemon, load)
+    daemon.own_faults["tokens"] = gatekeeper.fault
+    daemon.own_faults["certificate"] = lambda: "; ".join(filter(None, (each.fault() for each in servers)))
     clockwork = Clockwork(daemon, there)
     _on_signals(stop, reload)
     try:
@@ -465,6 +467,8 @@ def _read_again(daemon: Daemon, load: Callable[[], Settings]) -> bool:
         fixed = daemon.world.cloud.boot_seconds is not None
         later = keys_needing_restart(daemon.settings, settings, is_cloud_fixed=fixed)
         daemon.use(keep_observe_mode(daemon.settings, settings))
+        taken = {f"cloud.{key}" for key in reload_cloud(daemon.world.cloud, settings)}
+        later = [key for key in later if key not in taken]
     except (BoaError, ValueError) as error:
         _LOG.error("the settings stay as they were: %s", error)
         return False

@@ -78,6 +78,11 @@ BOOT_SECONDS = 180.0
 """Seconds from launch to ready, with the driver installed; `boa simulate` assumes the same."""
 IMAGES_SECONDS = 3600.0
 """Seconds between listings of our images, which cost money."""
+RELOADED = (
+    "side_prices", "subnets", "security_groups", "image", "images", "instance_profile", "key_name",
+    "placement_groups", "reservations", "spot_max_usd_per_hour",
+)  # fmt: skip
+"""Settings that are used from the next launch on when the daemon reads its settings again."""
 _LIVING = ("pending", "running", "stopping", "stopped")
 
 
@@ -205,6 +210,13 @@ class AwsCloud(Provider):
             found["images"] = "; ".join(f"{name}: {said}" for name, said in images.items())
         found["subnets"] = self.launcher.faults().get("subnets", "")
         return {name: said for name, said in (self.market.faults() | found).items() if said}
+
+    def use(self, settings: AwsSettings) -> None:
+        """Take over the keys of `RELOADED` from new settings; the others stay as they were at the start."""
+        changed = self.settings.model_copy(update={name: getattr(settings, name) for name in RELOADED})
+        for user in (self, self.calls, self.market):
+            user.settings = changed
+        self.launcher.use(changed)
 
     def ask_anew(self) -> None:
         """Ask for every fact again: credentials, images, subnets, zones, prices, quotas, reservations."""

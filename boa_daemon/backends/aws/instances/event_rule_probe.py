@@ -1,4 +1,4 @@
-"""A probe of the rules that fill the queue of warnings: without its rules a queue stays empty and looks well."""
+"""A probe of the rules that fill the queue of warnings: without them it stays empty and looks well."""
 
 from __future__ import annotations
 

@@ -131,6 +131,11 @@ class Launcher:
             self._market.forget(stale)
         return False
 
+    def use(self, settings: AwsSettings) -> None:
+        """Take over changed settings."""
+        self._settings = settings
+        self.forget()
+
     def ages(self) -> dict[str, float | None]:
         """Return the ages in seconds of the images and subnets in use."""
         now = self._clock.now()

@@ -1,4 +1,4 @@
-"""`client/calls.py`: credentials and certificates that their owner renews are read anew, without a restart."""
+"""`client/calls.py`: credentials and certificates that their owner renews are read anew."""
 
 from __future__ import annotations
 
