@@ -328,7 +328,7 @@ def _serve_alone(
     daemon = open_daemon(settings, lead=_waiting(stop) if standby else take_lead)
     try:
         gatekeeper = Authenticator(settings.api)
-        servers = _servers(settings, there, create_app(Service(daemon), gatekeeper, version=__version__))
+        doors = _Doors(settings, there, create_app(Service(daemon), gatekeeper, version=__version__))
     except InputError:
         daemon.close()
         raise
@@ -336,20 +336,18 @@ def _serve_alone(
         # The standby may have waited for months: its settings, caps included, may be out of date.
         _read_again(daemon, load)
     daemon.own_faults["tokens"] = gatekeeper.fault
-    daemon.own_faults["certificate"] = lambda: "; ".join(filter(None, (each.fault() for each in servers)))
+    daemon.own_faults["certificate"] = doors.fault
     clockwork = Clockwork(daemon, there)
     _on_signals(stop, reload)
     try:
-        for server in servers:
-            server.start()
+        doors.start()
         clockwork.start()
         announce(str(there.socket))
-        _until_stopped(daemon, clockwork, stop, reload, load)
+        _until_stopped(daemon, clockwork, stop, reload, load, keep=doors.keep)
     finally:
         systemd.notify_stopping()
         clockwork.stop()
-        for server in servers:
-            server.stop()
+        doors.stop()
         daemon.close()
         there.socket.unlink(missing_ok=True)
         _LOG.info("stopped; jobs and instances go on")
@@ -369,6 +367,42 @@ def _servers(settings: Settings, there: DaemonPaths, app: Any) -> list[ApiServer
         tls = None if api.tls_cert is None or api.tls_key is None else (api.tls_cert, api.tls_key)
         found.append(ApiServer(app, [tcp_socket(api.listen, is_secret=tls is not None)], tls=tls))
     return [ApiServer(app, [unix_socket(there.socket)]), *found]
+
+
+class _Doors:
+    """The API servers. The socket is opened again if somebody sweeps its file away, as `tmp` cleaners do."""
+
+    def __init__(self, settings: Settings, there: DaemonPaths, app: Any) -> None:
+        self._servers = _servers(settings, there, app)
+        self._app, self._path = app, there.socket
+
+    def start(self) -> None:
+        """Start serving."""
+        for server in self._servers:
+            server.start()
+
+    def keep(self) -> None:
+        """Listen at the socket's path again if its file is gone; requests in progress are answered."""
+        if self._path.exists():
+            return
+        try:
+            opened = ApiServer(self._app, [unix_socket(self._path)])
+        except OSError as error:
+            _LOG.error("the socket %s is gone and cannot be made again: %s", self._path, error)
+            return
+        _LOG.warning("the socket %s was swept away, and is made again", self._path)
+        opened.start()
+        swept, self._servers[0] = self._servers[0], opened
+        swept.stop()
+
+    def fault(self) -> str:
+        """Return why a changed certificate is not in use; empty if it is."""
+        return "; ".join(said for server in self._servers if (said := server.fault()))
+
+    def stop(self) -> None:
+        """Finish running requests and stop."""
+        for server in self._servers:
+            server.stop()
 
 
 class _Stopped(BoaError):
@@ -421,10 +455,13 @@ def _until_stopped(
     stop: threading.Event,
     reload: threading.Event,
     load: Callable[[], Settings],
+    *,
+    keep: Callable[[], None] = lambda: None,
 ) -> None:
-    """Wait for signals; tell systemd READY after the first full reconcile."""
+    """Wait for signals; tell systemd READY after the first full reconcile; `keep` is called all the time."""
     is_announced, ahead = False, time.time() - time.monotonic()
     while not stop.wait(0.2 if not daemon.awaited_url else STANDBY_SECONDS):
+        keep()
         if daemon.awaited_url and _answers(daemon.awaited_url):
             raise StoreUnreachable(
                 "the database answers again: this daemon only observed, and exits to be restarted"

@@ -81,6 +81,8 @@ class Terms:
     throttles: bool = False
     network_nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Network nodes above each instance; instances without an entry have no answer."""
+    allows: tuple[str, str, str] | None = None
+    """The one (type, zone, market) whose launch a policy allows; None: all."""
     launch_failures: dict[str, str] = field(default_factory=dict)
     """Types whose launches are accepted and end before they run, with EC2's reason for that."""
     failing_seconds: float = 10.0
