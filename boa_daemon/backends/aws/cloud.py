@@ -83,6 +83,8 @@ RELOADED = (
     "placement_groups", "reservations", "spot_max_usd_per_hour",
 )  # fmt: skip
 """Settings that are used from the next launch on when the daemon reads its settings again."""
+MOST_TOLD = 10_000
+"""Number of told facts from which on those of instances that are not listed any more are forgotten."""
 _LIVING = ("pending", "running", "stopping", "stopped")
 
 
@@ -127,6 +129,7 @@ class AwsCloud(Provider):
         self.leases = LeaseRenewer(self.calls, seconds=60.0 * settings.lease_minutes, say=say)
         self._told: set[tuple[str, str]] = set()
         self._failed: list[tuple[str, Refused]] = []
+        self._has_listed = False
         self._ended_pending: set[str] = set()
         self._failures: Counter[str] = Counter()
         self._lives: dict[str, int] = {}
@@ -280,6 +283,7 @@ class AwsCloud(Provider):
             self._end_overdue(instances, now)
             self._finish_stops(instances)
         self._note_ends(instances, now)
+        self._has_listed = True
         self._instances = instances
         built = (each for each in instances if BUILD_TAG in tags_of_instance(each))
         # The lease of an image builder is not renewed; a builder that outlives it is a leak.
@@ -350,6 +354,9 @@ class AwsCloud(Provider):
 
     def _note_ends(self, instances: Sequence[Mapping[str, Any]], now: float) -> None:
         """Say why instances left us, and take those that never ran as refusals of their offers."""
+        if len(self._told) > MOST_TOLD:
+            listed = {each["InstanceId"] for each in instances}
+            self._told = {each for each in self._told if each[0] in listed}
         for instance in instances:
             name, state = instance["InstanceId"], instance["State"]["Name"]
             life = self._lives.get(name, 1)
@@ -371,7 +378,8 @@ class AwsCloud(Provider):
         launched_at, ended_at = instance["LaunchTime"].timestamp(), node.ended_at or now
         is_free = node.ended_at == node.launched_at and not node.prices[0][1]
         is_early = code == "Client.InstanceInitiatedShutdown" and ended_at - launched_at < EARLY_SECONDS
-        if now - ended_at > 3600.0 or self._is_built(instance):
+        if not self._has_listed or self._is_built(instance):
+            # What had ended before this process began says nothing of the offer today.
             return
         said = reason_sentence(instance)
         if not (is_free or is_early):
