@@ -33,8 +33,8 @@ from boa_daemon.units import counted
 from policies.model import JobId, NodeId
 
 _LOG = logging.getLogger("boa.daemon")
-LAUNCHED_SECONDS = 1.0
-"""Seconds from a tick with launches to the next: if they were refused, other offers are tried at once."""
+REFUSED_SECONDS = 1.0
+"""Seconds from a tick with a refused launch to the next, which tries the offers that are still open."""
 AWAITED_SECONDS = 3.0
 """Seconds between ticks while nodes boot: a ready node that waits for a tick is lost time for its jobs."""
 
@@ -196,10 +196,16 @@ class Daemon(AdaptiveDaemon):
                 _LOG.info("%s", held.sentence)
         if decision.wake_at is not None:
             self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
-        if decision.plan.launches:
-            self.wake(LAUNCHED_SECONDS)
-        if any(node.phase == "requested" for node in decision.state.nodes.values()):
+        if decision.plan.launches and self._has_new_rests(decision):
+            self.wake(REFUSED_SECONDS)
+        if decision.plan.launches or any(node.phase == "requested" for node in decision.state.nodes.values()):
             self.wake(AWAITED_SECONDS)
+
+    def _has_new_rests(self, decision: Decision) -> bool:
+        """Return whether launches of a tick were refused, so that the next may try other offers."""
+        if self.storage is None:
+            return False
+        return self.storage.store.cooldowns(decision.state.now).keys() != decision.state.cooldowns.keys()
 
     def _stumble(self, error: Exception) -> None:
         """Handle a failed tick: report it, reload the state from the database, and keep the caps."""
