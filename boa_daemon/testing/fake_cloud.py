@@ -342,6 +342,9 @@ class FakeCloud:
         self.scheduler.advance(now, self._lives, self._tags_of)
         for life in self._lives.values():
             self._interrupt(life, now)
+            if life.fails_to_start and now >= life.launched_at + self.terms.failing_seconds:
+                life.stopped_at, life.reason = life.launched_at, life.fails_to_start
+                life.fails_to_start = ""
             if life.fails_with and life.ended_at is None:
                 fails_at = life.launched_at + self.terms.failing_seconds
                 if now >= fails_at:

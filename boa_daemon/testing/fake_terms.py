@@ -29,7 +29,7 @@ class Lifetime:
     """The cloud's record of an instance; `ended_at` is when it left `running` for good, None before.
 
     `stopped_at` is when it was stopped, None if it is not; `runs` are earlier runs, from launch to stop. An
-    instance that `fails_with` a reason ends while it is pending.
+    instance that `fails_with` a reason ends while it is pending, one that `fails_to_start` is stopped again.
     """
 
     id: str
@@ -48,6 +48,7 @@ class Lifetime:
     is_reachable: bool = True
     stopped_at: float | None = None
     fails_with: str = ""
+    fails_to_start: str = ""
     runs: list[tuple[float, float]] = field(default_factory=list)
 
     @property

@@ -45,6 +45,7 @@ from boa_daemon.backends.aws.instances.node_states import (
     PENDING_SECONDS,
     SHUTDOWN_SECONDS,
     STOPPING_SECONDS,
+    failed_to_start,
     reason_sentence,
     state_reason,
 )
@@ -399,6 +400,18 @@ class AwsCloud(Provider):
         cost = "it never ran, and costs nothing" if is_free else "it ended itself right after its launch"
         self._say(f"{name} ({offer.key}): {cost}: {said}")
 
+    def _not_started(self, instance: Mapping[str, Any], node: NodeState) -> NodeState:
+        """Return a run that never began, at no cost: EC2 accepted the start and stopped it again."""
+        offer = Offer(instance_type=instance["InstanceType"], zone=node.zone, market=node.market)
+        self._failures[offer.key] += 1
+        said, times = reason_sentence(instance), self._failures[offer.key]
+        refused = refusal_of_end(state_reason(instance), said, offer, self.market, times=times)
+        self._failed.append((offer.key, refused))
+        self._tell(
+            instance["InstanceId"], f"stopped {life_of(node.id) + 1}", f"{node.id}: not started: {said}"
+        )
+        return replace(node, ended_at=node.launched_at, prices=((node.launched_at, 0.0),), extras=())
+
     def failed_launches(self) -> Sequence[tuple[str, Refused]]:
         """Return the launches that EC2 accepted and that failed since the last call, by offer."""
         found, self._failed = self._failed, []
@@ -432,7 +445,10 @@ class AwsCloud(Provider):
         if before in self._live:
             ended = self._live.pop(before)
             at = max(node.launched_at, ended.launched_at)
-            self._ended[before] = replace(ended, phase="terminated", ended_at=at, idle_since=None)
+            ended = replace(ended, phase="terminated", ended_at=at, idle_since=None)
+            if life % 2 == 0 and before not in self._ready_at and failed_to_start(instance):
+                ended = self._not_started(instance, ended)
+            self._ended[before] = ended
         elif before not in self._ended and (found := life_before(instance, node, self._kinds)) is not None:
             self._ended[found.id] = found
 
@@ -473,12 +489,21 @@ class AwsCloud(Provider):
         if not action.starts:
             return self.launcher.launch(action)
         stopped = [name for name, node in self._live.items() if node.phase == "stopped"]
-        again = [name for name in stopped if name in action.starts]
+        again = [name for name in stopped if name in action.starts and self._may_start(name)]
         outcome = self.pool.launch(action, again, self.launcher.launch)
         # Do not start them once more before the next listing.
         for name in again:
             self._live[name] = replace(self._live[name], phase="terminating")
         return outcome
+
+    def _may_start(self, name: NodeId) -> bool:
+        """Whether a stopped node may be started: without a warm pool not one that others have stopped."""
+        if self.settings.warm_pool_nodes:
+            return True
+        instance, life = instance_of(name), life_of(name)
+        return not any(
+            each["InstanceId"] == instance and was_stopped_by_others(each, life) for each in self._instances
+        )
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """End nodes that the listing showed as ours; refuse others, and accept those that ended already."""

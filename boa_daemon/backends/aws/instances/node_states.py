@@ -104,6 +104,11 @@ NODE_STATES: Mapping[str, NodeStateRule] = MappingProxyType(
             done="its `StateReason` counts as a [refusal](refusals.md) of its offer, which rests 3 to 30 min",
             told="note, and an alert once a day",
         ),
+        "not started": NodeStateRule(
+            state="stopped again after a start of ours, before it ran", wanted="a node", costs="its disk",
+            done="the run is free, its `StateReason` counts as a [refusal](refusals.md) of its offer",
+            told="note, and an alert once a day",
+        ),
         "ended early": NodeStateRule(
             state="terminated by itself within 5 minutes of its launch", wanted="a node",
             costs="compute and extras", done="charged, and its offer rests 3 to 30 min",
@@ -166,6 +171,12 @@ def never_ran(instance: Mapping[str, Any], *, ended_at: float, was_seen_running:
         return False
     # No instance is pending for longer: this one ran unseen, while the daemon was down.
     return ended_at - float(instance["LaunchTime"].timestamp()) <= PENDING_SECONDS
+
+
+def failed_to_start(instance: Mapping[str, Any]) -> bool:
+    """Return whether EC2 stopped an instance because its start failed, unless it was seen to run."""
+    code = state_reason(instance)
+    return bool(code) and code not in _RAN
 
 
 def is_free_interruption(instance: Mapping[str, Any], *, ended_at: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,24 @@ def _never_ran(rig: AwsRig) -> None:
     assert all(charge_for(node).micro_dollars == 0 for node in rig.another().nodes())
 
 
+def _not_started(rig: AwsRig) -> None:
+    name = _launched(rig)
+    rig.cloud.pool.stop([name])
+    rig.pass_time(120.0)
+    assert _named(rig, f"{name}~2").phase == "stopped"
+    rig.fake.terms.launch_failures["g5.xlarge"] = "Server.InsufficientInstanceCapacity: none left"
+    order = replace(a_launch(rig.offer(), name="again"), starts=(f"{name}~2",))
+    assert rig.cloud.launch(order) == Launched(nodes=(f"{name}~3",))
+    rig.pass_time(5.0)
+    assert _named(rig, f"{name}~3").phase == "requested"
+    rig.pass_time(120.0)
+    run, stop = _named(rig, f"{name}~3"), _named(rig, f"{name}~4")
+    assert charge_for(run).micro_dollars == 0
+    assert (stop.phase, stop.prices[-1][1]) == ("stopped", 0.0)
+    ((key, refused),) = rig.cloud.failed_launches()
+    assert refused.scopes == (key,)
+
+
 def _ended_early(rig: AwsRig) -> None:
     name = _launched(rig)
     rig.fake.end(name)
@@ -300,6 +319,7 @@ _TRIES: dict[str, Callable[[AwsRig], None]] = {
     "started by others": _started_by_others,
     "ending": _ending,
     "never ran": _never_ran,
+    "not started": _not_started,
     "ended early": _ended_early,
     "interrupted early": _interrupted_early,
     "ended": _ended,
