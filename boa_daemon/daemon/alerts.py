@@ -161,15 +161,21 @@ class Alerts:
         now = time.monotonic()
         if now - self._probed[0] >= PROBE_SECONDS:
             self._probed = (now, "; ".join(_unreachable(self.settings)))
-        sent = [f"an alert could not be sent to the {name}: {said}" for name, said in self._failed.items()]
+        lost = list(self._failed.items())
+        sent = [f"a message could not be sent to the {name}: {said}" for name, said in lost]
         return "; ".join([*sent, *([self._probed[1]] if self._probed[1] else [])])
 
-    def tell(self, user: UserSettings, sentence: str) -> None:
+    def use(self, settings: AlertSettings) -> None:
+        """Take over new settings: what the old channels lost does not matter any more."""
+        self.settings, self._probed = settings, (float("-inf"), "")
+        self._failed.clear()
+
+    def tell(self, user: UserSettings, sentence: str, *, whose: str = "a user") -> None:
         """Send one user a message about their jobs, over the channels in the user's settings."""
         _LOG.info(sentence)
         channels = _channels(user.webhook, None, None, user.apprise)
         if channels:
-            self._sender.submit(_send, channels, sentence, {})
+            self._sender.submit(_send, channels, sentence, self._failed, f" of {whose}")
 
     def latest(self, limit: int) -> list[dict[str, Any]]:
         """Return the newest alerts: key, instant and sentence."""
@@ -205,21 +211,20 @@ def _channels(
     return [*set_ones, *(("apprise channel", url, _to_apprise) for url in apprise), *plugged]
 
 
-def _send(channels: Sequence[_Channel], sentence: str, failed: dict[str, str]) -> None:
+def _send(channels: Sequence[_Channel], sentence: str, failed: dict[str, str], whose: str = "") -> None:
     """Send a sentence over channels; a failed channel is logged and does not stop the others.
 
-    `failed` has why the last message of each kind of channel was lost.
+    `failed` has why the last message of each kind of channel was lost; `whose` tells users' channels apart.
     """
-    lost: dict[str, str] = {}
     for name, address, do in channels:
+        key = f"{name}{whose}"
         try:
             do(address, sentence)
+            failed.pop(key, None)
         except Exception as error:
             # The address of a webhook is a secret, and errors quote it.
             _LOG.error("an alert could not be sent to the %s: %s", name, _said(error))
-            lost[name] = _said(error)
-    failed.clear()
-    failed.update(lost)
+            failed[key] = _said(error)
 
 
 def _unreachable(settings: AlertSettings) -> Iterator[str]:

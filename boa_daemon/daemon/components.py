@@ -157,7 +157,7 @@ class DaemonComponents:
         self.learning.beliefs = Beliefs(
             weights=EvidenceWeights(prior_jobs=learning.prior_jobs, half_life_hours=learning.half_life_hours)
         )
-        self.alerts.settings = settings.alerts
+        self.alerts.use(settings.alerts)
         self.learning.tries.fraction = settings.workload.explore_fraction
         self.liveness.floor_seconds = settings.daemon.stall_seconds
         self._controllers: dict[str, Controller] = {}
