@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 from aws_rigs import AwsRig, a_launch
-from botocore.exceptions import ConnectionClosedError, SSLError
+from botocore.exceptions import (
+    ConfigParseError,
+    ConnectionClosedError,
+    CredentialRetrievalError,
+    MetadataRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSLError,
+    SSOTokenLoadError,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+)
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
@@ -113,8 +125,49 @@ def test_a_changed_certificate_bundle_is_read_anew() -> None:
         lost.call("ec2:DescribeInstances")
 
 
+_ERRORS = {
+    "no keys": NoCredentialsError(),
+    "half a key": PartialCredentialsError(
+        provider="shared-credentials-file", cred_var="aws_secret_access_key"
+    ),
+    "instance role": MetadataRetrievalError(error_msg="timed out"),
+    "assumed role": CredentialRetrievalError(provider="assume-role", error_msg="expired"),
+    "web identity": TokenRetrievalError(provider="web-identity", error_msg="no file"),
+    "SSO session": UnauthorizedSSOTokenError(),
+    "SSO cache": SSOTokenLoadError(error_msg="no token"),
+    "profile": ProfileNotFound(profile="lab"),
+    "half a file": ConfigParseError(path="~/.aws/credentials", error="no section"),
+}
+"""What botocore raises while the source of the credentials is being renewed."""
+
+
+@pytest.mark.parametrize("source", sorted(_ERRORS))
+@pytest.mark.parametrize("at", ["session", "call"])
+def test_every_source_of_credentials_is_asked_again(source: str, at: str) -> None:
+    """A source that was broken when it was read is read again, and the same call succeeds."""
+    error: list[Exception] = [_ERRORS[source]]
+
+    def make() -> _Session:
+        if error and at == "session":
+            raise error.pop()
+        return _Session(error.pop() if error else None)
+
+    calls = AwsCalls(AwsSettings(), make_session=make)
+
+    assert calls.call("ec2:DescribeInstances") == {"Reservations": []}
+    assert calls.credentials_fault == ""
+
+
 class _Session:
-    """A session whose calls fail with an error, or return no instances."""
+    """A session and its client, whose calls fail with an error, or return no instances."""
+
+    class meta:  # noqa: N801 - the client's own attribute
+        """What a client says of itself."""
+
+        class events:  # noqa: N801
+            """Its events, to which nobody listens."""
+
+            register = staticmethod(lambda *_, **__: None)
 
     def __init__(self, error: Exception | None) -> None:
         self._error = error
