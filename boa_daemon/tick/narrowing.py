@@ -110,11 +110,12 @@ def _claims(
 def _least_room(claims: Claims) -> float:
     """Return the room that the narrowest widths of the running jobs take."""
     menus = [claims.menus[number] for number in claims.menu.tolist()]
-    return sum(
+    least: float = sum(
         size * menu.gpus[0]
         for job, menu, size in zip(claims.jobs, menus, claims.size_per_gpu.tolist(), strict=True)
         if job.width is not None
     )
+    return least
 
 
 def _waits(job: JobId, found: RoomShares, fixed: Mapping[JobId, Width]) -> bool:
@@ -192,8 +193,9 @@ def _most_nodes(state: ClusterState, kind: InstanceType) -> int | None:
 def _why_short(state: ClusterState, kind: InstanceType) -> tuple[RoomCode, str]:
     """Return what limits the nodes of a type: stock, quota, or that no launch is accepted now."""
     closed = closed_until(kind.name, state.offers, state.cooldowns, now=state.now)
-    if closed is None or closed.kind == "quota":
+    code = "quota" if closed is None else closed.kind
+    if code == "quota":
         return "quota", "the account's quota"
-    if closed.kind in ("no-capacity", "busy"):
+    if code == "no-capacity" or code == "busy":  # noqa: PLR1714 - mypy narrows each comparison
         return "out-of-stock", "the cloud's stock"
-    return closed.kind, "what the cloud accepts now"
+    return code, "what the cloud accepts now"

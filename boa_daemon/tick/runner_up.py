@@ -149,7 +149,7 @@ def _weighed(
     )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WidthLimits:
     """Whether a job could have another width beside the planned widths of all other jobs."""
 
