@@ -42,6 +42,8 @@ class DaemonHealth:
     done_at: float = field(default_factory=time.monotonic)
     is_late: bool = False
     clock_note: str = ""
+    settings_note: str = ""
+    """Why the settings in force are not those of the files; empty when they are."""
 
     def trouble(self, tick_seconds: float | None) -> str:
         """Return why the daemon is not ready: ticks fail or do not complete; empty when it is ready.

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
-from boa_daemon.backends.cloud_kinds import CLOUD_KINDS
+from boa_daemon.backends.cloud_kinds import CLOUD_KINDS, cloud_kind
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.config import AWS_ONLY, Settings
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_document
@@ -57,18 +57,37 @@ _SECTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSettings:
-    """The settings, and the files that they came from, weakest first."""
+    """The settings, the files that they came from, weakest first, and what files and environment gave.
+
+    `stated` are the settings without the flags of the command line.
+    """
 
     settings: Settings
     files: tuple[Path, ...]
+    given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    stated: Settings = field(default_factory=Settings)
 
 
 def setting_files(explicit: Path | None = None) -> list[Path]:
-    """Return the settings files that exist, weakest first; only `explicit` if given."""
+    """Return the settings files that exist, weakest first; only `explicit` if given.
+
+    A folder, a link to nothing or a file that may not be read is listed too, so that reading it fails: what
+    it was to say must not be left out in silence.
+    """
     if explicit is not None:
         return [explicit]
     user = Path(platformdirs.user_config_dir("boa")) / FILE_NAME
-    return [path for path in (SYSTEM_FILE, user, Path(FILE_NAME)) if path.is_file()]
+    return [path for path in (SYSTEM_FILE, user, Path(FILE_NAME)) if _is_there(path)]
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return path == Path(FILE_NAME) or os.access(path.parent, os.F_OK)
+    return True
 
 
 def load_settings(
@@ -93,12 +112,25 @@ def load_settings(
     words = from_environment(os.environ if environment is None else environment)
     _checked(words, "the environment")
     _merge(merged, words)
-    given = _nested({key: value for key, value in (flags or {}).items() if value is not None})
-    _merge(merged, given)
-    settings = _checked(merged, "the settings")
+    return with_flags(merged, flags or {}, files=files)
+
+
+def with_flags(
+    given: Mapping[str, Mapping[str, Any]], flags: Mapping[str, Any], *, files: Sequence[Path] = ()
+) -> LoadedSettings:
+    """Return the settings that files and environment give, under the flags.
+
+    Raises:
+        InputError: when they are wrong together.
+    """
+    merged = {section: dict(table) for section, table in given.items()}
+    stated = _checked(merged, "the settings")
+    words = _nested({key: value for key, value in flags.items() if value is not None})
+    _merge(merged, words)
+    settings = _checked(merged, "the settings") if words else stated
     _check_names(settings, Document(name="the settings", content=merged))
     check_owners(settings)
-    return LoadedSettings(settings=settings, files=tuple(files))
+    return LoadedSettings(settings=settings, files=tuple(files), given=given, stated=stated)
 
 
 def _check_names(settings: Settings, document: Document) -> None:
@@ -211,12 +243,31 @@ def setting_rows() -> Sequence[tuple[str, str, str, str]]:
     """Return (section, key, default, meaning) of every setting, for the reference page."""
     rows = []
     for section, kind in _SECTIONS.items():
-        for key, field in kind.model_fields.items():
+        for key, known in kind.model_fields.items():
             # AWS settings default to None in the shared section, to tell which were given.
-            of_aws = (
-                AwsSettings.model_fields.get(key) if section == "cloud" and field.annotation is Any else None
-            )
-            default = (of_aws or field).get_default(call_default_factory=True)
+            of_aws = AwsSettings.model_fields[key] if section == "cloud" and key in AWS_ONLY else None
+            default = (of_aws or known).get_default(call_default_factory=True)
             said = "" if default is None else json.dumps(default)
-            rows.append((section, key, said, field.description or ""))
+            rows.append((section, key, said, known.description or ""))
     return rows
+
+
+def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
+    """Return the AWS settings of one file, overridden by the flags that are not None.
+
+    A missing file means defaults, and a file without a provider means AWS.
+
+    Raises:
+        InputError: when the file cannot be read, a setting is unknown or wrong, or the provider is another.
+    """
+    document = read_document(path) if path.exists() else Document(name=str(path), content={})
+    cloud = checked(Settings, document.content, document=document).cloud
+    if "provider" in cloud.model_fields_set and not cloud_kind(cloud.provider).on_aws:
+        problem = f'[cloud] provider is {cloud.provider!r}, and this verb is about "aws"'
+        raise document.error(problem, at=("cloud", "provider"), hint='Set provider = "aws" under [cloud]')
+    words = {name: value for name, value in flags.items() if value is not None}
+    checked(AwsSettings, words, document=Document(name="the flags", content=words))
+    given = {
+        name: getattr(cloud, name) for name in AwsSettings.model_fields if name in cloud.model_fields_set
+    }
+    return checked(AwsSettings, given | words, document=document, at=("cloud",))

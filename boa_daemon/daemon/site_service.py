@@ -67,6 +67,28 @@ class SiteService(ServiceBase):
             )
         return document
 
+    def setting_changes(self) -> dict[str, Any]:
+        """Return what the settings files would change of the settings in force.
+
+        Raises:
+            InputError: when the files cannot be read.
+            NotReady: when this daemon reads no settings.
+        """
+        source = self.daemon.settings_source
+        if source is None:
+            raise NotReady("this daemon reads no settings")
+        return {"note": source.note, **source.pending().to_document()}
+
+    def apply_settings(self, code: str) -> dict[str, Any]:
+        """Read the settings again and use them; `code` consents to changes that loosen limits.
+
+        Raises:
+            BoaError: when they are wrong, or loosen limits and the code is of other changes.
+        """
+        pending = self.setting_changes()
+        later = self.daemon.apply_settings(code)
+        return {**pending, "note": "", "is_applied": True, "after_restart": later}
+
     def _leader(self) -> dict[str, Any] | None:
         """Return the leader of the database, if this daemon leads; else None."""
         storage = self.daemon.storage
@@ -78,6 +100,7 @@ class SiteService(ServiceBase):
         standing, short = self.daemon.standing, self.daemon.watched.shortfall
         notes = [
             *standing.notes,
+            standing.settings_note,
             standing.plan_fault,
             standing.clock_note,
             self._own_user_note(),

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -26,6 +27,24 @@ NotNegative = Annotated[float, Field(ge=0.0, le=MOST)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Gpus = Annotated[int, Field(ge=1, le=MAX_GPUS)]
 Name = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Name, ...], Field(strict=False)]
+"""A list of names in a file, a tuple in the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Metadata of a setting that limits something: the change that loosens the limit.
+
+    ``up`` and ``down`` are about a number, or each number of a table; ``more`` and ``fewer`` about the items
+    of a list; ``true`` and ``false`` about a switch. A number that is unset limits nothing.
+    """
+
+    loosened_by: Literal["up", "down", "more", "fewer", "true", "false"]
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """Metadata of a setting whose value may hold a password: messages and answers do not quote it."""
 
 
 class Strict(BaseModel):
@@ -189,6 +208,8 @@ def wanted(kind: str, value: Any, context: Mapping[str, Any]) -> str:
         ),
         "too_short": "a list of at least one item",
         "list_type": "a list",
+        "tuple_type": "a list",
+        "mapping_type": "a mapping",
         "dict_type": "a mapping",
         "model_type": "a mapping",
         "model_attributes_type": "a mapping",
