@@ -462,6 +462,9 @@ def _read_again(daemon: Daemon, load: SettingsReader, *, consent: str = "") -> l
 
 def _say_refusal(daemon: Daemon, load: SettingsReader) -> None:
     """Show in the status, and alert once, why the settings in force are not those of the files."""
-    daemon.standing.settings_note = load.note
+    if load.warnings != daemon.standing.setting_warnings:
+        for sentence in load.warnings:
+            _LOG.warning("settings: %s", sentence)
+    daemon.standing.settings_note, daemon.standing.setting_warnings = load.note, load.warnings
     if load.note:
         daemon.say_settings_refused(load.note)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from boa_daemon.cli.daemon_client import ConfigOption, SocketOption, a_client
-from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
 from boa_daemon.errors import CHANGES_PRESENT, InputError
 
 FileArgument: TypeAlias = Annotated[
@@ -42,9 +42,12 @@ def show_settings(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Show each setting with its value and its origin: a file, the environment, or the default."""
+    from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415 - slow to import
     from boa_daemon.daemon.setting_origins import DEFAULT, settings_with_origins  # noqa: PLC0415 - slow to import
 
     rows = settings_with_origins(config)
+    for warning in load_settings(config).warnings():
+        stderr_console().print(f"warning: {warning}", markup=False, soft_wrap=True)
     shown = (
         rows
         if everything or output is not OutputFormat.table
@@ -191,6 +194,8 @@ def _show(answer: dict[str, Any], output: OutputFormat) -> None:
             if answer["needs_consent"]:
                 console.print("A reload or a restart refuses them: limits would be loosened.")
             console.print("`boa config apply --yes` applies them.")
+        for warning in answer["warnings"]:
+            stderr_console().print(f"warning: {warning}", markup=False, soft_wrap=True)
 
     show(output, answer, rows=lambda: answer["changes"], table=print_table)
 

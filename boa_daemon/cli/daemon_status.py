@@ -106,6 +106,8 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
         table.add_row("gate", f"off: {document['why_no_gate']}; jobs send without asking")
     for note in document["notes"]:
         table.add_row("note", note)
+    for warning in document.get("setting_warnings", ()):
+        table.add_row("settings", warning)
     return Group(table, Text(f"as of {clock_time(document['as_of'])}", style="dim"))
 
 

@@ -216,6 +216,7 @@ def check_channels(settings: Settings) -> None:
                 raise InputError(
                     f"{section} apprise[{number}] is no URL of apprise",
                     hint="For example mailtos://USER:PASSWORD@HOST",
+                    setting=(*section.strip("[]").split("."), "apprise"),
                 )
 
 

@@ -42,6 +42,8 @@ class DaemonHealth:
     done_at: float = field(default_factory=time.monotonic)
     is_late: bool = False
     clock_note: str = ""
+    setting_warnings: tuple[str, ...] = ()
+    """Sentences about settings in force that do not go together."""
     settings_note: str = ""
     """Why the settings in force are not those of the files; empty when they are."""
 

@@ -18,6 +18,7 @@ import platformdirs
 from boa_daemon.backends.cloud_kinds import CLOUD_KINDS, cloud_kind
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import AWS_ONLY, Settings
+from boa_daemon.daemon.setting_conflicts import SettingConflict, refused, warned_of
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_document
@@ -59,13 +60,18 @@ _SECTIONS = {
 class LoadedSettings:
     """The settings, the files that they came from, weakest first, and what files and environment gave.
 
-    `stated` are the settings without the flags of the command line.
+    `stated` are the settings without the flags of the command line; `documents` are the files.
     """
 
     settings: Settings
     files: tuple[Path, ...]
     given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     stated: Settings = field(default_factory=Settings)
+    documents: tuple[Document, ...] = ()
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return sentences about settings that do not go together, with file and line."""
+        return tuple(str(_located(conflict, self.documents)) for conflict in warned_of(self.settings))
 
 
 def setting_files(explicit: Path | None = None) -> list[Path]:
@@ -103,8 +109,10 @@ def load_settings(
     """
     merged: dict[str, dict[str, Any]] = {}
     files = setting_files(explicit)
+    documents = []
     for path in files:
         document = read_document(path)
+        documents.append(document)
         if not isinstance(document.content, Mapping):
             raise document.error("settings are a table with sections such as [budget]")
         _check_names(checked(Settings, document.content, document=document), document)
@@ -112,11 +120,15 @@ def load_settings(
     words = from_environment(os.environ if environment is None else environment)
     _checked(words, "the environment")
     _merge(merged, words)
-    return with_flags(merged, flags or {}, files=files)
+    return with_flags(merged, flags or {}, files=files, documents=documents)
 
 
 def with_flags(
-    given: Mapping[str, Mapping[str, Any]], flags: Mapping[str, Any], *, files: Sequence[Path] = ()
+    given: Mapping[str, Mapping[str, Any]],
+    flags: Mapping[str, Any],
+    *,
+    files: Sequence[Path] = (),
+    documents: Sequence[Document] = (),
 ) -> LoadedSettings:
     """Return the settings that files and environment give, under the flags.
 
@@ -130,7 +142,31 @@ def with_flags(
     settings = _checked(merged, "the settings") if words else stated
     _check_names(settings, Document(name="the settings", content=merged))
     check_owners(settings)
-    return LoadedSettings(settings=settings, files=tuple(files), given=given, stated=stated)
+    for conflict in refused(settings):
+        raise _located(conflict, documents)
+    return LoadedSettings(
+        settings=settings, files=tuple(files), given=given, stated=stated, documents=tuple(documents)
+    )
+
+
+def _located(conflict: SettingConflict, documents: Sequence[Document]) -> InputError:
+    """Return a conflict as an error, with the file and line that set it."""
+    file, line = origin_of(conflict.setting, documents) or (None, None)
+    return InputError(conflict.problem, file=file, line=line, hint=conflict.hint, setting=conflict.setting)
+
+
+def origin_of(setting: Sequence[str], documents: Sequence[Document]) -> tuple[str, int | None] | None:
+    """Return file and line of the strongest layer that sets a setting; None if no file does."""
+    for document in reversed(documents):
+        value: object = document.content
+        depth = 0
+        for key in setting:
+            if not isinstance(value, Mapping) or key not in value:
+                break
+            value, depth = value[key], depth + 1
+        if depth >= min(2, len(setting)):
+            return document.name, document.line_of(tuple(setting))
+    return None
 
 
 def _check_names(settings: Settings, document: Document) -> None:
@@ -160,12 +196,18 @@ def check_owners(settings: Settings) -> None:
     for pattern, owners in settings.secrets.items():
         if pattern != "*" and not pattern.startswith(REFERENCES):
             hint = f'One begins with {", ".join(REFERENCES)}; "*" is all of them'
-            raise InputError(f"[secrets] {pattern!r} fits no reference", hint=hint)
+            raise InputError(
+                f"[secrets] {pattern!r} fits no reference", hint=hint, setting=("secrets", pattern)
+            )
         for owner in owners:
             team = owner.removeprefix(OF_TEAM)
             if team != owner and team not in settings.teams:
                 hint = did_you_mean(team, settings.teams) or "See [teams.NAME]"
-                raise InputError(f"[secrets] {pattern!r}: there is no team {team!r}", hint=hint)
+                raise InputError(
+                    f"[secrets] {pattern!r}: there is no team {team!r}",
+                    hint=hint,
+                    setting=("secrets", pattern),
+                )
 
 
 def _merge(

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,10 @@ _PLANNED = ("instance_types", "boot_seconds", "commitments", "blocks")
 class PendingChanges:
     """What the files and the environment would change of the settings in force; `code` consents to it."""
 
-    changes: tuple[SettingChange, ...]
-    code: str
-    files: tuple[Path, ...]
+    changes: tuple[SettingChange, ...] = ()
+    code: str = ""
+    files: tuple[Path, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def needs_consent(self) -> bool:
@@ -59,6 +60,7 @@ class PendingChanges:
             "needs_consent": self.needs_consent,
             "code": self.code,
             "files": [str(path) for path in self.files],
+            "warnings": list(self.warnings),
         }
 
 
@@ -82,6 +84,8 @@ class SettingsReader:
         self.lock = threading.RLock()
         """Held by a caller from a call to its `confirm`."""
         self._state: tuple[Path, bool] | None = None
+        self.warnings: tuple[str, ...] = ()
+        """Sentences about settings in force that do not go together."""
         self.note = ""
         """Why the settings in force are not those of the files; empty when they are."""
 
@@ -111,7 +115,8 @@ class SettingsReader:
             InputError: when the files cannot be read.
         """
         loaded = self._load()
-        return self._compare(loaded, self._in_force or self._last_applied(loaded))
+        found = self._compare(loaded, self._in_force or self._last_applied(loaded))
+        return replace(found, warnings=loaded.warnings())
 
     def confirm(self) -> None:
         """Note that the settings of the last call are in force, and write them to the state folder."""
@@ -179,7 +184,7 @@ class SettingsReader:
     def _use(self, loaded: LoadedSettings) -> Settings:
         """Keep settings as those that the caller is about to use."""
         self.note = ""
-        self._files = loaded.files
+        self._files, self.warnings = loaded.files, loaded.warnings()
         self._candidate = _applied(loaded)
         is_pointed = loaded.stated.daemon.state_dir is not None and not self._flags.get("daemon.state_dir")
         self._state = (daemon_paths(loaded.settings).state, is_pointed)

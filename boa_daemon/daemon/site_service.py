@@ -9,6 +9,7 @@ from typing import Any
 from boa_daemon.daemon.costs import CostBy, cost_rows, with_fixed_costs
 from boa_daemon.daemon.daemon_health import LATE_SECONDS, LATE_TICKS
 from boa_daemon.daemon.service_base import NotReady, ServiceBase
+from boa_daemon.daemon.settings_reload import PendingChanges
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.learning.class_document import class_document
 from boa_daemon.learning.kappa_document import kappa_document
@@ -35,6 +36,7 @@ class SiteService(ServiceBase):
             "is_down": standing.is_down,
             "leader": self._leader(),
             "notes": [*self._notes(), *self._late()],
+            "setting_warnings": list(standing.setting_warnings),
             "best_effort": self._best_effort(),
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
@@ -72,11 +74,10 @@ class SiteService(ServiceBase):
 
         Raises:
             InputError: when the files cannot be read.
-            NotReady: when this daemon reads no settings.
         """
         source = self.daemon.settings_source
         if source is None:
-            raise NotReady("this daemon reads no settings")
+            return {"note": "", **PendingChanges().to_document()}
         return {"note": source.note, **source.pending().to_document()}
 
     def apply_settings(self, code: str) -> dict[str, Any]:
