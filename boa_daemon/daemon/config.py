@@ -392,6 +392,14 @@ class TeamSettings(Strict):
         description="its part of the budget, relative to the other teams' shares; what it leaves is lent "
         "to them",
     )
+    webhook: Annotated[str | None, Private()] = Field(
+        default=None,
+        description="URL that takes Slack-compatible JSON, for alerts about its caps; the channels of its "
+        "members if unset",
+    )
+    apprise: Annotated[list[Name], Private()] = Field(
+        default_factory=list, description="URLs of apprise for alerts about its caps"
+    )
 
 
 class Settings(Strict):

@@ -9,6 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.clock import SMALL_SECONDS
 from boa_daemon.daemon.decision_summary import DecisionSummary
+from boa_daemon.daemon.purse_alerts import Purse
 from boa_daemon.tick.decision import Decision
 from boa_daemon.units import counted
 from policies.online.pacing import Pace
@@ -38,6 +39,7 @@ class DaemonHealth:
     started_at: float = 0.0
     notes: list[str] = field(default_factory=list)
     plan_fault: str = ""
+    purses: tuple[Purse, ...] = ()
     pace: Pace | None = None
     done_at: float = field(default_factory=time.monotonic)
     is_late: bool = False

@@ -286,8 +286,9 @@ def _other_clouds(settings: Settings) -> Iterator[SettingConflict]:
 def _channels(settings: Settings) -> Iterator[SettingConflict]:
     """Channels of alerts that no message could go through."""
     alerts = settings.alerts
-    named = {("alerts", "webhook"): alerts.webhook}
+    named: dict[SettingPath, str | None] = {("alerts", "webhook"): alerts.webhook}
     named |= {("users", name, "webhook"): user.webhook for name, user in settings.users.items()}
+    named |= {("teams", name, "webhook"): team.webhook for name, team in settings.teams.items()}
     for path, url in named.items():
         if url is not None and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc):
             where = f"[{'.'.join(path[:-1])}] webhook"

@@ -8,6 +8,7 @@ from typing import Any
 
 from boa_daemon.daemon.costs import CostBy, cost_rows, with_fixed_costs
 from boa_daemon.daemon.daemon_health import LATE_SECONDS, LATE_TICKS
+from boa_daemon.daemon.purse_alerts import purse_document
 from boa_daemon.daemon.service_base import NotReady, ServiceBase
 from boa_daemon.daemon.settings_reload import PendingChanges
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
@@ -60,6 +61,7 @@ class SiteService(ServiceBase):
                 "waiting": picture.waiting,
                 "books": picture.figures,
                 "pacing": _pacing(standing.pace, picture.decision.plan.memory),
+                "purses": purse_document(standing.purses),
                 "held": list(picture.held),
                 **self.outlook.document,
             }
