@@ -33,7 +33,7 @@ from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.settings_reload import SettingsReader, keep_observe_mode, keys_needing_restart
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.plain_text import plain_text
-from boa_daemon.store.database_setup import StoreUnreachable, backup, check_reachable
+from boa_daemon.store.database_setup import StoreUnreachable, backup, check_reachable, newest_backup_age
 from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
 
 _LOG = logging.getLogger("boa")
@@ -98,9 +98,11 @@ REFRESH_SECONDS, FIRST_PRICES_SECONDS = 60.0, 5.0
 """Seconds between refreshes of prices and quotas; longest wait of the first tick for the first refresh."""
 STANDBY_SECONDS = 1.0
 """Seconds between a standby's attempts to take over."""
+FRESH_BACKUP = 0.5
+"""Age of the newest backup, in intervals, below which a start makes no other."""
 JUMP_SECONDS = 2.0
 """Change of the wall clock against the monotonic clock that counts as a jump."""
-_AT_ONCE = ("tick", "gate", "refresh")
+_AT_ONCE = ("tick", "gate", "refresh", "backup")
 
 
 class Clockwork:
@@ -217,6 +219,9 @@ class Clockwork:
         if storage is None:
             return
         now = self._daemon.world.clock.now()
+        every = self._daemon.settings.daemon.backup_seconds
+        if (age := newest_backup_age(self._there.backups)) is not None and age < FRESH_BACKUP * every:
+            return  # A daemon that restarts often must not push out the copies of earlier hours.
         try:
             name = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S")
             backup(storage.store.database.engine, self._there.backups, name)

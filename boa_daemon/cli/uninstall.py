@@ -31,7 +31,7 @@ from boa_daemon.units import counted
 
 SYSTEM_STATE = Path("/var/lib/boa")
 """State folder of the system's daemon (StateDirectory= of its unit)."""
-STOP_SECONDS = 100.0
+STOP_SECONDS, END_SECONDS = 100.0, 30.0
 
 
 class StillRented(BoaError):
@@ -98,6 +98,7 @@ def uninstall(  # noqa: PLR0917 - each is an option of the command line
             )
         if end_rented and not without_cloud:
             _end(found, config, data=data)
+            _check_ended(found.settings)
         rows = {part.path: _row(part, "") for part in _parts(found, gone)}
         for part, why in take_away(_parts(found, gone)):
             rows[part.path]["left"] = why
@@ -201,6 +202,20 @@ def _end(found: _Installation, config: Path | None, *, data: bool) -> None:
             end_simulated(found.settings)
     elif found.there.state.is_dir():
         end_local(found.settings)
+
+
+def _check_ended(settings: Settings) -> None:
+    """Wait until nothing is rented and no job runs.
+
+    Raises:
+        StillRented: when something is still there; its state folder is needed for the next try.
+    """
+    until = time.monotonic() + END_SECONDS
+    while rented := _rented(settings):
+        if time.monotonic() >= until:
+            said = ", ".join(counted(number, kind) for kind, number in rented.items())
+            raise StillRented(f"{said} did not end: nothing was removed. Run the same command again")
+        time.sleep(0.5)
 
 
 def _systemctl(*words: str) -> None:

@@ -82,7 +82,7 @@ def installed_parts(
     if unit_folder is None:
         found += _present("cache", [Path(platformdirs.user_cache_dir("boa"))])
         folders.append(Path(platformdirs.user_config_dir("boa")))
-    found += _present("folder", folders)
+    found += _present("folder", sorted(folders, key=lambda folder: -len(folder.parts)))
     return list({part.path: part for part in found}.values())
 
 
