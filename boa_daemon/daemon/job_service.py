@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from boa_daemon.daemon.job_visibility import file_for, public_cause, row_for
@@ -218,7 +219,12 @@ class JobService(ServiceBase):
             "measured": measured,
             "reason": reason,
             "held": [
-                {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
+                {
+                    "what": held.what,
+                    "code": held.code,
+                    "numbers": dict(held.numbers),
+                    "money": None if held.money is None else asdict(held.money),
+                }
                 for held in decision.plan.held
                 if held.what in (f"job {name}", f"user {record.user}")
             ],
