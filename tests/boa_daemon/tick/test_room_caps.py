@@ -20,7 +20,7 @@ def test_widths_fit_in_whole_nodes(widths: tuple[int, ...], fits: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "then", "fits"), [(2, 6, True), (2, 7, False), (None, 2, True), (None, 3, False), (6, 4, True)]
+    ("now", "then", "fits"), [(2, 4, True), (2, 5, False), (None, 2, True), (None, 3, False), (6, 4, True)]
 )
 def test_a_job_fits_at_another_width_beside_all_others(now: int | None, then: int, fits: bool) -> None:
     """Six GPUs are given in all; a narrower width always fits, even above a limit that was lowered."""
