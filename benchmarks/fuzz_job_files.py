@@ -3,9 +3,9 @@
     python benchmarks/fuzz_job_files.py [--files 2000] [--ssm 400] [--seed 1] [--tree FOLDER]
 
 Must run as root. Each file is submitted over HTTP by a user without a role; accepted ones run on the local
-engine, and `--ssm` others as scripts of Run Command on a fake node. Printed are the numbers of refused and run
-files, and every file, process and answer outside of the job's own. With `--tree`, the code of another checkout
-is tried, for a baseline.
+engine, and `--ssm` others as scripts of Run Command on a fake node. It prints how many were refused and ran,
+and every file, process and answer that was not the job's own. With `--tree`, the code of another checkout is
+tried, for a baseline.
 """
 
 from __future__ import annotations
