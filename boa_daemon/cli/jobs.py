@@ -41,11 +41,15 @@ def submit(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Submit jobs to the daemon: all of the files, or none."""
+    from boa_daemon.cli.packing_progress import packing_progress  # noqa: PLC0415
     from boa_daemon.engines.generation_units import RIGID  # noqa: PLC0415 - slow to import, and listing needs none of it
     from boa_daemon.inputs.groups import size_of  # noqa: PLC0415
     from boa_daemon.inputs.submission import read_submission  # noqa: PLC0415
 
-    contents = [content for path in files for content in read_submission(path, now=time.time())]
+    with packing_progress() as told:
+        contents = [
+            content for path in files for content in read_submission(path, now=time.time(), progress=told)
+        ]
     if check:
         rigid = [content["name"] for content in contents if not content.get("elastic")]
         document: dict[str, Any] = {

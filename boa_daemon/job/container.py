@@ -42,7 +42,7 @@ _SHELL = 'exec "$(command -v bash || echo /bin/sh)" -c "$0"'
 OUT_OF_MEMORY = "out-of-memory"
 """File that a container's first process writes into the unit's folder after an out-of-memory kill in it."""
 _FIRST = (
-    "trap 'if [ $$ -eq 1 ]; then kill -TERM -1; else kill -TERM $child; fi' TERM; "
+    "trap 'if [ $$ -eq 1 ]; then kill -TERM -1; else kill -TERM $child; fi 2>/dev/null' TERM; "
     '{ RENAMED exec "$(command -v bash || echo /bin/sh)" -c "$0"; } & child=$!; '
     "while :; do wait $child; code=$?; kill -0 $child 2>/dev/null || break; done; "
     "for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do "

@@ -213,7 +213,8 @@ class RunReport:
 
     `step` is the last step reported, counted over all generations; `samples` and `seconds` are what this
     generation processed and how long that took, so their ratio is its speed. `gradient_noise` is its gradient
-    noise scale, if reported; `save_seconds` is the duration of its last save. `quiet_seconds` is the time
+    noise scale, if reported; `save_seconds` is the duration of its last save, `gap_seconds` the longest
+    time between two of its steps. `quiet_seconds` is the time
     since any of its commands printed anything, None if unknown. `manifest` is the job's newest complete
     checkpoint. `lost_steps`, after an end, are reported steps that the checkpoint lacks. `evidence` is a
     sentence. A generation that `was_refused` never started, because its nodes refused it.
@@ -235,6 +236,7 @@ class RunReport:
     cause: FailureCause | None = None
     gradient_noise: float | None = None
     save_seconds: float | None = None
+    gap_seconds: float | None = None
     quiet_seconds: float | None = None
     gpus: int = 0
     last_lines: tuple[str, ...] = ()
