@@ -453,6 +453,7 @@ KNOWN = frozenset(
         "secrets",
         "daemon",
         "nodes",
+        "state",
     }
 )
 
