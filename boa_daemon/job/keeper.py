@@ -312,7 +312,8 @@ class Keeper:
         else:
             self._stop.go_on()
         if time.monotonic() > self._stop_asked_at + self.unit.grace_seconds:
-            self._is_late = bool(self._stop.savers()) or child not in self._ended
+            # What outlives processes that have saved is a sidecar; else it may be what had to save.
+            self._is_late = not self._stop.asks_first or bool(self._stop.savers()) or child not in self._ended
             self._left_over = 0 if self._is_late else len(self._family())
             self._kill_asked = True
 
