@@ -32,6 +32,7 @@ from boa_daemon.daemon.pruning import prune
 from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.settings_reload import keep_observe_mode, keys_needing_restart
 from boa_daemon.errors import BoaError, InputError
+from boa_daemon.plain_text import plain_text
 from boa_daemon.store.database_setup import StoreUnreachable, backup, check_reachable
 from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
 
@@ -51,6 +52,14 @@ def keep_answering() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, OLD)
+
+
+class PlainLines(logging.Formatter):
+    """A log format for a terminal, which must not obey what jobs and clouds said."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a log record as text without control characters."""
+        return plain_text(super().format(record))
 
 
 class JsonLines(logging.Formatter):
@@ -74,7 +83,7 @@ def set_up_logs() -> None:
     """Log readable lines to a terminal, and JSON to everything else."""
     handler = logging.StreamHandler(sys.stderr)
     if sys.stderr.isatty():
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+        handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     else:
         handler.setFormatter(JsonLines())
     root = logging.getLogger("boa")

@@ -246,13 +246,13 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
 
     @router.get("/jobs/{name}")
     def job(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Return one job; command and environment of somebody else's are hidden."""
+        """Return one job; of somebody else's only what everybody may see."""
         return service.job(name, may_read=caller.may_read)
 
     @router.get("/jobs/{name}/explain")
     def explain(name: JobName, caller: Caller = ask) -> dict[str, Any]:
         """Explain why a job has its GPUs or waits."""
-        return service.explain(name)
+        return service.explain(name, may_read=caller.may_read)
 
     @router.get("/jobs/{name}/logs")
     def logs(

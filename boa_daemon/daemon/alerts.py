@@ -29,6 +29,7 @@ from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import AlertSettings, Settings, UserSettings
 from boa_daemon.errors import CloudFailed, InputError, MissingExtra
+from boa_daemon.plain_text import one_line, plain_text
 from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import ALERTS
@@ -124,6 +125,7 @@ class Alerts:
         """Record that an alert is sent; return False when it was recorded before."""
         if key in self._said:
             return False
+        sentence = plain_text(sentence)
         self._said.add(key)
         if self._database is not None:
             try:
@@ -136,6 +138,7 @@ class Alerts:
 
     def shout(self, sentence: str, *, key: str = "") -> None:
         """Send an alert even if it was sent before, without using the database, which may be the fault."""
+        sentence = plain_text(sentence)
         _LOG.warning(sentence, extra={"alert": key})
         settings = self.settings
         channels = _channels(
@@ -146,6 +149,7 @@ class Alerts:
 
     def tell(self, user: UserSettings, sentence: str) -> None:
         """Send one user a message about their jobs, over the channels in the user's settings."""
+        sentence = plain_text(sentence)
         _LOG.info(sentence)
         channels = _channels(user.webhook, None, None, user.apprise)
         if channels:
@@ -230,7 +234,7 @@ def _to_apprise(url: str, sentence: str) -> None:
 def subject_of(sentence: str) -> str:
     """Return a mail subject for a sentence: its beginning, so that an inbox tells alerts apart."""
     beginning = re.split(r"[:;] |\n", sentence)[0]
-    return f"BOA: {beginning[:SUBJECT_LETTERS]}"
+    return f"BOA: {one_line(beginning)[:SUBJECT_LETTERS]}"
 
 
 def _to_webhook(url: str, sentence: str) -> None:

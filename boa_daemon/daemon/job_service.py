@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from boa_daemon.daemon.job_visibility import file_for, public_cause, row_for
 from boa_daemon.daemon.liveness import first_report_limit
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.orders import interrupt, others_on, resize
@@ -24,7 +25,6 @@ from boa_daemon.tick.state import WaitReason
 from boa_daemon.units import dollars, format_hours
 from policies.model import JobId
 
-HIDDEN = "(only for its user)"
 LEAST_LOST_GPU_HOURS = 0.001
 """Least loss that an explanation mentions."""
 
@@ -86,18 +86,19 @@ class JobService(ServiceBase):
         records = self._storage().queue.jobs(
             limit=limit + 1, user=user, ended=ended, team=team, within=within, before=before
         )
-        rows = [_readable_row(self._job(job), may_read(job.user)) for job in records[:limit]]
+        rows = [row_for(self._job(job), job, is_readable=may_read(job.user)) for job in records[:limit]]
         following = records[limit - 1].seq if len(records) > limit else None
         return {"as_of": self._as_of(), "jobs": rows, "next": following}
 
     def job(self, name: JobId, *, may_read: Callable[[str], bool] = lambda _owner: True) -> dict[str, Any]:
-        """Return one job with its file; its command and environment only to callers who may read them."""
+        """Return one job with its file; its texts only to callers who may read them."""
         record = self._find(name)
-        file, is_readable = dict(record.content), may_read(record.user)
-        if not is_readable:
-            file["environment"] = dict.fromkeys(file.get("environment", {}), HIDDEN)
-            file["run"] = HIDDEN
-        return {"as_of": self._as_of(), **_readable_row(self._job(record), is_readable), "file": file}
+        is_readable = may_read(record.user)
+        return {
+            "as_of": self._as_of(),
+            **row_for(self._job(record), record, is_readable=is_readable),
+            "file": file_for(record.content, is_readable=is_readable),
+        }
 
     def _job(self, job: JobRecord) -> dict[str, Any]:
         decision = self.daemon.standing.decision
@@ -139,13 +140,17 @@ class JobService(ServiceBase):
             "cause": job.cause,
         }
 
-    def explain(self, name: JobId) -> dict[str, Any]:
+    def explain(
+        self, name: JobId, *, may_read: Callable[[str], bool] = lambda _owner: True
+    ) -> dict[str, Any]:
         """Return why a job has its width and its nodes, or why it waits."""
         record = self._find(name)
+        is_readable = may_read(record.user)
         decision = self.daemon.standing.decision
         over = _OVER.get(record.status)
         if over is not None:
-            said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
+            cause = record.cause if is_readable or not record.cause else public_cause(record)
+            said = f"Job {name} is {record.status}" + (f": {cause}" if cause else "")
             return self._said(name, f"{said}.", over)
         fault = [f"No tick can be done now: {fault}."] if (fault := self.daemon.standing.fault) else []
         if decision is None or name not in decision.state.all_jobs:
@@ -166,6 +171,8 @@ class JobService(ServiceBase):
         if bool(record.slots) != decision.state.all_jobs[name].is_running and name not in decision.plan.slots:
             weighed.append(f"Since then it has {'started' if record.slots else 'let go of its GPUs'}.")
         weighed += fault
+        if is_readable and record.failures and record.cause:
+            weighed.append(f"Its last end in full: {record.cause}.")
         if name in decision.state.unplanned and (why := self.daemon.standing.plan_fault):
             weighed.append(f"{why[0].upper()}{why[1:]}.")
         if record.is_cancelled:
@@ -188,7 +195,14 @@ class JobService(ServiceBase):
         return {
             "as_of": decision.state.now,
             "job": name,
-            "text": " ".join([decision.explain(name), *self.outlook.sentences(name), *weighed, *measured]),
+            "text": " ".join(
+                [
+                    decision.explain(name),
+                    *self.outlook.sentences(name),
+                    *weighed,
+                    *measured,
+                ]
+            ),
             "finish": None if (finish := self.outlook.finishes().get(name)) is None else finish.document,
             "choice": None if choice is None else choice.document,
             "measured": measured,
@@ -342,11 +356,6 @@ class JobService(ServiceBase):
             )
         node, at = interrupt(self.daemon, record)
         return {"as_of": self._as_of(), "job": name, "node": node, "ends_by": at}
-
-
-def _readable_row(row: dict[str, Any], is_readable: bool) -> dict[str, Any]:
-    """Return a job's row, without the printed lines if the caller may not read them."""
-    return row if is_readable else {**row, "last_lines": []}
 
 
 def _running_seconds(job: JobRecord, now: float) -> float:

@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.daemon.costs import spent_today
 from boa_daemon.daemon.job_facts import JobFacts, generation_hours
+from boa_daemon.daemon.job_visibility import in_full
 from boa_daemon.daemon.job_warnings import grace_warning, silence_warning, stall_warning
 from boa_daemon.daemon.learner_feed import LearnerFeed, kept_fraction
 from boa_daemon.daemon.liveness import Liveness, first_report_silence
@@ -390,7 +391,9 @@ class JobView:
         if job is None or job.slots or job.is_cancelled:
             return Accepted()
         began, ended = self._queue.last_run(job) or (None, now)
-        over = replace(job, status="failed", cause=action.reason, started_at=began, ended_at=ended)
+        # Everybody may read a tick's reason; the job's own words are for its user.
+        cause = in_full(action.reason, job)
+        over = replace(job, status="failed", cause=cause, started_at=began, ended_at=ended)
         with self._queue.database.write():
             self._lessons.ended(job, now, is_whole=False)
             self._queue.save(over)

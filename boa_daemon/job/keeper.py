@@ -35,11 +35,19 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from boa_daemon.job import early_start
-from boa_daemon.job.account import drops, hand_over, popen_as
+from boa_daemon.job.account import drops, hand_over, mount_point, popen_as, working_folder
 from boa_daemon.job.artifacts import collect
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
-from boa_daemon.job.container import RUN_AS_USER, NoContainers, command_of, ran_out_of_memory, within_limits
+from boa_daemon.job.container import (
+    NoContainers,
+    command_of,
+    ran_out_of_memory,
+    runs_as_keeper,
+    variables_of_tool,
+    within_limits,
+)
 from boa_daemon.job.failures import full_disk
+from boa_daemon.job.leavings import remove_leavings
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
 from boa_daemon.job.seal import key_of, sealed
@@ -121,11 +129,12 @@ class Keeper:
         if self.unit.after:
             keep_room(self.unit.folder / "ending.json")
         kills_before = memory_kills()
-        with suppress(OSError):
-            self.unit.own.mkdir(parents=True, exist_ok=True)
+        if not drops(self.unit):
+            with suppress(OSError):
+                self.unit.own.mkdir(parents=True, exist_ok=True)
         if self._do_errand(self.unit.bring, slot="bring", seconds=None, wait=True):
             self._before_failed = self._said("bring") or "its code could not be fetched"
-        hand_over(self.unit)
+        self._hand_over()
         log, child = LogWriter(self.unit.folder, self.unit.log_bytes), None
         if self.unit.waits and not self._before_failed:
             child = self._wait_for_turn(log)
@@ -157,8 +166,10 @@ class Keeper:
             self._write_exit(code << 8, out_of_memory=False, lingering=0)
             return
         log.write(b"")  # Create the log: its age tells for how long the command has printed nothing.
+        began = time.time()
         code = self._watch(child.pid, log)
         lingering = self._gather()
+        self._remove_leavings(began, log)
         self._pump.join(5.0)
         loss = self._loss()
         if loss:
@@ -194,8 +205,15 @@ class Keeper:
                 kill_all_carrying(f"BOA_UNIT={unit.name}")
                 raise SystemExit(1)
         self.unit = Unit.read(unit.folder)  # Its errands now name the last checkpoint, which is fetched next.
-        hand_over(self.unit)
+        self._hand_over()
         return child
+
+    def _hand_over(self) -> None:
+        """Give the unit's folders to its user; if that fails, the command is not started."""
+        try:
+            hand_over(self.unit)
+        except OSError as error:
+            self._before_failed = self._before_failed or f"its folders are not as they must be: {error}"
 
     def _go_on(self, child: subprocess.Popen[bytes] | None) -> subprocess.Popen[bytes] | None:
         """Let a waiting command go on and return it; None if there is none, or if it has ended."""
@@ -213,14 +231,19 @@ class Keeper:
         secrets = values_of(self.unit.secrets, self.unit.secrets_file)
         told = {**self.unit.environment, **stop_variables(self.unit)}
         self.unit = replace(self.unit, environment=told)
-        environment = {**os.environ, **told, **secrets}
+        given = {**told, **secrets}
+        environment = {**os.environ, **given}
         if early:
             environment[early_start.GO_FILE] = str(self.unit.own / GO)
         if drops(self.unit):
             environment.pop("XDG_RUNTIME_DIR", None)
         with self.unit.as_user():
             (self.unit.own / SCRATCH).mkdir(parents=True, exist_ok=True)
-        argv, note = command_of(self.unit, environment)
+        workdir = working_folder(self.unit)
+        argv, note = command_of(self.unit, environment, workdir=mount_point(self.unit, workdir))
+        # Podman and docker switch to the job's user inside the container; they run as the keeper's user, so
+        # they get the keeper's variables and folder, and nothing that the job has chosen.
+        is_keepers = runs_as_keeper(self.unit, argv)
         if note:
             log.write(f"boa: {note}\n".encode())
         # The checkpoint from which the command resumes is already kept.
@@ -232,18 +255,19 @@ class Keeper:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             if os.getppid() != parent:
                 os._exit(1)
+            if not is_keepers:
+                os.fchdir(workdir)  # Here the process is the job's user.
 
         child = subprocess.Popen(
             argv,
-            cwd=self.unit.workdir,
-            env=environment,
+            cwd="/",
+            env=variables_of_tool(os.environ, given) if is_keepers else environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
-            # Podman and docker switch to the job's user inside the container; they run as the keeper's user.
-            **({} if argv[0] in RUN_AS_USER else popen_as(self.unit)),
+            **({} if is_keepers else popen_as(self.unit)),
         )
         self._started_at = time.monotonic()
         self._pump = threading.Thread(target=_pump, args=(child, log), daemon=True)
@@ -390,6 +414,15 @@ class Keeper:
             send(family if is_late else fresh, signal.SIGKILL if is_late else signal.SIGTERM)
             self._listen(0.05)
         return len(lingering)
+
+    def _remove_leavings(self, since: float, log: LogWriter) -> None:
+        """Free the shared memory that the command left on the node, and say so in its log."""
+        with self.unit.as_user():
+            left = remove_leavings(
+                os.getuid() if self.unit.uid is None else self.unit.uid, self.unit.name, since=since
+            )
+        if left:
+            log.write(f"boa: removed what the command had left: {', '.join(left[:5])}\n".encode())
 
     def _do_errand(
         self, script: str, *, slot: str = "word", seconds: float | None = ERRAND_SECONDS, wait: bool = False
@@ -596,6 +629,7 @@ def start_apart(folder: Path, environment: Mapping[str, str]) -> subprocess.Pope
     with (folder / "keeper.err").open("wb") as errors:
         return subprocess.Popen(
             within_limits(Unit.read(folder), [sys.executable, "-m", "boa_daemon.job.keeper", str(folder)]),
+            cwd="/",  # Python looks for modules in its folder first.
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
