@@ -286,7 +286,7 @@ class Keeper:
                 self._go_on_stopping(child, log)
             if self._kill_asked:
                 self._hard = True
-                send([child, *self._family()], signal.SIGKILL)
+                send(self._family(), signal.SIGKILL)
             if now >= next_trim:
                 next_trim = now + TRIM_SECONDS
                 with suppress(OSError), self.unit.as_user():
