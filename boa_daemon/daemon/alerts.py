@@ -27,7 +27,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon.config import AlertSettings, Settings, UserSettings
+from boa_daemon.daemon.config import AlertSettings, Settings, TeamSettings, UserSettings
 from boa_daemon.errors import CloudFailed, InputError, MissingExtra
 from boa_daemon.plain_text import one_line, plain_text
 from boa_daemon.store.database import Database
@@ -155,6 +155,30 @@ class Alerts:
         if channels:
             self._sender.submit(_send, channels, sentence)
 
+    def tell_owners(
+        self,
+        key: str,
+        sentence: str,
+        owners: Sequence[UserSettings | TeamSettings],
+        *,
+        at: float,
+        is_site: bool,
+    ) -> bool:
+        """Send an alert once, over the channels of its owners; return whether it was sent.
+
+        With `is_site` it goes over the site's channels when no owner has any.
+        """
+        if not self.once(key, sentence, at=at):
+            return False
+        channels = [one for owner in owners for one in _channels(owner.webhook, None, None, owner.apprise)]
+        if not channels and is_site:
+            self.shout(sentence, key=key)
+            return True
+        _LOG.warning(sentence, extra={"alert": key})
+        if channels:
+            self._sender.submit(_send, list({one[:2]: one for one in channels}.values()), sentence)
+        return True
+
     def latest(self, limit: int) -> list[dict[str, Any]]:
         """Return the newest alerts: key, instant and sentence."""
         if self._database is None:
@@ -209,6 +233,7 @@ def check_channels(settings: Settings) -> None:
     named = {"[alerts]": settings.alerts.apprise} | {
         f"[users.{name}]": user.apprise for name, user in settings.users.items()
     }
+    named |= {f"[teams.{name}]": team.apprise for name, team in settings.teams.items()}
     for section, urls in named.items():
         for number, url in enumerate(urls):
             try:
@@ -220,6 +245,7 @@ def check_channels(settings: Settings) -> None:
                 raise InputError(
                     f"{section} apprise[{number}] is no URL of apprise",
                     hint="For example mailtos://USER:PASSWORD@HOST",
+                    setting=(*section.strip("[]").split("."), "apprise"),
                 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -25,6 +26,7 @@ from boa_daemon.inputs.schema import (
     a_kind,
     checked,
 )
+from boa_daemon.inputs.yaml_events import typed_in_yaml
 from boa_daemon.job.secrets import REFERENCE
 from boa_daemon.tick.retries import DEFAULT_RETRIES, FailureCause
 from boa_daemon.units import SECONDS_PER_HOUR
@@ -276,6 +278,8 @@ def check_job(document: Document) -> Mapping[str, Any]:
         raise document.error(said, at=("workdir",), hint="Leave it out for the top of the code")
     for name in values["matrix"] or {}:
         _check_variable(document, name, of="matrix")
+    if values["matrix"]:
+        values["matrix"] = _as_typed(values["matrix"], document)
     if size_of(values) > MOST_MEMBERS:
         said = f"matrix and count make {size_of(values):,} jobs; a group has {MOST_MEMBERS:,} at the most"
         raise document.error(said, at=("matrix",) if values["matrix"] else ("count",))
@@ -302,6 +306,22 @@ def check_job(document: Document) -> Mapping[str, Any]:
             said = f"{key} must be an instant with its zone; got {values[key]!r}"
             raise document.error(said, at=(key,), hint="Write 2030-01-31T08:00:00Z") from None
     return values
+
+
+def _as_typed(matrix: Mapping[str, list[Any]], document: Document) -> dict[str, list[Any]]:
+    """Return the values of a matrix, with numbers as the text that was typed where reading would change it.
+
+    Jobs get the values as variables: ``3.10`` must not become 3.1 there, nor ``1e3`` 1000.0.
+    """
+    typed = typed_in_yaml(document.text) if document.language in ("yaml", "json") else {}
+
+    def one(name: str, place: int, value: Any) -> Any:
+        text = typed.get(("matrix", name, str(place)))
+        if text is None or isinstance(value, str | bool) or json.dumps(value) == text:
+            return value
+        return text
+
+    return {name: [one(name, place, each) for place, each in enumerate(row)] for name, row in matrix.items()}
 
 
 def _check_sizes(document: Document, values: Mapping[str, Any]) -> None:
