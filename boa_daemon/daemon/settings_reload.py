@@ -273,4 +273,6 @@ def keys_needing_restart(before: Settings, after: Settings, *, is_cloud_fixed: b
             is_planned = section == "cloud" and key in _PLANNED and not is_cloud_fixed
             if getattr(old, key) != getattr(new, key) and not is_planned:
                 found.append(f"{section}.{key}")
+    if before.plugins != after.plugins:
+        found.append("plugins")
     return found
