@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,30 @@ def parse_budget(text: str, *, name: str = "--budget") -> Budget:
     if per not in _HOURS:
         raise InputError(f"{name} {text!r}: unknown unit of time {match['per']!r}", hint=_BUDGET_HINT)
     return Budget(amount=_amount(match["amount"], text, name) / _HOURS[per])
+
+
+@dataclass(frozen=True, slots=True)
+class Per:
+    """A unit of time for rates of money: its name in text, such as ``month``, and its hours."""
+
+    name: str
+    hours: float
+
+    def usd(self, usd_per_hour: float, *, digits: int = 2) -> str:
+        """Return a rate of money in this unit, such as ``$25,000.00/month``."""
+        return f"${usd_per_hour * self.hours:,.{digits}f}/{self.name}"
+
+
+PER_HOUR = Per("h", 1.0)
+
+
+def per_of(text: str | None) -> Per:
+    """Return the unit of time of a budget as typed; an hour for anything else."""
+    match = None if text is None else _RATE.fullmatch(text.strip())
+    word = "" if match is None else match["per"].lower()
+    hours = _HOURS.get(word, 1.0)
+    names = {HOURS_PER_DAY: "day", HOURS_PER_WEEK: "week", HOURS_PER_MONTH: "month"}
+    return Per(names[hours], hours) if hours in names else PER_HOUR
 
 
 def parse_dollars(text: str) -> float:

@@ -212,6 +212,8 @@ class JobFacts:
                 due=due,
             ),
             is_rigid=job.is_rigid,
+            began_at=job.started_at if job.slots else None,
+            before=None if job.width_before is None else Width(*job.width_before),
         )
 
 

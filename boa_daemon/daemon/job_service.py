@@ -20,7 +20,8 @@ from boa_daemon.store.groups import JobGroup, member_statuses, settled_micro_dol
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.ports import ArtifactStore
 from boa_daemon.tick.reasons import JobReason
-from boa_daemon.tick.runner_up import width_choice
+from boa_daemon.tick.runner_up import Choice, width_choice
+from boa_daemon.tick.service_order import places_in_queue
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import WaitReason
 from boa_daemon.units import dollars, format_hours
@@ -87,7 +88,10 @@ class JobService(ServiceBase):
         records = self._storage().queue.jobs(
             limit=limit + 1, user=user, ended=ended, team=team, within=within, before=before
         )
-        rows = [row_for(self._job(job), job, is_readable=may_read(job.user)) for job in records[:limit]]
+        places = self._places()
+        rows = [
+            row_for(self._job(job, places), job, is_readable=may_read(job.user)) for job in records[:limit]
+        ]
         following = records[limit - 1].seq if len(records) > limit else None
         return {"as_of": self._as_of(), "jobs": rows, "next": following}
 
@@ -97,11 +101,16 @@ class JobService(ServiceBase):
         is_readable = may_read(record.user)
         return {
             "as_of": self._as_of(),
-            **row_for(self._job(record), record, is_readable=is_readable),
+            **row_for(self._job(record, self._places()), record, is_readable=is_readable),
             "file": file_for(record.content, is_readable=is_readable),
         }
 
-    def _job(self, job: JobRecord) -> dict[str, Any]:
+    def _places(self) -> Mapping[JobId, int]:
+        """Return the place in the queue of each job that waits for GPUs, by the last decision."""
+        decision = self.daemon.standing.decision
+        return {} if decision is None else places_in_queue(decision.state, decision.plan)
+
+    def _job(self, job: JobRecord, places: Mapping[JobId, int]) -> dict[str, Any]:
         decision = self.daemon.standing.decision
         waits: WaitReason | None = None
         if decision is not None and job.is_active:
@@ -138,6 +147,7 @@ class JobService(ServiceBase):
             "lost_gpu_hours": job.lost_gpu_hours,
             "usd": dollars(job.micro_dollars + running),
             "waits_for": waits,
+            "place_in_queue": None if job.slots or not job.is_active else places.get(job.id),
             "cause": job.cause,
         }
 
@@ -166,7 +176,7 @@ class JobService(ServiceBase):
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
         reason = decision.reason(name, holds_gpus=bool(record.slots))
         choice = width_choice(decision.state, decision.plan, name)
-        weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
+        weighed = [] if choice is None else [_weighed(choice)]
         if not record.slots:
             weighed += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in self._troubles()]
         if bool(record.slots) != decision.state.all_jobs[name].is_running and name not in decision.plan.slots:
@@ -367,6 +377,16 @@ class JobService(ServiceBase):
 def _running_seconds(job: JobRecord, now: float) -> float:
     """Return the seconds that the running generation has held its GPUs."""
     return max(now - job.started_at, 0.0) if job.is_active and job.started_at is not None else 0.0
+
+
+def _weighed(choice: Choice) -> str:
+    """Return the sentence on a job's widths; it calls the chosen one the best only if it costs least."""
+    if choice.is_best:
+        return f"For the rest of its phase it is the best of the possible widths: {choice.sentence}."
+    return (
+        f"For the rest of its phase: {choice.sentence}; "
+        "later phases, restarts and whole nodes decide for the chosen one."
+    )
 
 
 def _rigidity(job: JobRecord) -> list[str]:

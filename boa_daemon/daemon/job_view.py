@@ -34,7 +34,7 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.actions import EndGeneration, GiveUpJob, StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
-from boa_daemon.tick.state import JobState, UserMoney
+from boa_daemon.tick.state import Claim, JobState, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from policies.model import JobClass, JobId, NodeId, Width
 from policies.online.estimates import SPREAD
@@ -117,6 +117,15 @@ class JobView:
     def teams(self) -> Mapping[str, TeamMoney]:
         """Return the money of teams as of now."""
         return self._teams(self._purses, self._clock.now())
+
+    def claims(self) -> Mapping[JobId, Claim]:
+        """Return what jobs claim from the order to stop until they start."""
+        claims = self._queue.claims
+        for name in list(claims):
+            job = self._queue.active.get(name)
+            if job is None or job.is_cancelled or (job.slots and name not in self._stopping):
+                del claims[name]
+        return dict(claims)
 
     def _take_in(self, reports: Mapping[JobId, RunReport]) -> bool:
         """Update the queue from reports; return whether a generation has ended."""

@@ -22,7 +22,7 @@ HeldCode: TypeAlias = (
     CapCode
     | Literal["user-day-cap", "team-day-cap", "team-month-cap", "team-share", "max-usd", "max-hours"]
     | Literal["minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
-    | Literal["not-ready", "not-free"]
+    | Literal["not-ready", "not-free", "restart-worth"]
 )
 """Why something that the policy wanted is not done; a closed list."""
 
@@ -88,8 +88,9 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
         "moves-of-all": "all jobs together reached the limit on moves per hour",
         "loop": "the same order was repeated without success; it is paused",
         "no-effect": "the same order was repeated without effect; it is still tried",
+        "restart-worth": "its last change of width has not earned its restarts yet: it does not go back",
         "not-ready": "its next nodes do not have what it needs yet: it works on where it is",
-        "not-free": "a job that is not ready to move still holds its next GPUs: it waits a moment",
+        "not-free": "another job still holds its next GPUs: it moves once they are free",
     }
 )
 

@@ -25,7 +25,7 @@ from boa_daemon.tick.actions import (
 from boa_daemon.tick.limits import Act
 from boa_daemon.tick.offers import Cooldown, Extras, Offer, RefusalKind, scope_of_gang
 from boa_daemon.tick.retries import FailureCause
-from boa_daemon.tick.state import ClusterState, GateView, JobState, NodeState, Plan, UserMoney
+from boa_daemon.tick.state import Claim, ClusterState, GateView, JobState, NodeState, Plan, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from policies.errors import InvalidProblem
 from policies.fast_dataclasses import fast_init
@@ -363,6 +363,10 @@ class JobSource(Protocol):
 
     def teams(self) -> Mapping[str, TeamMoney]:
         """Return the purses of teams."""
+        ...
+
+    def claims(self) -> Mapping[JobId, Claim]:
+        """Return what jobs claim that were told to move, or lost their nodes, and have not started again."""
         ...
 
 
