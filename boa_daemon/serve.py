@@ -34,7 +34,7 @@ from boa_daemon.daemon.safety_nets import LOOK_SECONDS
 from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.settings_reload import SettingsReader, keep_observe_mode, keys_needing_restart
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.plain_text import plain_text
+from boa_daemon.inputs.plain_text import plain_text
 from boa_daemon.store.database_setup import StoreUnreachable, backup, check_reachable, newest_backup_age
 from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
 

@@ -34,7 +34,7 @@ from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import AlertSettings, Settings, TeamSettings, UserSettings
 from boa_daemon.errors import CloudFailed, InputError, MissingExtra
-from boa_daemon.plain_text import one_line, plain_text
+from boa_daemon.inputs.plain_text import one_line, plain_text
 from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import ALERTS
