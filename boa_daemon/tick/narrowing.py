@@ -131,7 +131,7 @@ class _Why:
     asked: Mapping[JobId, Width]
     found: RoomShares
     fixed: Mapping[JobId, Width]
-    known: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    known: dict[str, str] = field(default_factory=dict)
 
     @property
     def full(self) -> str:
