@@ -11,6 +11,7 @@ tried, for a baseline.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import tempfile
@@ -37,6 +38,7 @@ def main() -> int:
     from engine_worlds import ssm_world  # noqa: PLC0415  it imports the code under test
     from job_fuzz import Fuzz, ready_nodes  # noqa: PLC0415
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     found = 0
     path = os.environ["PATH"]
     for engine, count in (("local", options.files), ("ssm", options.ssm)):
@@ -59,7 +61,7 @@ def main() -> int:
             f"{len(faults)} faults in {time.monotonic() - began:.0f} s"
         )
         for fault in faults:
-            print(f"  {fault[:300]}")
+            print(f"  {fault[:2000]}")
     return int(found > 0)
 
 

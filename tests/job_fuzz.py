@@ -143,7 +143,7 @@ class Fuzz:
         self.evil, self.marks, self.tools = place / "evil", place / "marks", place / "tools"
         for folder in (self.precious / "below", self.closed / "open", self.evil, self.marks, self.tools):
             folder.mkdir(parents=True)
-        for folder in (place / "work", self.evil, self.marks):
+        for folder in (place / "work", self.marks):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o1777)
         # Readable, but behind a folder that only root may pass, or for root alone.
