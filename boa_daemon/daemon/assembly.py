@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.resource_names import bucket_of, claim_key
-from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.cloud import RELOADED, AwsCloud
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
@@ -130,6 +130,14 @@ def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provi
         say=_LOG.info,
         claim=claim,
     )
+
+
+def reload_cloud(cloud: Provider, settings: Settings) -> tuple[str, ...]:
+    """Give an open cloud the changed settings that it can use without a restart; return their keys."""
+    if not isinstance(cloud, AwsCloud):
+        return ()
+    cloud.use(aws_settings(settings.cloud))
+    return RELOADED
 
 
 def _simulated(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provider:

@@ -422,7 +422,8 @@ class Keeper:
                 os.getuid() if self.unit.uid is None else self.unit.uid, self.unit.name, since=since
             )
         if left:
-            log.write(f"boa: removed what the command had left: {', '.join(left[:5])}\n".encode())
+            said = f"boa: removed what the command had left: {', '.join(left[:5])}\n"
+            log.write(said.encode(errors="replace"))  # A job may give a file a name that is no text.
 
     def _do_errand(
         self, script: str, *, slot: str = "word", seconds: float | None = ERRAND_SECONDS, wait: bool = False
