@@ -335,7 +335,7 @@ class Keeper:
             log.write_line(f"boa: {self._stop}")
         else:
             self._stop.go_on()
-        if time.monotonic() > self._stop_asked_at + self.unit.grace_seconds:
+        if not self._kill_asked and time.monotonic() > self._stop_asked_at + self.unit.grace_seconds:
             # What outlives processes that have saved is a sidecar; else it may be what had to save.
             self._is_late = not self._stop.asks_first or bool(self._stop.savers()) or child not in self._ended
             self._left_over = 0 if self._is_late else len(self._family())

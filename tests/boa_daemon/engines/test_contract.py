@@ -360,7 +360,7 @@ def test_a_stop_loses_no_step_of_an_ordinary_command(bench: Bench, name: str) ->
 
 @LOCAL_FIRST
 def test_a_stop_that_lost_steps_says_why_and_what_to_change(bench: Bench) -> None:
-    """The evidence of the end, which `boa explain` shows, and the job's log name the grace."""
+    """The evidence of the end, which `boa jobs` shows, and the job's log name the grace."""
     loop = SHAPES["| tee"].run
     bench.admit(loop.replace("loop.py", "loop.py --save 60"), stop_grace_seconds=1.5)
     bench.start(1)
