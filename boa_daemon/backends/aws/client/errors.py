@@ -70,6 +70,9 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         "ServiceUnavailableException": "unknown",
         "Timeout": "unknown",
         "ConnectionLost": "unknown",
+        "NoAnswer": "unknown",
+        "TlsFailed": "unknown",
+        "ProxyFailed": "unknown",
         "DryRunOperation": "dry-run",
     }
 )
@@ -127,6 +130,20 @@ def _fix_of(code: str) -> str:
     """Return what to try after a code that points at a setting."""
     if code == "ConnectionLost":
         return "Check the network, and AWS_ENDPOINT_URL where it is set; `boa doctor` tries each service"
+    if code == "NoAnswer":
+        return (
+            "Something between here and AWS answered in its place, such as a proxy or a login page: "
+            "check HTTPS_PROXY, NO_PROXY and AWS_ENDPOINT_URL"
+        )
+    if code == "TlsFailed":
+        return (
+            "The certificate is not one that this machine trusts: where a proxy of the house opens TLS, name "
+            "its certificate authority in AWS_CA_BUNDLE"
+        )
+    if code == "ProxyFailed":
+        return "Check HTTPS_PROXY, its user and password, and NO_PROXY"
+    if code == "InvalidClient":
+        return "Check [cloud] region and endpoint, AWS_ENDPOINT_URL and ~/.aws/config"
     if code.startswith("InvalidAMIID"):
         return "Name an image of this region under [cloud] image or images"
     if code.startswith("InvalidSubnetID"):

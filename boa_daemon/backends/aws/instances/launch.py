@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from boa_daemon.backends.aws.client.answers import NO_ANSWER
 from boa_daemon.backends.aws.client.cached_value import CachedValue
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
@@ -141,6 +142,9 @@ class Launcher:
         for number in range(_TRIES):
             try:
                 answer = self._calls.call("ec2:RunInstances", **request)
+                ids = [each["InstanceId"] for each in answer["Instances"]]
+                if not ids:
+                    raise CallFailed("ec2:RunInstances", NO_ANSWER, "the answer names no instance")
             except CallFailed as error:
                 outcome = refusal_of(error, offer, self._market)
                 if isinstance(outcome, Refused):
@@ -149,7 +153,7 @@ class Launcher:
                 self._sleep(_PAUSE_SECONDS * 2.0**number)
                 continue
             self._zone_failures.pop(offer.zone, None)
-            return self._granted(action, offer, [each["InstanceId"] for each in answer["Instances"]])
+            return self._granted(action, offer, ids)
         self._zone_failures[offer.zone] = self._zone_failures.get(offer.zone, 0) + 1
         return lost or Unknown(reason="no answer")
 

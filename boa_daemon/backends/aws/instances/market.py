@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from boa_daemon.backends.aws.client.answers import reading
 from boa_daemon.backends.aws.client.cached_value import CachedValue
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.instances.blocks import RECLAIM_SECONDS
@@ -246,10 +247,10 @@ class AwsMarket:
             ProductDescriptions=["Linux/UNIX"],
             StartTime=datetime.fromtimestamp(since, tz=UTC),
         ):
-            price = float(row["SpotPrice"])
+            with reading("ec2:DescribeSpotPriceHistory"):
+                price, at = float(row["SpotPrice"]), row["Timestamp"].timestamp()
             if price > 0:
-                key = (row["InstanceType"], row["AvailabilityZone"])
-                found.setdefault(key, []).append((row["Timestamp"].timestamp(), price))
+                found.setdefault((row["InstanceType"], row["AvailabilityZone"]), []).append((at, price))
         return {key: sorted(prices) for key, prices in found.items()}
 
     def _ask_price(self, name: str) -> float:
@@ -257,7 +258,8 @@ class AwsMarket:
 
     def _ask_quota(self, code: str) -> float:
         answer = self._calls.call("servicequotas:GetServiceQuota", ServiceCode="ec2", QuotaCode=code)
-        return float(answer["Quota"]["Value"])
+        with reading("servicequotas:GetServiceQuota"):
+            return float(answer["Quota"]["Value"])
 
     def _ask_reservations(self) -> dict[str, Reservation]:
         """Ask for the reservations that the settings name, by id or by tag."""

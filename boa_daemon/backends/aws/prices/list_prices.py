@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.backends.aws.client.answers import reading
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.errors import InputError
@@ -27,7 +28,8 @@ def ask_price(calls: AwsCalls, region: str, name: str) -> float:
         ServiceCode="AmazonEC2",
         Filters=[{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in terms.items()],
     )
-    prices = [price for item in answer["PriceList"] for price in _on_demand_prices(_entry(item))]
+    with reading("pricing:GetProducts"):
+        prices = [price for item in answer["PriceList"] for price in _on_demand_prices(_entry(item))]
     if not prices:
         raise CallFailed("pricing:GetProducts", "NoPrice", f"no price of {name} is listed", http_status=404)
     return min(prices)
