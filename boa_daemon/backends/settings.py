@@ -99,6 +99,8 @@ class AwsSettings(BaseModel):
     """Role (IAM) that ends stopped nodes whose daemon is gone; `boa up` makes it. Empty: none does."""
     side_prices: SidePrices | None = None
     """Prices of the region besides instances; unset: the catalogue's, which has us-east-1 only."""
+    prices: str = ""
+    """Price file of the region, for where the Pricing API cannot be asked; it names its region."""
     queue_url: str = ""
     """The SQS queue that EventBridge fills with spot warnings and state changes; empty: none."""
     endpoint: str = ""

@@ -20,6 +20,7 @@ from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.resource_names import bucket_of, claim_key
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
+from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
@@ -29,7 +30,7 @@ from boa_daemon.daemon.config import Settings, aws_settings
 from boa_daemon.daemon.daemon_paths import daemon_paths, let_jobs_through, make_folder
 from boa_daemon.daemon.gate_endpoint import GateEndpoint, gate_endpoint, job_door, open_gate
 from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.machines_and_classes import machines_of
+from boa_daemon.daemon.machines_and_classes import machines_of, site_catalog
 from boa_daemon.daemon.warm_pool import start_seconds_of
 from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.engines.local import LocalEngine
@@ -38,7 +39,6 @@ from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_starts import AT_ONCE
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.gate.companion import JobDoor
-from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import (
     StoreTooNew,
@@ -73,7 +73,7 @@ def gate_endpoint_of(settings: Settings) -> GateEndpoint:
         InputError: when the gate's address cannot be listened on.
     """
     try:
-        machines = machines_of(settings, Catalog.load())
+        machines = machines_of(settings, site_catalog(settings))
     except InputError as error:
         # Listing and releasing nodes needs no machines; planning reports this error.
         return GateEndpoint(why_off=str(error))
@@ -122,7 +122,7 @@ def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provi
         )
     return AwsCloud(
         given,
-        catalog=Catalog.load(),
+        catalog=catalog_of(given),
         clock=clock,
         calls=calls,
         ledger_id=ledger_id,

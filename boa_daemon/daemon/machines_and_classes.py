@@ -28,6 +28,21 @@ DEFAULT_CLASS = "default"
 """The class of all jobs without a class file: one GPU-hour of work, 95 % of it parallel."""
 
 
+def site_catalog(settings: Settings, cloud: Provider | type[Provider] | None = None) -> Catalog:
+    """Return the catalogue to plan with: of the cloud's own list prices, then the site's price file.
+
+    A type that neither prices is planned at the shipped price; the cloud rents none without a price of its
+    region.
+
+    Raises:
+        InputError: when the price file cannot be read, or is of another region.
+    """
+    file = getattr(settings.cloud, "prices", None)
+    catalog = Catalog.load(*([file] if file else []), region=settings.cloud.region if file else "")
+    live = {} if cloud is None or isinstance(cloud, type) else cloud.list_prices()
+    return catalog.at_prices(live, region=settings.cloud.region, source="the cloud's list prices")
+
+
 def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
     """Return the machines that may be rented, by kind; machines that share a GPU model get separate kinds.
 

@@ -36,6 +36,7 @@ _PATHS = (
     "classes",
     "commitments",
     "blocks",
+    "prices",
     "state_dir",
     "socket",
     "tokens",

@@ -335,6 +335,10 @@ class Provider(Cloud, Protocol):
         """Return the most that is billed per hour without any node, in USD by kind."""
         return ()
 
+    def list_prices(self) -> Mapping[str, float]:
+        """Return the cloud's own prices on demand in USD per hour, by type, as far as it knows them."""
+        return {}
+
     def ages(self) -> Mapping[str, float | None]:
         """Return the age of each fact in seconds; None for an unknown fact."""
         return {}

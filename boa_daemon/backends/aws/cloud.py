@@ -35,6 +35,7 @@ from boa_daemon.backends.aws.instances.pool import AwsWarmPool
 from boa_daemon.backends.aws.instances.release import Releaser
 from boa_daemon.backends.aws.instances.sweep import Sweeper
 from boa_daemon.backends.aws.instances.topology import InstanceTopology
+from boa_daemon.backends.aws.prices.region_prices import how_to_price
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
@@ -100,6 +101,7 @@ class AwsCloud(Provider):
         self._instances: Sequence[Mapping[str, Any]] = ()
         self._builders: frozenset[NodeId] = frozenset()
         self._elsewhere = ""
+        self._unpriced: list[str] = []
         self._images: CachedValue[list[OwnImage]] = CachedValue(IMAGES_SECONDS, retry_seconds=600.0)
         self._kinds = _kinds(catalog)
         self._live: dict[NodeId, NodeState] = {}
@@ -287,13 +289,28 @@ class AwsCloud(Provider):
     def offers(self) -> Sequence[Offer]:
         """Return the offers of the region at cached prices, less what our nodes use of the quotas."""
         try:
-            return self.market.offers(self._vcpus_in_use())
+            offers = self.market.offers(self._vcpus_in_use())
+            self._complain_of_prices()
+            return offers
         except (CallFailed, MissingPrice) as error:
             self._say(f"nothing can be rented now: {error}")
             return [
                 Offer(instance_type=name, zone="unknown", nodes_left=0)
                 for name in self.settings.instance_types
             ]
+
+    def _complain_of_prices(self) -> None:
+        """Say which types have no price in the region, and the command that mends it; once per change."""
+        said = self.market.unpriced()
+        if said != self._unpriced:
+            self._unpriced = said
+            for sentence in said:
+                self._say(f"{sentence}. {how_to_price(self.settings)}")
+
+    def list_prices(self) -> Mapping[str, float]:
+        """Return the region's prices on demand in USD per hour, by type; types without one are left out."""
+        names = self.settings.instance_types
+        return {name: usd for name in names if (usd := self.market.list_price(name)) is not None}
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Start stopped nodes and rent the rest; a repeated action id asks for the same nodes."""

@@ -174,7 +174,7 @@ def _is_answer_of_s3(operation_model: Any, body: bytes, root: str) -> bool:
     payload = shape.serialization.get("payload")
     if payload and shape.members[payload].type_name not in ("structure", "list", "map"):
         return _is_object(body) if payload == "Policy" else True
-    return root == _ROOTS_OF_S3.get(operation_model.name, payload)
+    return root == str(_ROOTS_OF_S3.get(operation_model.name, payload))
 
 
 def _members(operation_model: Any) -> list[str]:

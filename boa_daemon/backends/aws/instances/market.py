@@ -1,7 +1,7 @@
 """Zones, prices and quotas of a region's instance types: asked of AWS, cached and dated.
 
-A fact that cannot be found out is unknown, never zero: a price falls back to the dated catalogue, an
-unknown quota sets no limit.
+A fact that cannot be found out is unknown, never zero: a price falls back to the dated catalogue or price
+file of the same region, never of another; an unknown quota sets no limit.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class AwsMarket:
 
     def __init__(self, settings: AwsSettings, calls: AwsCalls, catalog: Catalog, clock: Clock) -> None:
         self.settings = settings
-        self._calls, self._catalog, self._clock = calls, catalog, clock
+        self._calls, self._catalog, self._clock = calls, catalog.in_region(settings.region), clock
         self._zones: CachedValue[dict[str, tuple[str, ...]]] = CachedValue(ZONES_SECONDS)
         self._spot: CachedValue[dict[tuple[str, str], list[tuple[float, float]]]] = CachedValue(
             SPOT_SECONDS, useless_seconds=SPOT_USELESS_SECONDS
@@ -117,12 +117,31 @@ class AwsMarket:
 
     def price(self, name: str, zone: str, market: Market) -> float | None:
         """Return the price in USD per hour; None if it is not known."""
-        now = self._clock.now()
         if market == "spot":
             history = self.spot_prices(name, zone)
-            return history[-1][1] if history else None
+            has_most = name in self.settings.spot_max_usd_per_hour or self.list_price(name) is not None
+            # EC2 lets a spot price rise up to the price on demand: unless that is known, no cap can hold.
+            return history[-1][1] if history and has_most else None
+        return self.list_price(name)
+
+    def list_price(self, name: str) -> float | None:
+        """Return the region's price on demand in USD per hour; None if it is not known."""
+        now = self._clock.now()
         live = self._price_of(name).get(partial(self._ask_price, name), now=now, may_ask=self._asks)
         return live or self._catalog.entry(name).usd_per_hour
+
+    def unpriced(self) -> list[str]:
+        """Return a sentence on each type of the settings that cannot be rented for want of a price."""
+        found = []
+        for name in self.settings.instance_types:
+            if self.list_price(name) is None:
+                cached, entry = self._price_of(name), self._catalog.entries.get(name)
+                why = cached.failed.partition(". ")[0] or "it was not asked for yet"
+                known = f" (the catalogue has {entry.source})" if entry is not None and entry.source else ""
+                found.append(
+                    f"{name} is not rented: its price in {self.settings.region} is not known{known}: {why}"
+                )
+        return found
 
     def spot_prices(self, name: str, zone: str) -> Sequence[tuple[float, float]]:
         """Return (instant, USD per hour) in order of time; empty if no price is known."""
