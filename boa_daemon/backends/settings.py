@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,31 @@ BUILT = "built"
 """A value of `[cloud] image`: the newest image that `boa image build` made."""
 
 MarketChoice = Literal["on-demand", "spot", "spot-then-on-demand", "planned"]
+
+
+MOST_HOUSE_TAGS = 30
+"""AWS allows 50 tags on a resource; BOA sets up to 15 of its own, and EC2 and CloudFormation add some."""
+_TAG_KEY = re.compile(r"[A-Za-z0-9+\-=.,_:@]{1,128}")
+_TAG_VALUE = re.compile(r"[\w\s+\-=.,_:/@]{1,256}")
+
+
+def why_no_tag(key: str, value: str) -> str:
+    """Return why AWS refuses a tag on something that BOA makes; empty if it accepts it.
+
+    Nodes read their tags from the instance metadata, whose keys allow fewer characters than others.
+    """
+    if key.lower().startswith("aws:"):
+        return "begins with aws:, which is AWS's own"
+    if key.lower().startswith("boa:") or key == "Name":
+        return "is BOA's own: it names and finds its nodes by such tags"
+    if not _TAG_KEY.fullmatch(key) or key in (".", "..", "_index"):
+        return (
+            "is no key: 1 to 128 letters, digits and + - = . , _ : @; EC2 allows no space and no slash in keys "
+            "that nodes can read"
+        )
+    if not _TAG_VALUE.fullmatch(value) or value != value.strip():
+        return "has no value that AWS accepts: 1 to 256 letters, digits, spaces and + - = . , _ : / @"
+    return ""
 
 
 class SidePrices(BaseModel):
@@ -99,6 +125,8 @@ class AwsSettings(BaseModel):
     """Role (IAM) that ends stopped nodes whose daemon is gone; `boa up` makes it. Empty: none does."""
     side_prices: SidePrices | None = None
     """Prices of the region besides instances; unset: the catalogue's, which has us-east-1 only."""
+    tags: Mapping[str, str] = Field(default_factory=dict)
+    """Tags of the house, such as a cost centre, on everything that BOA makes; their case is kept."""
     prices: str = ""
     """Price file of the region, for where the Pricing API cannot be asked; it names its region."""
     queue_url: str = ""
@@ -112,6 +140,23 @@ class AwsSettings(BaseModel):
         for name, text in value.items():
             if not text:
                 raise ValueError(f"{name} has no value")
+        return value
+
+    @field_validator("tags", mode="after")
+    @classmethod
+    def _are_tags(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for key, text in value.items():
+            if why := why_no_tag(key, text):
+                raise ValueError(f"{key!r} {why}")
+        if len(value) > MOST_HOUSE_TAGS:
+            raise ValueError(
+                f"{len(value)} tags, at most {MOST_HOUSE_TAGS}: AWS allows 50, BOA sets the others"
+            )
+        folded: dict[str, str] = {}
+        for key in value:
+            other = folded.setdefault(key.casefold(), key)
+            if other != key:
+                raise ValueError(f"{other!r} and {key!r} differ in case alone, which IAM refuses on roles")
         return value
 
     def image_of(self, instance_type: str) -> str:

@@ -76,6 +76,8 @@ class Terms:
     """Capacity Blocks by offering; a sold one becomes the reservation `cr-` and the offering's name."""
     event_queue: str = ""
     enforces_cluster: str = ""
+    required_tags: tuple[str, ...] = ()
+    """Keys that an organisation's policy wants on everything that a launch makes, with a value."""
     throttles: bool = False
     network_nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Network nodes above each instance; instances without an entry have no answer."""

@@ -69,16 +69,21 @@ def launch_tags(
     if action.for_jobs:
         job, generation = action.for_jobs[0]
         rented_for = {JOB_TAG: job[:LONGEST_TAG], GENERATION_TAG: str(generation)}
-    return rented_for | {
-        CLUSTER_TAG: settings.cluster,
-        INTENT_TAG: action.id,
-        LEDGER_TAG: ledger_id,
-        MARKET_TAG: offer.market,
-        PRICE_TAG: f"{price:.6g}",
-        EXTRAS_TAG: tag_of(extras or offer.extras or extras_of(settings)),
-        LEASE_TAG: str(int(lease)),
-        "Name": f"{settings.cluster}-{action.instance_type.name}",
-    }
+    # The house's own first: none of them may replace a tag that nodes are found and ended by.
+    return (
+        {**settings.tags}
+        | rented_for
+        | {
+            CLUSTER_TAG: settings.cluster,
+            INTENT_TAG: action.id,
+            LEDGER_TAG: ledger_id,
+            MARKET_TAG: offer.market,
+            PRICE_TAG: f"{price:.6g}",
+            EXTRAS_TAG: tag_of(extras or offer.extras or extras_of(settings)),
+            LEASE_TAG: str(int(lease)),
+            "Name": f"{settings.cluster}-{action.instance_type.name}",
+        }
+    )
 
 
 def run_request(
