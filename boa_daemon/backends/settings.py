@@ -42,8 +42,8 @@ def why_no_tag(key: str, value: str) -> str:
         return "is BOA's own: it names and finds its nodes by such tags"
     if not _TAG_KEY.fullmatch(key) or key in (".", "..", "_index"):
         return (
-            "is no key: 1 to 128 letters, digits and + - = . , _ : @; EC2 allows no space and no slash in keys "
-            "that nodes can read"
+            "is no key: 1 to 128 letters, digits and + - = . , _ : @; EC2 allows no space and no slash in "
+            "keys that nodes can read"
         )
     if not _TAG_VALUE.fullmatch(value) or value != value.strip():
         return "has no value that AWS accepts: 1 to 256 letters, digits, spaces and + - = . , _ : / @"

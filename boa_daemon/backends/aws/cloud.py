@@ -30,7 +30,11 @@ from boa_daemon.backends.aws.instances.launch import Launcher
 from boa_daemon.backends.aws.instances.launch_request import BUILD_TAG, CARDS_TAG, MARKET_TAG
 from boa_daemon.backends.aws.instances.leases import renew_leases
 from boa_daemon.backends.aws.instances.market import AwsMarket
-from boa_daemon.backends.aws.instances.node_from_instance import lease_of, tags_of_instance
+from boa_daemon.backends.aws.instances.node_from_instance import (
+    lease_of,
+    reservation_of,
+    tags_of_instance,
+)
 from boa_daemon.backends.aws.instances.pool import AwsWarmPool
 from boa_daemon.backends.aws.instances.release import Releaser
 from boa_daemon.backends.aws.instances.sweep import Sweeper
@@ -134,13 +138,21 @@ class AwsCloud(Provider):
         self._images.refresh(lambda: own_images(self.calls), now=self._clock.now())
 
     def standing(self) -> Extras:
-        """Return the most that the cluster's images cost per hour, as they were last listed."""
+        """Return what images and reservations cost per hour at most, used or not, as last listed."""
+        used = Counter(
+            pool
+            for each in self._instances
+            if (pool := reservation_of(each)) and each["State"]["Name"] in ("pending", "running")
+        )
         try:
-            usd = most_usd_per_hour(self._images.value or (), self.settings)
+            found = (
+                ("images", most_usd_per_hour(self._images.value or (), self.settings)),
+                ("reservations", self.market.reserved_usd_per_hour(used)),
+            )
         except MissingPrice:
             # Without prices of the region nothing is rented there, so no cap can be broken.
             return ()
-        return (("images", usd),) if usd else ()
+        return tuple((kind, usd) for kind, usd in found if usd)
 
     def ages(self) -> Mapping[str, float | None]:
         """Return the age of each cached fact in seconds; None for a fact that is not known."""
@@ -392,8 +404,10 @@ class AwsCloud(Provider):
         told = self.notices.ended_at(of_instance) or 0.0
         is_leaving = of_instance in self.releaser.asked or name in self.pool.asked
         ends_by = self.notices.ends_by(of_instance)
-        if ends_by is None and tags_of_instance(instance).get(MARKET_TAG) == "reserved":
-            ends_by = self.market.taken_back_at(instance["InstanceType"])
+        if tags_of_instance(instance).get(MARKET_TAG) == "reserved":
+            pool = reservation_of(instance)
+            prices = self.market.reserved_prices(instance["InstanceType"], pool)
+            ends_by = ends_by or self.market.taken_back_at(instance["InstanceType"], pool)
         if BUILD_TAG in tags_of_instance(instance) and state in _LIVING:
             is_leaving, ends_by = True, lease_of(instance)
         return as_life(

@@ -97,13 +97,18 @@ class Launcher:
         """
         image, root_device = self.image(offer.instance_type)
         entry = self._catalog.entries.get(offer.instance_type)
-        reserved = self._market.reservation(offer.instance_type) if offer.market == "reserved" else None
+        is_reserved = offer.market == "reserved"
+        reserved = self._market.reservation(offer.instance_type, offer.pool) if is_reserved else None
+        if is_reserved and reserved is None:
+            # Without its id EC2 would launch the node on demand, and bill it so.
+            said = f"the reservation {offer.pool or 'of ' + offer.instance_type} is not active any more"
+            raise CallFailed("ec2:RunInstances", "ReservationCapacityExceeded", said, http_status=400)
         return LaunchTarget(
             image=image,
             root_device=root_device,
             efa_interfaces=0 if entry is None else entry.efa_interfaces,
             reservation="" if reserved is None else reserved.id,
-            is_block=reserved is not None and reserved.taken_back_at is not None,
+            is_block=reserved is not None and reserved.is_block,
         )
 
     def image(self, instance_type: str) -> tuple[str, str]:
