@@ -335,6 +335,14 @@ class Provider(Cloud, Protocol):
         """Return the most that is billed per hour without any node, in USD by kind."""
         return ()
 
+    def notes(self) -> Sequence[str]:
+        """Return sentences for the daemon's administrator on what costs money or cannot be rented now."""
+        return ()
+
+    def idle_usd_per_hour(self) -> float:
+        """Return what capacity that is paid for and not used costs per hour."""
+        return 0.0
+
     def list_prices(self) -> Mapping[str, float]:
         """Return the cloud's own prices on demand in USD per hour, by type, as far as it knows them."""
         return {}

@@ -319,6 +319,15 @@ class AwsCloud(Provider):
             for sentence in said:
                 self._say(f"{sentence}. {how_to_price(self.settings)}")
 
+    def notes(self) -> Sequence[str]:
+        """Return sentences on types without a price, and on reservations that are paid for and idle."""
+        how = how_to_price(self.settings)
+        return [*(f"{said}. {how}" for said in self._unpriced), *self.market.idle()]
+
+    def idle_usd_per_hour(self) -> float:
+        """Return what the free nodes of reservations and blocks cost per hour."""
+        return self.market.idle_usd_per_hour()
+
     def list_prices(self) -> Mapping[str, float]:
         """Return the region's prices on demand in USD per hour, by type; types without one are left out."""
         names = self.settings.instance_types

@@ -233,6 +233,19 @@ class AwsMarket:
             if not each.is_block
         )
 
+    def idle(self) -> list[str]:
+        """Return a sentence on each reservation that has free nodes."""
+        found = []
+        for each in self.reservations().values():
+            usd = each.left * (self.list_price(each.instance_type) or 0.0)
+            if each.left:
+                what = "Capacity Block" if each.is_block else "reservation"
+                found.append(
+                    f"{each.left} of {each.total} {each.instance_type} of {what} {each.id} in {each.zone} "
+                    f"are idle: {usd:.2f} USD/hour are paid for nothing"
+                )
+        return found
+
     def idle_usd_per_hour(self) -> float:
         """Return what the unused nodes of reservations cost per hour; blocks count at the price on demand."""
         return sum(
