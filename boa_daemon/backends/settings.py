@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.errors import did_you_mean
@@ -23,6 +23,22 @@ BUILT = "built"
 """A value of `[cloud] image`: the newest image that `boa image build` made."""
 
 MarketChoice = Literal["on-demand", "spot", "spot-then-on-demand", "planned"]
+
+
+OF_A_REGION = frozenset(
+    {
+        "zones", "subnets", "security_groups", "image", "images", "key_name", "placement_groups",
+        "reservations", "side_prices", "prices", "queue_url", "pool_end_role",
+    }
+)  # fmt: skip
+"""Settings that name things of one region; a further region has its own under `by_region`, or none."""
+
+
+def with_home_region(value: Any) -> Any:
+    """Return settings in which `region` is the first of `regions`, unless it is named."""
+    if isinstance(value, Mapping) and value.get("regions") and "region" not in value:
+        return {**value, "region": next(iter(value["regions"]))}
+    return value
 
 
 MOST_HOUSE_TAGS = 30
@@ -87,6 +103,10 @@ class AwsSettings(BaseModel):
     cluster: str = Field(default="boa", pattern=r"^[A-Za-z0-9._-]{1,64}$")
     """Name of the cluster, in the tags of everything that is rented."""
     region: str = Field(default="us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")
+    regions: tuple[str, ...] = ()
+    """Regions to rent in, first the home region with bucket, queues and roles; empty: `region` alone."""
+    by_region: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
+    """Settings of a further region by its name, such as its subnets, images and queue of warnings."""
     instance_types: tuple[str, ...] = ()
     market: MarketChoice = "on-demand"
     zones: tuple[str, ...] = ()
@@ -133,6 +153,38 @@ class AwsSettings(BaseModel):
     """The SQS queue that EventBridge fills with spot warnings and state changes; empty: none."""
     endpoint: str = ""
     """Another endpoint for all services, for tests; `AWS_ENDPOINT_URL` does the same."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _home_is_first(cls, value: Any) -> Any:
+        return with_home_region(value)
+
+    @model_validator(mode="after")
+    def _regions_fit(self) -> AwsSettings:
+        if self.regions and self.region not in self.regions:
+            raise ValueError(f"region {self.region!r} is not among regions {list(self.regions)}")
+        if len(set(self.regions)) < len(self.regions):
+            raise ValueError("regions names a region twice")
+        for region, own in self.by_region.items():
+            if region not in self.regions or region == self.region:
+                raise ValueError(f"by_region.{region}: not a further region of regions {list(self.regions)}")
+            for key in own:
+                if key not in OF_A_REGION:
+                    raise ValueError(f"by_region.{region}: {key!r} is not a setting of one region")
+        return self
+
+    def in_region(self, region: str) -> AwsSettings:
+        """Return the settings of one of the regions: what is bound to a region comes from `by_region`.
+
+        Raises:
+            ValidationError: when a value of `by_region` is wrong.
+        """
+        zones = tuple(zone for zone in self.zones if zone.startswith(region))
+        own = {"region": region, "zones": zones}
+        if region == self.region:
+            return self.model_copy(update={**own, "regions": (), "by_region": {}})
+        shared = self.model_dump(exclude_unset=True, exclude={*OF_A_REGION, "regions", "by_region"})
+        return AwsSettings.model_validate({**shared, **own, **self.by_region.get(region, {})})
 
     @field_validator("images", "reservations", "placement_groups", mode="after")
     @classmethod
@@ -203,8 +255,16 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
     for name in ("blocks", "boot_seconds", "commitments", "gpu_places", "start_seconds", "stock"):
         table.pop(name, None)
     table.update({name: value for name, value in flags.items() if value is not None})
+    asked = flags.get("region")
+    is_further = asked is not None and asked in table.get("regions", ())
+    if is_further:
+        # A region of the list has settings of its own beside those of the home region.
+        table.pop("region")
+        written = document.content["cloud"].get("region")
+        table.update({} if written is None else {"region": written})
     try:
-        return AwsSettings.model_validate(table)
+        found = AwsSettings.model_validate(table)
+        return found.in_region(str(asked)) if is_further else found
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])

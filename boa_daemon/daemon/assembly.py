@@ -21,8 +21,10 @@ from boa_daemon.backends.aws.client.resource_names import bucket_of, claim_key
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
+from boa_daemon.backends.aws.regions import RegionalCloud
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
+from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.components import World
@@ -120,16 +122,25 @@ def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provi
             clock=clock,
             say=_LOG.warning,
         )
-    return AwsCloud(
-        given,
-        catalog=catalog_of(given),
-        clock=clock,
-        calls=calls,
-        ledger_id=ledger_id,
-        touches=not settings.daemon.observe,
-        say=_LOG.info,
-        claim=claim,
-    )
+
+    def in_region(own: AwsSettings) -> AwsCloud:
+        is_home = own.region == given.region
+        return AwsCloud(
+            own,
+            catalog=catalog_of(own),
+            clock=clock,
+            calls=calls if is_home else AwsCalls(own),
+            ledger_id=ledger_id,
+            touches=not settings.daemon.observe,
+            say=_LOG.info,
+            claim=claim if is_home else None,
+        )
+
+    if not given.regions:
+        return in_region(given)
+    ordered = [given.region, *(region for region in given.regions if region != given.region)]
+    clouds = {region: in_region(given.in_region(region)) for region in ordered}
+    return RegionalCloud(clouds, say=_LOG.info)
 
 
 def _simulated(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provider:
@@ -180,7 +191,7 @@ def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Pro
 def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
     """Return the engine that runs jobs over SSM; it uses the AWS clients of the cloud."""
     engine = settings.engine
-    if not isinstance(cloud, AwsCloud):
+    if not isinstance(cloud, AwsCloud | RegionalCloud):
         raise InputError(
             f"the engine {engine.name!r} does not go with the provider {settings.cloud.provider!r}",
             hint='"local" goes with "simulated" and "local", "ssm" with "aws", "ray" with any',

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from boa_daemon.backends.region_names import name_in
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.shared_gpus import check_memory, with_places
 from boa_daemon.engines.engine_kinds import engine_kind
@@ -39,8 +40,17 @@ def site_catalog(settings: Settings, cloud: Provider | type[Provider] | None = N
     """
     file = getattr(settings.cloud, "prices", None)
     catalog = Catalog.load(*([file] if file else []), region=settings.cloud.region if file else "")
+    catalog = catalog.with_names(rented_types(settings))
     live = {} if cloud is None or isinstance(cloud, type) else cloud.list_prices()
     return catalog.at_prices(live, region=settings.cloud.region, source="the cloud's list prices")
+
+
+def rented_types(settings: Settings) -> dict[str, str]:
+    """Return the machines of the settings by their names in plans: each type in each region."""
+    home, types = settings.cloud.region, settings.cloud.instance_types
+    regions = getattr(settings.cloud, "regions", None) or [home]
+    ordered = [home, *(region for region in regions if region != home)]
+    return {name_in(each, region, home=home): each for region in ordered for each in types}
 
 
 def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
@@ -58,7 +68,8 @@ def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]
     twice = [name for name, times in Counter(settings.cloud.instance_types).items() if times > 1]
     if twice:
         raise InputError(f"[cloud] instance_types names {twice[0]} twice")
-    rented = {name: known.get(name) or catalog.instance_type(name) for name in settings.cloud.instance_types}
+    catalog = catalog.with_names(rented_types(settings))
+    rented = {name: known.get(name) or catalog.instance_type(name) for name in rented_types(settings)}
     return machines_by_kind(with_places(rented, settings.cloud.gpu_places, catalog).values(), own)
 
 

@@ -134,6 +134,14 @@ class Catalog:
                 entries[name] = replace(entry, usd_per_hour=None, source=source, as_of="")
         return Catalog(entries=entries)
 
+    def with_names(self, names: Mapping[str, str]) -> Catalog:
+        """Return the catalogue with further names of its types, such as a type in another region."""
+        new = {name: own for name, own in names.items() if name not in self.entries and own in self.entries}
+        if not new:
+            return self
+        entries = {name: replace(self.entries[own], name=name) for name, own in new.items()}
+        return Catalog(entries={**self.entries, **entries})
+
     def at_prices(self, prices: Mapping[str, float], *, region: str, source: str) -> Catalog:
         """Return the catalogue with these prices of a region, in dollars per hour by type."""
         entries = dict(self.entries)

@@ -335,6 +335,10 @@ class Provider(Cloud, Protocol):
         """Return the most that is billed per hour without any node, in USD by kind."""
         return ()
 
+    def hides(self, action: LaunchNodes) -> bool:
+        """Return whether a launch may have made nodes that the cloud cannot list now: it counts as spent."""
+        return False
+
     def notes(self) -> Sequence[str]:
         """Return sentences for the daemon's administrator on what costs money or cannot be rented now."""
         return ()

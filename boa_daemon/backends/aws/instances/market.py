@@ -107,6 +107,17 @@ class AwsMarket:
             ),
         ]
 
+    def known_offers(self) -> list[Offer]:
+        """Return offers without asking anything: of the zones that are known, at no known price."""
+        zones, wanted = self._zones.value or {}, self.settings.zones
+        return [
+            Offer(instance_type=name, zone=zone, market=market, nodes_left=0)
+            for name in self.settings.instance_types
+            for zone in zones.get(name, ("unknown",))
+            if not wanted or zone in wanted or zone == "unknown"
+            for market in self.settings.markets
+        ]
+
     def zones(self) -> Mapping[str, tuple[str, ...]]:
         """Return the zones that rent each type, limited to the zones of the settings.
 
