@@ -30,9 +30,10 @@ from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.pruning import prune
 from boa_daemon.daemon.service import Service
-from boa_daemon.daemon.settings_reload import keep_observe_mode, keys_needing_restart
+from boa_daemon.daemon.settings_reload import SettingsReader, keep_observe_mode, keys_needing_restart
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.store.database_setup import StoreUnreachable, backup, check_reachable
+from boa_daemon.plain_text import plain_text
+from boa_daemon.store.database_setup import StoreUnreachable, backup, check_reachable, newest_backup_age
 from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
 
 _LOG = logging.getLogger("boa")
@@ -51,6 +52,14 @@ def keep_answering() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, OLD)
+
+
+class PlainLines(logging.Formatter):
+    """A log format for a terminal, which must not obey what jobs and clouds said."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a log record as text without control characters."""
+        return plain_text(super().format(record))
 
 
 class JsonLines(logging.Formatter):
@@ -74,7 +83,7 @@ def set_up_logs() -> None:
     """Log readable lines to a terminal, and JSON to everything else."""
     handler = logging.StreamHandler(sys.stderr)
     if sys.stderr.isatty():
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+        handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     else:
         handler.setFormatter(JsonLines())
     root = logging.getLogger("boa")
@@ -89,9 +98,11 @@ REFRESH_SECONDS, FIRST_PRICES_SECONDS = 60.0, 5.0
 """Seconds between refreshes of prices and quotas; longest wait of the first tick for the first refresh."""
 STANDBY_SECONDS = 1.0
 """Seconds between a standby's attempts to take over."""
+FRESH_BACKUP = 0.5
+"""Age of the newest backup, in intervals, below which a start makes no other."""
 JUMP_SECONDS = 2.0
 """Change of the wall clock against the monotonic clock that counts as a jump."""
-_AT_ONCE = ("tick", "gate", "refresh")
+_AT_ONCE = ("tick", "gate", "refresh", "backup")
 
 
 class Clockwork:
@@ -208,6 +219,9 @@ class Clockwork:
         if storage is None:
             return
         now = self._daemon.world.clock.now()
+        every = self._daemon.settings.daemon.backup_seconds
+        if (age := newest_backup_age(self._there.backups)) is not None and age < FRESH_BACKUP * every:
+            return  # A daemon that restarts often must not push out the copies of earlier hours.
         try:
             name = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S")
             backup(storage.store.database.engine, self._there.backups, name)
@@ -231,12 +245,14 @@ class Clockwork:
 
 
 def serve(
-    load: Callable[[], Settings],
+    load: SettingsReader,
     *,
     announce: Callable[[str], None] = lambda _line: None,
     standby: bool = False,
 ) -> None:
     """Run the daemon until SIGTERM or SIGINT; `load` reads the settings at the start and on SIGHUP.
+
+    Settings that would loosen limits without consent are refused: those in force stay, also after a restart.
 
     A `standby` waits until no other daemon leads on the database, then takes over.
 
@@ -251,6 +267,8 @@ def serve(
     lock = Lock(there.state)
     stop, reload = threading.Event(), threading.Event()
     set_up_logs()
+    if load.note:
+        _LOG.error("%s", load.note)
     if standby:
         _on_signals(stop, reload)
         if not _until_free(lock.take, AlreadyRunning, stop):
@@ -266,7 +284,7 @@ def serve(
 
 
 def _serve_alone(
-    load: Callable[[], Settings],
+    load: SettingsReader,
     settings: Settings,
     there: DaemonPaths,
     stop: threading.Event,
@@ -293,8 +311,18 @@ def _serve_alone(
         raise
     if standby:
         # The standby may have waited for months: its settings, caps included, may be out of date.
-        _read_again(daemon, load)
+        _try_reading_again(daemon, load)
+    else:
+        load.confirm()
+        _say_refusal(daemon, load)
     clockwork = Clockwork(daemon, there)
+
+    def read_now(consent: str) -> list[str]:
+        later = _read_again(daemon, load, consent=consent)
+        clockwork.reschedule()
+        return later
+
+    daemon.settings_source, daemon.apply_settings = load, read_now
     _on_signals(stop, reload)
     try:
         for server in servers:
@@ -377,7 +405,7 @@ def _until_stopped(
     clockwork: Clockwork,
     stop: threading.Event,
     reload: threading.Event,
-    load: Callable[[], Settings],
+    load: SettingsReader,
 ) -> None:
     """Wait for signals; tell systemd READY after the first full reconcile."""
     is_announced, ahead = False, time.time() - time.monotonic()
@@ -397,10 +425,11 @@ def _until_stopped(
         ):
             systemd.notify_ready(daemon.status_line)
             is_announced = True
+        load.save()
         if reload.is_set():
             reload.clear()
             systemd.notify_reloading()
-            if _read_again(daemon, load):
+            if _try_reading_again(daemon, load):
                 clockwork.reschedule()
             systemd.notify_ready(daemon.status_line)
 
@@ -413,18 +442,43 @@ def _answers(url: str) -> bool:
     return True
 
 
-def _read_again(daemon: Daemon, load: Callable[[], Settings]) -> bool:
-    """Reload the settings; return False, and keep the present ones, when the new ones are wrong."""
+def _try_reading_again(daemon: Daemon, load: SettingsReader) -> bool:
+    """Reload the settings; return False, and keep the present ones, when the new ones are refused."""
     try:
-        settings = load()
-        systemd.check_tick(settings.daemon.tick_seconds)
-        fixed = daemon.world.cloud.boot_seconds is not None
-        later = keys_needing_restart(daemon.settings, settings, is_cloud_fixed=fixed)
-        daemon.use(keep_observe_mode(daemon.settings, settings))
+        later = _read_again(daemon, load)
     except (BoaError, ValueError) as error:
         _LOG.error("the settings stay as they were: %s", error)
+        _say_refusal(daemon, load)
         return False
     _LOG.info("settings read again")
     if later:
         _LOG.warning("these settings take effect only when the daemon restarts: %s", ", ".join(later))
     return True
+
+
+def _read_again(daemon: Daemon, load: SettingsReader, *, consent: str = "") -> list[str]:
+    """Reload the settings and use them; return those that take effect only after a restart.
+
+    Raises:
+        BoaError: when they are wrong, or loosen limits without consent; the present ones stay in force.
+        ValueError: when a plan cannot be made with them.
+    """
+    with load.lock:
+        settings = load(consent=consent)
+        systemd.check_tick(settings.daemon.tick_seconds)
+        fixed = daemon.world.cloud.boot_seconds is not None
+        later = keys_needing_restart(daemon.settings, settings, is_cloud_fixed=fixed)
+        daemon.use(keep_observe_mode(daemon.settings, settings))
+        load.confirm()
+    _say_refusal(daemon, load)
+    return later
+
+
+def _say_refusal(daemon: Daemon, load: SettingsReader) -> None:
+    """Show in the status, and alert once, why the settings in force are not those of the files."""
+    if load.warnings != daemon.standing.setting_warnings:
+        for sentence in load.warnings:
+            _LOG.warning("settings: %s", sentence)
+    daemon.standing.settings_note, daemon.standing.setting_warnings = load.note, load.warnings
+    if load.note:
+        daemon.say_settings_refused(load.note)

@@ -87,11 +87,14 @@ class Authenticator:
         """Return the caller; a coroutine, because a thread for this would cost more than the answer.
 
         Raises:
-            HTTPException: 401 without a known token or session; 403 when a session tries to write.
+            HTTPException: 401 without a known token or session; 403 when a session tries to write, or
+                when the kernel does not tell who calls.
         """
         host = "" if request.client is None else request.client.host
         if host.startswith("uid:"):
             uid = int(host.removeprefix("uid:"))
+            if uid == unmapped_uid():
+                raise HTTPException(403, _UNMAPPED)
             user = user_name(uid)
             is_admin = uid in (0, os.getuid()) or user in self._admins
             return Caller(user=user, is_admin=is_admin, is_reader=user in self._readers)
@@ -126,6 +129,28 @@ class Authenticator:
 
 def _unknown() -> HTTPException:
     return HTTPException(401, "a bearer token is needed over TCP", headers={"WWW-Authenticate": "Bearer"})
+
+
+_UNMAPPED = (
+    "the kernel does not tell the daemon who you are: it runs in a user namespace that lacks your user. "
+    "Its administrator should take PrivateUsers out of its unit (`boa systemd install` writes one without)"
+)
+_EVERY_UID, _OVERFLOW_UID = 2**32 - 1, 65_534
+
+
+@lru_cache(maxsize=1)
+def unmapped_uid() -> int | None:
+    """Return the user id that stands for all users that our user namespace lacks; None if it lacks none.
+
+    Users with this id cannot be told apart: they would own each other's jobs.
+    """
+    try:
+        rows = Path("/proc/self/uid_map").read_text().split()
+        if _EVERY_UID in map(int, rows[2::3]):
+            return None
+        return int(Path("/proc/sys/kernel/overflowuid").read_text())
+    except (OSError, ValueError):
+        return _OVERFLOW_UID if Path("/proc/self/uid_map").exists() else None
 
 
 @lru_cache(maxsize=1024)

@@ -158,16 +158,23 @@ def tcp_socket(listen: str, *, is_secret: bool = False) -> socket.socket:
     """
     host, _, port = listen.rpartition(":")
     if not host:
-        raise InputError(f"[api] listen = {listen!r} names no host", hint="Write 127.0.0.1:8470")
+        raise InputError(
+            f"[api] listen = {listen!r} names no host", hint="Write 127.0.0.1:8470", setting=("api", "listen")
+        )
     if not is_secret and not _is_loopback(host.strip("[]")):
         raise InputError(
             f"[api] listen = {listen!r} reaches other machines, and tokens would go there in the clear",
             hint="Set [api] tls_cert and tls_key, or listen at 127.0.0.1 behind a proxy that speaks TLS",
+            setting=("api", "listen"),
         )
     try:
         return socket.create_server((host.strip("[]"), int(port)), backlog=256)
     except (OSError, ValueError, OverflowError) as error:
-        raise InputError(f"[api] listen = {listen!r}: {error}", hint="For example 127.0.0.1:8470") from None
+        raise InputError(
+            f"[api] listen = {listen!r}: {error}",
+            hint="For example 127.0.0.1:8470",
+            setting=("api", "listen"),
+        ) from None
 
 
 def _is_loopback(host: str) -> bool:
@@ -198,7 +205,9 @@ class ApiServer:
         try:
             config.load()
         except (OSError, ValueError) as error:
-            raise InputError(f"[api] tls_cert and tls_key cannot be used: {error}") from None
+            raise InputError(
+                f"[api] tls_cert and tls_key cannot be used: {error}", setting=("api", "tls_cert")
+            ) from None
         self._server, self._sockets = uvicorn.Server(config), sockets
         self._thread = threading.Thread(target=self._run, name="boa-api", daemon=True)
 

@@ -27,8 +27,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon.config import AlertSettings, Settings, UserSettings
+from boa_daemon.daemon.config import AlertSettings, Settings, TeamSettings, UserSettings
 from boa_daemon.errors import CloudFailed, InputError, MissingExtra
+from boa_daemon.plain_text import one_line, plain_text
 from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import ALERTS
@@ -124,6 +125,7 @@ class Alerts:
         """Record that an alert is sent; return False when it was recorded before."""
         if key in self._said:
             return False
+        sentence = plain_text(sentence)
         self._said.add(key)
         if self._database is not None:
             try:
@@ -136,6 +138,7 @@ class Alerts:
 
     def shout(self, sentence: str, *, key: str = "") -> None:
         """Send an alert even if it was sent before, without using the database, which may be the fault."""
+        sentence = plain_text(sentence)
         _LOG.warning(sentence, extra={"alert": key})
         settings = self.settings
         channels = _channels(
@@ -146,10 +149,35 @@ class Alerts:
 
     def tell(self, user: UserSettings, sentence: str) -> None:
         """Send one user a message about their jobs, over the channels in the user's settings."""
+        sentence = plain_text(sentence)
         _LOG.info(sentence)
         channels = _channels(user.webhook, None, None, user.apprise)
         if channels:
             self._sender.submit(_send, channels, sentence)
+
+    def tell_owners(
+        self,
+        key: str,
+        sentence: str,
+        owners: Sequence[UserSettings | TeamSettings],
+        *,
+        at: float,
+        is_site: bool,
+    ) -> bool:
+        """Send an alert once, over the channels of its owners; return whether it was sent.
+
+        With `is_site` it goes over the site's channels when no owner has any.
+        """
+        if not self.once(key, sentence, at=at):
+            return False
+        channels = [one for owner in owners for one in _channels(owner.webhook, None, None, owner.apprise)]
+        if not channels and is_site:
+            self.shout(sentence, key=key)
+            return True
+        _LOG.warning(sentence, extra={"alert": key})
+        if channels:
+            self._sender.submit(_send, list({one[:2]: one for one in channels}.values()), sentence)
+        return True
 
     def latest(self, limit: int) -> list[dict[str, Any]]:
         """Return the newest alerts: key, instant and sentence."""
@@ -205,6 +233,7 @@ def check_channels(settings: Settings) -> None:
     named = {"[alerts]": settings.alerts.apprise} | {
         f"[users.{name}]": user.apprise for name, user in settings.users.items()
     }
+    named |= {f"[teams.{name}]": team.apprise for name, team in settings.teams.items()}
     for section, urls in named.items():
         for number, url in enumerate(urls):
             try:
@@ -216,6 +245,7 @@ def check_channels(settings: Settings) -> None:
                 raise InputError(
                     f"{section} apprise[{number}] is no URL of apprise",
                     hint="For example mailtos://USER:PASSWORD@HOST",
+                    setting=(*section.strip("[]").split("."), "apprise"),
                 )
 
 
@@ -230,7 +260,7 @@ def _to_apprise(url: str, sentence: str) -> None:
 def subject_of(sentence: str) -> str:
     """Return a mail subject for a sentence: its beginning, so that an inbox tells alerts apart."""
     beginning = re.split(r"[:;] |\n", sentence)[0]
-    return f"BOA: {beginning[:SUBJECT_LETTERS]}"
+    return f"BOA: {one_line(beginning)[:SUBJECT_LETTERS]}"
 
 
 def _to_webhook(url: str, sentence: str) -> None:

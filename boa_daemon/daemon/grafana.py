@@ -42,6 +42,16 @@ _PANELS: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
         "currencyUSD",
         (("topk(12, sum by (user) (increase(boa_user_spend_dollars_total[1d])))", "{{user}}"),),
     ),
+    (
+        "Caps of teams and users",
+        "bargauge",
+        "currencyUSD",
+        (
+            ("boa_purse_spent_dollars", "spent, {{kind}} {{name}} {{window}}"),
+            ("boa_purse_reserved_dollars", "reserved, {{kind}} {{name}} {{window}}"),
+            ("boa_purse_cap_dollars", "cap, {{kind}} {{name}} {{window}}"),
+        ),
+    ),
     ("GPUs", "timeseries", "short", (("boa_gpus", "{{state}}"),)),
     (
         "Nodes by type, zone and market",

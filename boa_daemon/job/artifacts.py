@@ -31,20 +31,29 @@ def collect(unit: Unit) -> list[str]:
                     one for file in found for one in ([file] if file.is_file() else sorted(file.rglob("*")))
                 ]
                 inside = [file for file in files if file.is_file() and file.resolve().is_relative_to(top)]
-        except OSError as error:
+        except (OSError, ValueError, NotImplementedError) as error:
             faults.append(f"the search for the artifacts {pattern!r} failed: {error}")
             continue
         if not inside and not faults:
             faults.append(f"no file matches the artifacts {pattern!r}")
         for file in inside:
+            name = file.relative_to(top)
+            if ".." in name.parts or not is_plain(name):
+                faults.append(f"the artifact {str(name)!r} is not copied: its name is no plain text")
+                continue
             try:
                 with unit.as_user():
                     content = open_regular(file)
                 with content:
-                    _copy(content, target / file.relative_to(top))
+                    _copy(content, target / name)
             except OSError as error:
-                faults.append(f"the artifact {file.relative_to(top)} could not be copied: {error}")
+                faults.append(f"the artifact {name} could not be copied: {error}")
     return faults
+
+
+def is_plain(name: Path) -> bool:
+    """Return whether a name can be shown and sent: it is UTF-8 and has no control characters."""
+    return str(name).isprintable() and str(name).encode(errors="replace").decode() == str(name)
 
 
 def _copy(source: BinaryIO, target: Path) -> None:

@@ -41,7 +41,7 @@ from boa_daemon.tick.ports import (
     Telemetry,
     Unknown,
 )
-from boa_daemon.tick.state import ClusterState, JobState, NodeState, Rules
+from boa_daemon.tick.state import Claim, ClusterState, JobState, NodeState, Rules
 from policies.fast_dataclasses import replace
 from policies.links.gpu_kinds import siblings
 from policies.model import Job, JobId, NodeId, Width
@@ -173,6 +173,7 @@ class Controller:
             memory=store.memory(),
             users=ports.jobs.users(),
             teams=ports.jobs.teams(),
+            claims=_claims_of(ports.jobs),
             gate=None if ports.links is None else ports.links.look(),
         )
         return self._with_books_in_time(self._with_history(state))
@@ -346,6 +347,12 @@ def _requests(actions: Sequence[Action]) -> Iterator[list[Action]]:
         yield [action]
     if ends:
         yield ends
+
+
+def _claims_of(jobs: JobSource) -> Mapping[JobId, Claim]:
+    """Return the claims of jobs between stop and start; a source whose jobs stop at once has none."""
+    claims: Callable[[], Mapping[JobId, Claim]] | None = getattr(jobs, "claims", None)
+    return {} if claims is None else claims()
 
 
 def requested_node(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState:

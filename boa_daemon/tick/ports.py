@@ -25,7 +25,7 @@ from boa_daemon.tick.actions import (
 from boa_daemon.tick.limits import Act
 from boa_daemon.tick.offers import Cooldown, Extras, Offer, RefusalKind, scope_of_gang
 from boa_daemon.tick.retries import FailureCause
-from boa_daemon.tick.state import ClusterState, GateView, JobState, NodeState, Plan, UserMoney
+from boa_daemon.tick.state import Claim, ClusterState, GateView, JobState, NodeState, Plan, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from policies.errors import InvalidProblem
 from policies.fast_dataclasses import fast_init
@@ -213,7 +213,8 @@ class RunReport:
 
     `step` is the last step reported, counted over all generations; `samples` and `seconds` are what this
     generation processed and how long that took, so their ratio is its speed. `gradient_noise` is its gradient
-    noise scale, if reported; `save_seconds` is the duration of its last save. `quiet_seconds` is the time
+    noise scale, if reported; `save_seconds` is the duration of its last save, `gap_seconds` the longest
+    time between two of its steps. `quiet_seconds` is the time
     since any of its commands printed anything, None if unknown. `manifest` is the job's newest complete
     checkpoint. `lost_steps`, after an end, are reported steps that the checkpoint lacks. `evidence` is a
     sentence. A generation that `was_refused` never started, because its nodes refused it.
@@ -235,6 +236,7 @@ class RunReport:
     cause: FailureCause | None = None
     gradient_noise: float | None = None
     save_seconds: float | None = None
+    gap_seconds: float | None = None
     quiet_seconds: float | None = None
     gpus: int = 0
     last_lines: tuple[str, ...] = ()
@@ -377,6 +379,10 @@ class JobSource(Protocol):
 
     def teams(self) -> Mapping[str, TeamMoney]:
         """Return the purses of teams."""
+        ...
+
+    def claims(self) -> Mapping[JobId, Claim]:
+        """Return what jobs claim that were told to move, or lost their nodes, and have not started again."""
         ...
 
 

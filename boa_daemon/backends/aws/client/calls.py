@@ -316,6 +316,7 @@ def check_region(region: str) -> None:
         raise InputError(
             f"[cloud] region: {region!r} is not known",
             hint=f"Near it: {near}. For one that is newer than your boto3: pip install -U boto3",
+            setting=("cloud", "region"),
         )
 
 

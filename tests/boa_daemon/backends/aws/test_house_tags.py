@@ -13,7 +13,8 @@ from boa_daemon.backends.aws.instances.blocks import BlockOffering, buy
 from boa_daemon.backends.aws.instances.launch_request import LaunchTarget, run_request
 from boa_daemon.backends.aws.stack.settings import stack_settings_of
 from boa_daemon.backends.aws.stack.template import StackOptions, stack_template
-from boa_daemon.backends.settings import AwsSettings, load_aws_settings
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.daemon.setting_layers import load_aws_settings
 from boa_daemon.errors import InputError
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.offers import Offer
@@ -136,5 +137,5 @@ def test_tags_are_read_from_the_settings_with_their_case(tmp_path: Path) -> None
     assert load_aws_settings(path).tags == {"CostCentre": "Ärzte 7", "owner": "ML/a"}
 
     path.write_text('[cloud]\nprovider = "aws"\n[cloud.tags]\n"Cost Centre" = "7"\n')
-    with pytest.raises(InputError, match=r"boa\.toml:3: \[cloud\] tags: .*no key"):
+    with pytest.raises(InputError, match=r"boa\.toml:\d: cloud\.tags .*no key"):
         load_aws_settings(path)

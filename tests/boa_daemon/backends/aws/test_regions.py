@@ -18,7 +18,8 @@ from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.aws.regions import RegionalCloud
-from boa_daemon.backends.settings import AwsSettings, load_aws_settings
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.daemon.setting_layers import load_aws_settings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.testing.fake_cloud import FakeCloud

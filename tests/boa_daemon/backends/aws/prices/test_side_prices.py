@@ -15,8 +15,9 @@ from boa_daemon.backends.aws.prices.extra_costs import extras_of
 from boa_daemon.backends.aws.prices.side_prices import QUESTIONS, ask_side_prices, side_prices
 from boa_daemon.backends.aws.stack.settings import StackOptions
 from boa_daemon.backends.aws.stack.template import monthly_costs
-from boa_daemon.backends.settings import AwsSettings, SidePrices, load_aws_settings
+from boa_daemon.backends.settings import AwsSettings, SidePrices
 from boa_daemon.cli.toml_keys import write_keys
+from boa_daemon.daemon.setting_layers import load_aws_settings
 from boa_daemon.errors import USAGE, InputError, MissingPrice
 from boa_daemon.testing.fake_terms import Terms
 
