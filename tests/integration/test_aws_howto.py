@@ -42,6 +42,7 @@ SETTINGS = """
 [cloud]
 provider = "aws"
 region = "sa-east-1"
+instance_types = ["g5.xlarge"]
 prices = "prices.toml"
 tags = {CostCentre = "ML 42"}
 [cloud.side_prices]
@@ -77,14 +78,13 @@ def test_the_page_in_a_region_without_prices_under_an_organisations_policy(tmp_p
         shown = run(up)
         assert shown.returncode == 0, shown.stderr
         assert "1.006" not in shown.stdout
-        doctor = " ".join(run(f"{up} --yes && boa doctor || true").stdout.split())
+        doctor = " ".join(run("boa doctor || true").stdout.split())
         assert f"not known in {REGION}, so it is not rented" in doctor
         (tmp_path / "prices.toml").write_text(PRICES)
         (tmp_path / "boa.toml").write_text(SETTINGS)
 
     def edited(text: str) -> str:
         text = text.replace("boa up ", f"boa up --region {REGION} ").replace("us-east-1", REGION)
-        text = text.replace("Would make stack", "... stack").replace("Made stack", "... stack")
         return text.replace("1.006 USD/hour, and 0.0219", "1.611 USD/hour, and 0.0416")
 
     fake, _ = walk(
