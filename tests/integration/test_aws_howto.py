@@ -84,8 +84,9 @@ def test_the_page_in_a_region_without_prices_under_an_organisations_policy(tmp_p
         (tmp_path / "boa.toml").write_text(SETTINGS)
 
     def edited(text: str) -> str:
-        text = text.replace("boa up ", f"boa up --region {REGION} ").replace("us-east-1", REGION)
-        return text.replace("1.006 USD/hour, and 0.0219", "1.611 USD/hour, and 0.0416")
+        return text.replace("us-east-1", REGION).replace(
+            "1.006 USD/hour, and 0.0219", "1.611 USD/hour, and 0.0416"
+        )
 
     fake, _ = walk(
         tmp_path, terms(required_tags=("CostCentre",)), region=REGION, before=before, edited=edited
