@@ -196,12 +196,11 @@ SHELLS: dict[str, Shape] = {
 }
 """One process that saves, behind a shell, a wrapper or a pipe."""
 
+_KINDS = ("fork", "spawn", "forkserver", "pool", "spawn-pool", "fresh-pool", "executor", "child", "shell")
 HELPERS: dict[str, Shape] = {
-    **{f"with {name}": Shape(run=f"{LOOP} --with {name}") for name in
-       ("fork", "spawn", "forkserver", "pool", "spawn-pool", "fresh-pool", "executor", "child", "shell", "uploader")},
-    **{f"with {name}, late": Shape(run=f"{LOOP} --late --with {name} | cat") for name in
-       ("fork", "pool", "fresh-pool", "executor")},
-}  # fmt: skip
+    **{f"with {name}": Shape(run=f"{LOOP} --with {name}") for name in (*_KINDS, "uploader")},
+    **{f"with {name}, late": Shape(run=f"{LOOP} --late --with {name} | cat") for name in _KINDS},
+}
 """A process that saves and that needs others at each step."""
 
 LAUNCHERS: dict[str, Shape] = {

@@ -17,7 +17,7 @@ from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 from rich.table import Table
 
-from boa_daemon.plain_text import plain_text
+from boa_daemon.inputs.plain_text import plain_text
 
 
 class OutputFormat(StrEnum):

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.resource_names import bucket_of, claim_key
-from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.cloud import RELOADED, AwsCloud
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.aws.regions import RegionalCloud
@@ -141,6 +141,14 @@ def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provi
     ordered = [given.region, *(region for region in given.regions if region != given.region)]
     clouds = {region: in_region(given.in_region(region)) for region in ordered}
     return RegionalCloud(clouds, say=_LOG.info)
+
+
+def reload_cloud(cloud: Provider, settings: Settings) -> tuple[str, ...]:
+    """Give an open cloud the changed settings that it can use without a restart; return their keys."""
+    if not isinstance(cloud, AwsCloud):
+        return ()
+    cloud.use(aws_settings(settings.cloud))
+    return RELOADED
 
 
 def _simulated(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provider:

@@ -23,6 +23,7 @@ from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.node_view import Fleet
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.purses import Purses, TeamTerms
+from boa_daemon.daemon.safety_nets import SafetyNets
 from boa_daemon.daemon.settings_reload import SettingsReader
 from boa_daemon.daemon.site_metrics import SiteMetrics
 from boa_daemon.daemon.standing_costs import StandingCosts
@@ -84,6 +85,9 @@ class DaemonComponents:
         self._lock = threading.Lock()
         database = None if storage is None else storage.store.database
         self.alerts = Alerts(database, settings.alerts)
+        self.nets = SafetyNets(self._alert, self.metrics.net_is_lost)
+        self.own_faults: dict[str, Callable[[], str]] = {"notifier": self.alerts.fault}
+        """Faults of nets that are not the cloud's: by name, what returns why the net is lost, if it is."""
         self.kept = None if database is None else HistoryStore(database)
         self.history = None if self.kept is None else self.kept.history
         self.spot = SpotHistory({} if self.kept is None else self.kept.spot.read())
@@ -159,7 +163,7 @@ class DaemonComponents:
         self.learning.beliefs = Beliefs(
             weights=EvidenceWeights(prior_jobs=learning.prior_jobs, half_life_hours=learning.half_life_hours)
         )
-        self.alerts.settings = settings.alerts
+        self.alerts.use(settings.alerts)
         self.learning.tries.fraction = settings.workload.explore_fraction
         self.liveness.floor_seconds = settings.daemon.stall_seconds
         self._controllers: dict[str, Controller] = {}

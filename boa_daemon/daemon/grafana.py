@@ -125,6 +125,13 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ),
     ("BoaFault", "boa_fault == 1", "2m", "critical", "the daemon cannot do its work: see `boa status`"),
     (
+        "BoaSafetyNetLost",
+        "boa_safety_net_lost == 1",
+        "5m",
+        "warning",
+        "the safety net {{ $labels.net }} is lost: see the notes of `boa status`",
+    ),
+    (
         "BoaCapNear",
         "boa_spent_dollars / on (window) boa_cap_dollars > 0.9",
         "0m",

@@ -45,6 +45,8 @@ from boa_daemon.units import counted, dollars
 from policies.model import JobId, NodeId
 
 _LOG = logging.getLogger("boa.daemon")
+REFUSED_SECONDS = 1.0
+"""Seconds from a tick with a refused launch to the next, which tries the offers that are still open."""
 AWAITED_SECONDS = 3.0
 """Seconds between ticks while nodes boot: a ready node that waits for a tick is lost time for its jobs."""
 
@@ -213,8 +215,16 @@ class Daemon(AdaptiveDaemon):
                 _LOG.info("%s", held.sentence)
         if decision.wake_at is not None:
             self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
+        if decision.plan.launches and self._has_new_rests(decision):
+            self.wake(REFUSED_SECONDS)
         if decision.plan.launches or any(node.phase == "requested" for node in decision.state.nodes.values()):
             self.wake(AWAITED_SECONDS)
+
+    def _has_new_rests(self, decision: Decision) -> bool:
+        """Return whether launches of a tick were refused, so that the next may try other offers."""
+        if self.storage is None:
+            return False
+        return self.storage.store.cooldowns(decision.state.now).keys() != decision.state.cooldowns.keys()
 
     def _look_at_purses(self, decision: Decision) -> None:
         """Update the money of teams, users, jobs and commitments, and alert whom it belongs to."""
@@ -405,6 +415,21 @@ class Daemon(AdaptiveDaemon):
         for name, sentence in leaks.items():
             self._alert(f"leak:{name}", f"leak: {sentence}")
         return len(leaks)
+
+    def look_at_nets(self) -> None:
+        """Look which safety nets and facts from outside are lost, without the lock that a tick may hold."""
+        faults = dict(self.world.cloud.faults())
+        for name, why in self.own_faults.items():
+            if said := why():
+                faults[name] = said
+        self.nets.look(faults, now=self.world.clock.now())
+
+    def ask_anew(self) -> None:
+        """Ask for every fact from outside again, and end the rests whose cause a person may have mended."""
+        self.world.cloud.ask_anew()
+        if self.storage is not None:
+            with self._lock:
+                self.storage.store.open_mended(self.world.clock.now())
 
     def close(self) -> None:
         """Wait for the running tick and close all components; jobs and nodes continue."""

@@ -63,6 +63,12 @@ class Metrics:
         self.refused = Gauge(
             "boa_refused_messages", "Messages from outside that were dropped.", ["source"], registry=registry
         )
+        self.nets = Gauge(
+            "boa_safety_net_lost",
+            "1 while a safety net or a fact from outside is lost.",
+            ["net"],
+            registry=registry,
+        )
         self.fault = Gauge("boa_fault", "1 while the daemon cannot do its work.", registry=registry)
 
     def purses(self, purses: Iterable[Purse]) -> None:
@@ -110,6 +116,10 @@ class Metrics:
         self.least_budget.set(0.0 if shortfall is None else shortfall.least_spend)
         self.growth.labels("jobs").set(0.0 if shortfall is None else shortfall.jobs_per_hour)
         self.growth.labels("gpu_hours").set(0.0 if shortfall is None else shortfall.gpu_hours_per_hour)
+
+    def net_is_lost(self, name: str, is_lost: bool) -> None:
+        """Record whether a safety net is lost."""
+        self.nets.labels(name).set(is_lost)
 
     def failed(self) -> None:
         """Record a failed tick."""

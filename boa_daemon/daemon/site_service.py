@@ -111,7 +111,7 @@ class SiteService(ServiceBase):
             self._own_user_note(),
             "" if short is None else shortfall_sentence(short),
         ]
-        return [note for note in (*notes, *self._troubles()) if note]
+        return [note for note in (*notes, *self.daemon.nets.notes(), *self._troubles()) if note]
 
     def _own_user_note(self) -> str:
         """Return a warning when jobs run as the daemon's own user; empty otherwise."""

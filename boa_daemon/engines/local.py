@@ -28,7 +28,7 @@ from boa_daemon.engines.layout import OWN, Layout
 from boa_daemon.engines.local_units import authentic_status, read_unit_status, send_to_keeper
 from boa_daemon.engines.run_reports import Generation, UnitStatus, is_broken, report_of
 from boa_daemon.job.checkpoint import set_fence
-from boa_daemon.job.code import forget_code
+from boa_daemon.job.code import forget_code, own_folder
 from boa_daemon.job.data import DataFailed, objects_of
 from boa_daemon.job.gate.token import write_token
 from boa_daemon.job.keeper import GO, start_apart
@@ -119,7 +119,9 @@ class LocalEngine:
         spec = replace(spec, data=dict(spec.data))
         try:
             folder = self.layout.job(spec.job)
-            folder.mkdir(parents=True, exist_ok=True)
+            self.layout.root.mkdir(parents=True, exist_ok=True)
+            # Closed from the start: the keeper opens it to the job's group when it hands it over.
+            folder.mkdir(mode=0o700, exist_ok=True)
             write_json(folder / "spec.json", asdict(spec))
             (folder / "forgotten").unlink(missing_ok=True)
         except OSError as error:
@@ -302,7 +304,7 @@ class LocalEngine:
     def take_code(self, digest: str, archive: bytes) -> None:
         """Store a code archive beside the jobs."""
         file = self._archive(digest)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        own_folder(file.parent)
         aside = file.with_name(f".{file.name}.{os.getpid()}")
         aside.write_bytes(archive)
         aside.replace(file)

@@ -93,9 +93,12 @@ def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = 
     within = "".join(f"  -p {one} \\\n" for one in limits)
     told = f"--setenv={LIMITED}=1 " if limits else ""
     keeper = "python3 -m boa_daemon.job.keeper"
+    # Closed from the start: the keeper opens it to the job's group when it hands it over.
+    job = quote(str(Path(str(unit["checkpoint_dir"])).parent))
     files = _key_file(Path(folder).parent, key) + _gate_files(Path(folder).parent, gate)
     return f"""set -eu
 umask 022
+[ -d {job} ] || mkdir -p -m 700 {job}
 mkdir -p {quote(folder)} {quote(str(unit["checkpoint_dir"]))}
 {_workdir_script(unit)}{files}if [ ! -e {quote(folder)}/unit.json ]; then
   cat > {quote(folder)}/unit.part <<'UNIT'

@@ -66,7 +66,7 @@ def bring(source: str, digest: str, cache: Path, work: Path) -> None:
     marker = work.with_name(f"{work.name}.{digest}")
     if marker.exists() and work.is_dir():
         return
-    cache.mkdir(parents=True, exist_ok=True)
+    own_folder(cache)
     folder = cache / digest
     _sweep(cache, keep=digest)
     with alone(cache / f"{digest}.lock"):
@@ -83,6 +83,13 @@ def bring(source: str, digest: str, cache: Path, work: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
         fresh.rename(work)
         marker.touch()
+
+
+def own_folder(cache: Path) -> None:
+    """Make the folder of all code, and let nobody else read it: jobs get copies of their own code."""
+    cache.mkdir(parents=True, exist_ok=True)
+    if cache.stat().st_uid == os.geteuid():
+        cache.chmod(0o700)
 
 
 def _sweep(cache: Path, *, keep: str) -> None:

@@ -286,7 +286,7 @@ class Keeper:
                 self._go_on_stopping(child, log)
             if self._kill_asked:
                 self._hard = True
-                send([child, *self._family()], signal.SIGKILL)
+                send(self._family(), signal.SIGKILL)
             if now >= next_trim:
                 next_trim = now + TRIM_SECONDS
                 with suppress(OSError), self.unit.as_user():
@@ -336,7 +336,8 @@ class Keeper:
         else:
             self._stop.go_on()
         if time.monotonic() > self._stop_asked_at + self.unit.grace_seconds:
-            self._is_late = bool(self._stop.savers()) or child not in self._ended
+            # What outlives processes that have saved is a sidecar; else it may be what had to save.
+            self._is_late = not self._stop.asks_first or bool(self._stop.savers()) or child not in self._ended
             self._left_over = 0 if self._is_late else len(self._family())
             self._kill_asked = True
 
@@ -421,7 +422,8 @@ class Keeper:
                 os.getuid() if self.unit.uid is None else self.unit.uid, self.unit.name, since=since
             )
         if left:
-            log.write(f"boa: removed what the command had left: {', '.join(left[:5])}\n".encode())
+            said = f"boa: removed what the command had left: {', '.join(left[:5])}\n"
+            log.write(said.encode(errors="replace"))  # A job may give a file a name that is no text.
 
     def _do_errand(
         self, script: str, *, slot: str = "word", seconds: float | None = ERRAND_SECONDS, wait: bool = False

@@ -81,10 +81,12 @@ def trust(folder: Path) -> None:
 
 
 def is_of_torch(file: Path) -> bool:
-    """Return whether a file is an archive of `torch.save`."""
+    """Return whether a file is one archive of `torch.save`; sharded checkpoints have several in one file."""
     try:
         with zipfile.ZipFile(file) as archive:
-            return any(name.endswith("/data.pkl") for name in archive.namelist())
+            members = archive.infolist()
+            is_whole = bool(members) and min(member.header_offset for member in members) == 0
+            return is_whole and any(member.filename.endswith("/data.pkl") for member in members)
     except (OSError, zipfile.BadZipFile):
         return False
 

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.job.processes import PROC, parent_of, send, started_ticks
+from boa_daemon.job.processes import PROC, parent_of, send
 from boa_daemon.job.regular_files import open_regular
 from boa_daemon.job.unit import Unit
 
@@ -157,11 +157,12 @@ class OrderedStop:
         """Whether registered processes were asked first; else all processes got SIGTERM at once."""
         self.counted = len(savers)
         if not savers:
-            self._told = {pid for pid in family() if _group_of(pid) == child}
-            if started_ticks(child) is None:
-                send(self._told, signal.SIGTERM)
-            else:
+            living = family()
+            self._told = {pid for pid in living if _group_of(pid) == child}
+            if child in living:
                 os.killpg(child, signal.SIGTERM)
+            else:
+                send(self._told, signal.SIGTERM)  # Its number may name another group by now.
             return
         self._tell([one.pid for one in savers if not (one.looks and self.had_request) and one.pid > 0])
         self._suspend_shells(savers)
@@ -200,7 +201,7 @@ class OrderedStop:
                     self._tell([one.pid for one in savers if catches_sigterm(one.pid)])
                 return
             self._release_shells()
-        elif started_ticks(self._child) is not None:
+        elif self._child in self._family():
             return
         if self._leave_until is None:
             self._leave_until = now + LEAVE_SECONDS

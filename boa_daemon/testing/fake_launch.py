@@ -25,6 +25,8 @@ def refused(cloud: CloudFacts, call: Call, zone: str) -> Answer | None:
             f"123456789012:{lacking}/* with an explicit deny in a service control policy."
         )
         return ec2_error("UnauthorizedOperation", said, 403)
+    if cloud.terms.allows not in (None, (query["InstanceType"], zone, market_of(query))):
+        return ec2_error("UnauthorizedOperation", "You are not authorized to perform this operation.", 403)
     if int(query["MinCount"]) > int(query["MaxCount"]):
         return ec2_error("InvalidParameterValue", "MinCount is greater than MaxCount")
     if len(base64.b64decode(query.get("UserData", ""))) > 16384:

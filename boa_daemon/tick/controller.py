@@ -33,6 +33,7 @@ from boa_daemon.tick.ports import (
     JobEnder,
     JobSource,
     Launched,
+    LaunchFailureSource,
     LinkGate,
     Outcome,
     ReadinessChecker,
@@ -157,6 +158,9 @@ class Controller:
                 if node.ended_at is not None:
                     store.record_charge(charge_for(node))
         store.reopen_charges(nodes)
+        if isinstance(ports.cloud, LaunchFailureSource):
+            for _, refused in ports.cloud.failed_launches():
+                store.close_offers(refused, at=now)
         self._add_unseen(nodes, listed, now)
         tick = store.next_tick()
         jobs, unplanned = self._by_class(ports.jobs.jobs())

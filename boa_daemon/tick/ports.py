@@ -289,6 +289,15 @@ class Cloud(Protocol):
         ...
 
 
+@runtime_checkable
+class LaunchFailureSource(Protocol):
+    """A cloud whose accepted launches may still fail before a node runs."""
+
+    def failed_launches(self) -> Sequence[tuple[str, Refused]]:
+        """Return the offers whose launched nodes never ran, since the last call, as refusals."""
+        ...
+
+
 WARNING_SECONDS = 120.0
 """Time between the announcement of a spot interruption and the end of the node, on EC2."""
 
@@ -356,6 +365,17 @@ class Provider(Cloud, Protocol):
     def ages(self) -> Mapping[str, float | None]:
         """Return the age of each fact in seconds; None for an unknown fact."""
         return {}
+
+    def faults(self) -> Mapping[str, str]:
+        """Return the facts that cannot be had and the safety nets that are lost, each with the reason.
+
+        The names come from a closed list (`boa_daemon.daemon.safety_nets.NETS`).
+        """
+        return {}
+
+    def ask_anew(self) -> None:
+        """Ask for every fact from outside again: somebody says that they have changed."""
+        return
 
     def rehearse_end(self, node: NodeId) -> float | None:
         """Announce a node's interruption as the cloud would; return when it ends, None if unsupported."""
@@ -660,6 +680,10 @@ class Store(Protocol):
 
     def record_seen(self, launched_by: str, nodes: Collection[NodeId]) -> None:
         """Record that nodes of a launch were listed; the launch is settled once all of them were."""
+        ...
+
+    def close_offers(self, refused: Refused, *, at: float) -> None:
+        """Start cool-downs for the scopes of a refusal that came after its launch was accepted."""
         ...
 
     def give_up(self, launched_by: str, reason: str, *, at: float) -> None:

@@ -370,3 +370,34 @@ def test_a_tool_of_root_runs_with_no_variable_of_the_job(
 def variables(file: Path) -> dict[str, str]:
     """Return variables that `env -0` wrote."""
     return dict(one.partition("=")[::2] for one in file.read_text().split("\0") if one)
+
+
+@pytest.mark.parametrize("tool", ["podman", "docker"])
+def test_a_container_has_no_privileges_and_only_its_folders(tmp_path: Path, tool: str) -> None:
+    """No capability, no set-uid file; of the node it sees what it needs, and the generation read-only."""
+    unit = a_unit(
+        tmp_path, progress_file=str(tmp_path / "g1" / "own" / "progress.json"), data={"": "s3://b/x"}
+    )
+    entry = tmp_path / "cache" / ("0" * 64)
+    entry.mkdir(parents=True)
+    unit.folder.mkdir(parents=True)
+    (unit.folder / "data").symlink_to(entry)
+    argv = in_container(unit, tool, unit.environment)
+
+    assert {"--cap-drop=ALL", "--security-opt=no-new-privileges"} <= set(argv)
+    assert not {"--privileged", "--pid=host"} & set(argv)
+    names = ("work", "checkpoint", "g1/own")
+    writable = [f"{tmp_path}/{name}:{tmp_path}/{name}" for name in names]
+    seen = [f"{tmp_path}/g1:{tmp_path}/g1:ro", f"{entry}:{entry}:ro"]
+    package = Path(container.__file__).parents[1]
+    assert set(values(argv, "--volume")) == {*writable, *seen, f"{package}:/opt/boa/boa_daemon:ro"}
+    # Only where the settings let jobs run as root does a container keep what installing packages needs.
+    added = {word for word in argv if word.startswith("--cap-add")}
+    assert added == ({f"--cap-add={one}" for one in ROOTS} if os.getuid() == 0 else set())
+    own_user = in_container(replace(unit, uid=70_000, gid=70_000), tool, unit.environment)
+    if os.getuid() == 0:
+        assert not [word for word in own_user if word.startswith("--cap-add")]
+        assert values(own_user, "--user") == ["70000:70000"]
+
+
+ROOTS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")

@@ -57,3 +57,14 @@ def test_a_truncated_pickle_is_refused(tmp_path: Path) -> None:
     file.write_bytes(pickle.dumps(list(range(1000)))[:100])
     with pytest.raises(CannotBeLoaded):
         read_back(file)
+
+
+def test_several_archives_in_one_file_pass(tmp_path: Path) -> None:
+    """As `torch.distributed.checkpoint` writes them; they are no file for `torch.load`."""
+    file = tmp_path / "__0_0.distcp"
+    for number in range(2):
+        torch.save(torch.ones(number + 1), tmp_path / "part")
+        with file.open("ab") as whole:
+            whole.write((tmp_path / "part").read_bytes())
+
+    assert read_back(file) == ""
