@@ -12,6 +12,12 @@ def name_in(instance_type: str, region: str, *, home: str) -> str:
     return instance_type if region == home else f"{instance_type}{_IN}{region}"
 
 
+def name_in_key(key: str, region: str, *, home: str) -> str:
+    """Return the name in plans of an offer, `type/zone/market`, in a region."""
+    kind, slash, rest = key.partition("/")
+    return f"{name_in(kind, region, home=home)}{slash}{rest}"
+
+
 def plain_name(name: str) -> str:
     """Return the name of a machine that the cloud knows."""
     return name.partition(_IN)[0]

@@ -145,7 +145,7 @@ def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provi
 
 def reload_cloud(cloud: Provider, settings: Settings) -> tuple[str, ...]:
     """Give an open cloud the changed settings that it can use without a restart; return their keys."""
-    if not isinstance(cloud, AwsCloud):
+    if not isinstance(cloud, AwsCloud | RegionalCloud):
         return ()
     cloud.use(aws_settings(settings.cloud))
     return RELOADED

@@ -18,7 +18,7 @@ from typing import Any
 
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cloud import BOOT_SECONDS, AwsCloud
-from boa_daemon.backends.region_names import name_in, plain_name, region_in, region_of_zone
+from boa_daemon.backends.region_names import name_in, name_in_key, plain_name, region_in, region_of_zone
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import BoaError
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
@@ -279,6 +279,33 @@ class RegionalCloud(Provider):
             before = "" if region == self.home else f"{region} "
             found |= {f"{before}{name}": age for name, age in cloud.ages().items()}
         return found
+
+    def faults(self) -> Mapping[str, str]:
+        """Return the facts that cannot be had and the safety nets that are lost, each with its regions."""
+        found: dict[str, str] = {}
+        for region, cloud in self.clouds.items():
+            before = "" if region == self.home else f"in {region}: "
+            for name, said in cloud.faults().items():
+                found[name] = f"{found[name]}; {before}{said}" if name in found else f"{before}{said}"
+        return found
+
+    def ask_anew(self) -> None:
+        """Ask for every fact of every region again."""
+        for cloud in self.clouds.values():
+            cloud.ask_anew()
+
+    def use(self, settings: AwsSettings) -> None:
+        """Take over the settings of each region that need no restart."""
+        for region, cloud in self.clouds.items():
+            cloud.use(settings.in_region(region))
+
+    def failed_launches(self) -> Sequence[tuple[str, Refused]]:
+        """Return the launches that failed since the last call, by offer, named as in plans."""
+        return [
+            (name_in_key(key, region, home=self.home), self._scoped(refused, region))
+            for region, cloud in self.clouds.items()
+            for key, refused in cloud.failed_launches()
+        ]
 
     def rehearse_end(self, node: NodeId) -> float | None:
         """Handle a spot warning of a node in its region."""

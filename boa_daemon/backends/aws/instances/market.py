@@ -310,7 +310,7 @@ class AwsMarket:
         prices = next((each.failed for each in list(self._prices.values()) if each.failed), "")
         quotas = next((each.failed for each in list(self._quotas.values()) if each.failed), "")
         found = {
-            "price list": prices and f"{prices}. The dated catalogue is used instead",
+            "price list": prices and f"{prices}. Dated prices of the region are used, where there are any",
             "quotas": quotas,
             "zones": self._zones.failed,
             "spot prices": self._spot.failed,
