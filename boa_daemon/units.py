@@ -142,8 +142,8 @@ def number_readings(text: str) -> tuple[str, ...]:
             return (sign + body,) if _PLAIN_NUMBER.fullmatch(body) else ()
     if not re.fullmatch(r"[0-9.,]*[0-9][0-9.,]*", body):
         return ()
-    thousands, decimal = _separated(body, group=",", point="."), _separated(body, group=".", point=",")
-    return tuple(sign + one for one in dict.fromkeys((*thousands, *decimal)))
+    by_comma, by_point = _separated(body, group=",", point="."), _separated(body, group=".", point=",")
+    return tuple(sign + one for one in dict.fromkeys((*by_comma, *by_point)))
 
 
 def _separated(body: str, *, group: str, point: str) -> tuple[str, ...]:

@@ -84,7 +84,9 @@ class Authenticator:
         self.listen, self.hosts = settings.listen, tuple(settings.hosts)
         if settings.listen is not None:
             if settings.tokens is None:
-                raise InputError("[api] listen needs tokens", hint="Set [api] tokens to a file")
+                raise InputError(
+                    "[api] listen needs tokens", hint="Set [api] tokens to a file", setting=("api", "listen")
+                )
             file = Path(settings.tokens)
             self._tokens = WatchedFiles([file], lambda: read_tokens(file))
 

@@ -174,7 +174,8 @@ def _print_jobs(document: Mapping[str, Any]) -> None:
         return
     stdout_console().print(_jobs_table(document))
     for row in rows:
-        if row["status"] == "failed" or (row["failures"] and row["status"] != "finished"):
+        has_lost = bool(row["failures"] or row["lost_steps"])
+        if row["status"] == "failed" or (has_lost and row["status"] != "finished"):
             _print_end(row)
     if document["next"] is not None:
         stdout_console().print(f"There are more: --before {document['next']} shows the next page.")

@@ -19,7 +19,7 @@ from boa_daemon.cli.cluster_resources import count_resources, end_local, end_sim
 from boa_daemon.cli.daemon_client import ConfigOption
 from boa_daemon.cli.down import down
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.daemon.applied_settings import identity_of, pointed_state, read_applied
+from boa_daemon.daemon.applied_settings import pointed_state, read_applied
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths
 from boa_daemon.daemon.installation import InstalledPart, installed_parts, take_away
@@ -135,7 +135,7 @@ def _installation(config: Path | None, folder: Path) -> _Installation:
         loaded = load_settings(config)
     except InputError:
         # What was applied last says where the daemon keeps its state, whatever the file says now.
-        state = pointed_state(identity_of(config))
+        state = pointed_state(config)
         last = None if state is None else read_applied(state)
         if last is None:
             raise

@@ -48,7 +48,7 @@ from policies.errors import BrokenPlugin
 _LOG = logging.getLogger("boa.alerts")
 SUBJECT_LETTERS = 100
 SEND_SECONDS = 10.0
-PROBE_SECONDS, CONNECT_SECONDS = 240.0, 5.0
+PROBE_SECONDS, CONNECT_SECONDS = 120.0, 5.0
 
 
 def spent_in(state: ClusterState, window: Window, settled: int) -> float:

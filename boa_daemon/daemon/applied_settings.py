@@ -68,30 +68,34 @@ def _unreadable(file: Path, error: Exception) -> InputError:
     )
 
 
-def write_applied(state: Path, applied: AppliedSettings, identity: str, *, points: bool) -> None:
-    """Write the applied settings; with `points` also a pointer to the state folder, under `identity`.
+def write_applied(state: Path, applied: AppliedSettings, explicit: Path | None, *, points: bool) -> None:
+    """Write the applied settings; with `points` also pointers to the state folder, for `pointed_state`.
 
     Raises:
         OSError: when the disk is full or the folder cannot be written.
     """
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_whole(state / FILE_NAME, json.dumps(asdict(applied), indent=1, default=str) + "\n", mode=0o600)
-    pointer = _pointer(identity)
+    names = dict.fromkeys((_names(explicit)[0], *applied.files))
     if not points:
         with suppress(OSError):
-            pointer.unlink(missing_ok=True)
+            _pointer(_names(explicit)[0]).unlink(missing_ok=True)
         return
     with suppress(OSError):
         # A hardened service may not write there; it has its state folder from systemd.
-        pointer.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _forget_gone(pointer.parent)
-        write_whole(pointer, json.dumps({"settings": identity, "state": os.path.abspath(state)}), mode=0o600)
+        folder = _pointer("").parent
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _forget_gone(folder)
+        for name in names:
+            document = {"settings": name, "state": os.path.abspath(state)}
+            write_whole(_pointer(name), json.dumps(document), mode=0o600)
 
 
-def pointed_state(identity: str) -> Path | None:
+def pointed_state(explicit: Path | None) -> Path | None:
     """Return the state folder of the daemon that last ran by these settings files; None if none is known."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return Path(json.loads(_pointer(identity).read_text(encoding="utf-8"))["state"])
+    for name in _names(explicit):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return Path(json.loads(_pointer(name).read_text(encoding="utf-8"))["state"])
     return None
 
 
@@ -103,14 +107,16 @@ def pointers_to(state: Path) -> Iterator[Path]:
                 yield file
 
 
-def identity_of(explicit: Path | None) -> str:
-    """Return what identifies the settings files of a daemon: the named file, else the working folder."""
-    return os.path.abspath(explicit) if explicit is not None else os.path.abspath(os.curdir) + os.sep
+def _names(explicit: Path | None) -> list[str]:
+    """Return what stands for the settings files of a daemon: the named file, else the working folder."""
+    if explicit is not None:
+        return [os.path.abspath(explicit)]
+    return [os.path.abspath(os.curdir) + os.sep, os.path.abspath("boa.toml")]
 
 
-def _pointer(identity: str) -> Path:
-    name = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return Path(platformdirs.user_state_dir("boa")) / _POINTERS / f"{name}.json"
+def _pointer(name: str) -> Path:
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return Path(platformdirs.user_state_dir("boa")) / _POINTERS / f"{digest}.json"
 
 
 def _forget_gone(folder: Path) -> None:

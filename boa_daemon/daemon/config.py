@@ -432,3 +432,6 @@ class Settings(Strict):
         "part, and the longest matching pattern decides. Anybody may name a reference that no "
         "pattern matches",
     )
+    plugins: dict[Name, dict[Name, Any]] = Field(
+        default_factory=dict, description="settings of plug-ins, by the plug-in's name"
+    )

@@ -71,8 +71,21 @@ def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]
             f"[cloud] instance_types names {twice[0]} twice", setting=("cloud", "instance_types")
         )
     catalog = catalog.with_names(rented_types(settings))
-    rented = {name: known.get(name) or catalog.instance_type(name) for name in rented_types(settings)}
+    rented = {name: known.get(name) or _listed(name, catalog) for name in rented_types(settings)}
     return machines_by_kind(with_places(rented, settings.cloud.gpu_places, catalog).values(), own)
+
+
+def _listed(name: str, catalog: Catalog) -> InstanceType:
+    """Return a machine of the catalogue; its error names the setting.
+
+    Raises:
+        InputError: when the type is unknown or has no price.
+    """
+    try:
+        return catalog.instance_type(name)
+    except InputError as error:
+        error.setting = error.setting or ("cloud", "instance_types")
+        raise
 
 
 def check_prior_class(settings: Settings, stated: Mapping[str, JobClass]) -> None:

@@ -14,7 +14,7 @@ from boa_daemon.units import format_hours
 
 GRACE_SECONDS = 90.0
 LOOK_SECONDS = 30.0
-"""Seconds between two looks: with the probes of four minutes, a loss is told within some five minutes."""
+"""Seconds between two looks: with probes every two minutes, a loss is told within five minutes."""
 NETS = (
     "credentials",
     "spot warnings",

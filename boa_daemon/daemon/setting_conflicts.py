@@ -273,10 +273,11 @@ def _aws(settings: Settings) -> Iterator[SettingConflict]:
 def _other_clouds(settings: Settings) -> Iterator[SettingConflict]:
     """Keys of AWS where the provider is another: they have no effect."""
     cloud = settings.cloud
-    if cloud_kind(cloud.provider).on_aws:
+    kind = CLOUD_KINDS.get(cloud.provider)
+    if kind is None or kind.on_aws:
         return
     for key in AWS_ONLY:
-        if getattr(cloud, key, None) is not None and cloud.provider in CLOUD_KINDS:
+        if getattr(cloud, key, None) is not None:
             yield SettingConflict(
                 setting=("cloud", key),
                 problem=f"[cloud] {key} is of AWS, and has no effect with provider = {cloud.provider!r}",

@@ -24,7 +24,7 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_document
 from boa_daemon.inputs.schema import Strict, checked
 from policies import plugins
-from policies.errors import UnknownPolicy
+from policies.errors import BrokenPlugin, UnknownPolicy
 from policies.registry import find_placer, find_policy
 
 FILE_NAME = "boa.toml"
@@ -181,11 +181,34 @@ def _check_names(settings: Settings, document: Document) -> None:
         if name not in ours and name not in (added := plugins.names(group)):
             said = f"[{section}] {key}: {name!r} is not known"
             raise document.error(said, at=(section, key), hint=did_you_mean(name, (*ours, *added)))
+    _check_plugins(settings, document)
     for key, find in (("policy", find_policy), ("placer", find_placer)):
         try:
             find(getattr(settings.workload, key))
         except UnknownPolicy as error:
             raise document.error(str(error), at=("workload", key)) from None
+
+
+def _check_plugins(settings: Settings, document: Document) -> None:
+    """Check the tables of plug-ins by the models that the plug-ins state, in the words of all other sections.
+
+    Raises:
+        InputError: when no plug-in has the name, it takes no settings, or a key is unknown or wrong.
+    """
+    for name, table in settings.plugins.items():
+        at = ("plugins", name)
+        groups = [group for group in plugins.GROUPS if name in plugins.names(group)]
+        if not groups:
+            known = {each for group in plugins.GROUPS for each in plugins.names(group)}
+            said = f"[plugins.{name}]: no plug-in has this name"
+            raise document.error(said, at=at, hint=did_you_mean(name, known) or "None is installed")
+        try:
+            model = getattr(plugins.load(groups[0], name), "Settings", None)
+        except BrokenPlugin as error:
+            raise document.error(f"[plugins.{name}]: {error}", at=at) from None
+        if not (isinstance(model, type) and issubclass(model, Strict)):
+            raise document.error(f"[plugins.{name}]: the plug-in takes no settings", at=at)
+        checked(model, table, document=document, at=at)
 
 
 def check_owners(settings: Settings) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 from boa_daemon.daemon.applied_settings import (
     AppliedSettings,
-    identity_of,
     pointed_state,
     read_applied,
     write_applied,
@@ -76,7 +75,6 @@ class SettingsReader:
         self, explicit: Path | None, flags: Mapping[str, Any], *, environment: Mapping[str, str] | None = None
     ) -> None:
         self._explicit, self._flags, self._environment = explicit, flags, environment
-        self._identity = identity_of(explicit)
         self._in_force: AppliedSettings | None = None
         self._candidate: AppliedSettings | None = None
         self._files: tuple[Path, ...] = ()
@@ -129,7 +127,7 @@ class SettingsReader:
         if not self._is_unsaved or self._in_force is None or self._state is None:
             return
         try:
-            write_applied(self._state[0], self._in_force, self._identity, points=self._state[1])
+            write_applied(self._state[0], self._in_force, self._explicit, points=self._state[1])
         except OSError as error:
             _LOG.warning("the settings in force could not be written down: %s", error.strerror or error)
         else:
@@ -145,7 +143,7 @@ class SettingsReader:
         loaded = self._load()
         self._use(loaded)
         assert self._state is not None
-        write_applied(self._state[0], _applied(loaded), self._identity, points=self._state[1])
+        write_applied(self._state[0], _applied(loaded), self._explicit, points=self._state[1])
 
     def _first(self, consent: str) -> Settings:
         """Return the settings to start with."""
@@ -219,7 +217,7 @@ class SettingsReader:
             named = loaded.stated.daemon.state_dir
         if named:
             return read_applied(Path(named))
-        pointed = pointed_state(self._identity)
+        pointed = pointed_state(self._explicit)
         found = None if pointed is None else read_applied(pointed)
         return found or read_applied(daemon_paths(Settings()).state)
 
@@ -230,7 +228,7 @@ class LooserLimits(InputError):
 
 def running_socket(explicit: Path | None) -> Path | None:
     """Return the socket of the daemon that last ran by these files, if it exists, whatever they say now."""
-    state = pointed_state(identity_of(explicit))
+    state = pointed_state(explicit)
     if state is None:
         return None
     last: Settings | None = None
@@ -273,4 +271,6 @@ def keys_needing_restart(before: Settings, after: Settings, *, is_cloud_fixed: b
             is_planned = section == "cloud" and key in _PLANNED and not is_cloud_fixed
             if getattr(old, key) != getattr(new, key) and not is_planned:
                 found.append(f"{section}.{key}")
+    if before.plugins != after.plugins:
+        found.append("plugins")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -12,18 +13,22 @@ def write_whole(path: str | Path, content: str | bytes, *, mode: int | None = No
     """Replace a file's content: write beside it, flush to the disk, rename.
 
     A symbolic link keeps pointing where it points. The file keeps its permissions unless `mode` is given; a
-    new file gets `mode`, else 0644 less the process's mask.
+    new file gets `mode`, else 0644 less the process's mask. A device or a pipe is written to as it is.
 
     Raises:
         OSError: when the folder cannot be written or the disk is full; the old file is unchanged.
     """
     target = Path(os.path.realpath(path))
     data = content.encode("utf-8") if isinstance(content, str) else content
+    try:
+        present = target.stat().st_mode
+    except FileNotFoundError:
+        present = stat.S_IFREG | (0o644 & ~_mask())
+    if not stat.S_ISREG(present):
+        target.write_bytes(data)  # A device or a pipe, such as /dev/stdout, must not become a file.
+        return
     if mode is None:
-        try:
-            mode = target.stat().st_mode & 0o7777
-        except FileNotFoundError:
-            mode = 0o644 & ~_mask()
+        mode = stat.S_IMODE(present)
     handle, aside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

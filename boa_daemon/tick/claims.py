@@ -97,15 +97,18 @@ def with_claims_started(state: ClusterState, seen: ClusterState, plan: Plan) -> 
             continue
         width = held.job.width
         assert width is not None
-        if name in plan.widths and plan.widths[name] != width:
-            head_starts[name] = plan.widths[name]
-        slots[name], started[name] = held.slots, width
+        planned = plan.widths.get(name)
+        if planned != width:
+            started[name] = width
+            if planned is not None:
+                head_starts[name] = planned
+        slots[name] = held.slots
         waiting.pop(name, None)
     stops = tuple(job for job in plan.stops if job not in shown)
     reasons = plan.reasons
 
     def why(job: JobId) -> str:
-        return f"it finishes the move that it was told to make: {reasons.get(job, 'by the policy')}"
+        return f"it finishes the move that it was told to make; {reasons.get(job, 'by the policy')}"
 
     return plan.with_widths(started, why, slots=slots, waiting=waiting, head_starts=head_starts, stops=stops)
 

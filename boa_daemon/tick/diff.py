@@ -24,6 +24,7 @@ from boa_daemon.tick.reasons import WAIT_REASON_TEXTS
 from boa_daemon.tick.state import ClusterState, JobState, Plan
 from boa_daemon.tick.warm_pool import PoolStarts
 from boa_daemon.units import counted, format_hours
+from policies.answer import was_changed
 from policies.model import GpuSlot, InstanceType, JobId, Width
 
 NAMED_JOBS = 4
@@ -73,11 +74,16 @@ def why_stopped(state: ClusterState, plan: Plan, job: JobId) -> str:
 
 
 def why_moved(state: ClusterState, plan: Plan, job: JobId) -> str:
-    """Return why a running job moves, with the old and the new width."""
+    """Return why a running job moves, with the old and the new width.
+
+    The price of money is the reason of most moves, and is not repeated in each order.
+    """
     held, width = state.all_jobs[job].job.width, plan.widths[job]
     moves = f"moves from {held} to {width}"
-    why = _why_left(state, job) or (plan.reasons.get(job) if width != held else None)
-    return moves if why is None else f"{moves}: {why}"
+    leaves = _why_left(state, job) if state.passing_nodes else None
+    if leaves is not None:
+        return f"{moves}: {leaves}"
+    return f"{moves}: {plan.reasons[job]}" if was_changed(plan.reasons, job) else moves
 
 
 def _why_left(state: ClusterState, job: JobId) -> str | None:

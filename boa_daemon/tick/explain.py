@@ -102,7 +102,10 @@ def _losses(job: JobState) -> list[str]:
     found, lost = [], job.lost_steps
     if lost:
         steps = counted(lost, "step")
-        found.append(f"It lost {steps} that no checkpoint has, and repeats {'them' if lost > 1 else 'it'}.")
+        again = "them" if lost > 1 else "it"
+        found.append(
+            f"It lost {steps} that no checkpoint has, and repeats {again}; `boa jobs` and its log say why."
+        )
     if job.terms.failures:
         times = "once" if job.terms.failures == 1 else f"{job.terms.failures} times"
         found.append(f"It failed {times} so far; how it ended last: {job.terms.last_end}.")

@@ -14,7 +14,7 @@ Cost: O(jobs + nodes) per tick if there is a cap; O(widths log widths) if one bi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from boa_daemon.tick.offers import closed_until, room_to_rent
@@ -131,18 +131,29 @@ class _Why:
     asked: Mapping[JobId, Width]
     found: RoomShares
     fixed: Mapping[JobId, Width]
+    known: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def full(self) -> str:
+        """What the cap cannot hold; written once for all jobs."""
+        if "full" not in self.known:
+            need = " + ".join(
+                str(Width(kind, gpus)) for kind, gpus in gpu_counts(self.asked.values()).items()
+            )
+            jobs = counted(len(self.asked), "job")
+            self.known["full"] = f"{self.cap.name} cannot hold the {need} that {jobs} would have without it"
+        return self.known["full"]
 
     def __call__(self, job: JobId) -> str:
         planned = self.asked[job]
         if job in self.fixed:
             return f"it keeps {self.fixed[job]} ({planned} are planned): its width may not change yet"
-        need = " + ".join(str(Width(kind, gpus)) for kind, gpus in gpu_counts(self.asked.values()).items())
-        jobs = counted(len(self.asked), "job")
-        full = f"{self.cap.name} cannot hold the {need} that {jobs} would have without it"
+        full = self.full
         if job in self.found.widths:
             return f"{full}, of which {planned} for this one: {BY_VALUE}"
         place = self.found.order.index(job) + 1
-        return f"{full}; it is number {place} of {len(self.found.order)} in the order of service: {BY_VALUE}"
+        order = f"number {place} of {len(self.found.order)} in the order of service"
+        return f"{full}; it is {order}: {BY_VALUE}"
 
 
 def _caps(state: ClusterState, rules: Rules) -> Iterator[RoomCap]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (state / "jobs" / "j-1").mkdir(parents=True)
     for name in ("boa.sqlite", "boa.sqlite-wal", "next_job", "daemon.lock", "backups/1.sqlite", "run.log"):
         (state / name).write_text("x")
-    write_applied(state, AppliedSettings(given={}, complete={}), str(tmp_path / "boa.toml"), points=True)
+    write_applied(state, AppliedSettings(given={}, complete={}), tmp_path / "boa.toml", points=True)
     return tmp_path
 
 
@@ -143,9 +142,7 @@ def test_a_broken_settings_file_does_not_hide_the_daemon(
 ) -> None:
     """The state folder is found by what was applied last."""
     given = {"daemon": {"state_dir": str(folder / "state")}}
-    write_applied(
-        folder / "state", AppliedSettings(given=given, complete={}), f"{folder}{os.sep}", points=True
-    )
+    write_applied(folder / "state", AppliedSettings(given=given, complete={}), None, points=True)
     Path("boa.toml").write_text("[daemon\n")
     assert answer(monkeypatch, capsys, "--yes")["state"] == str(folder / "state")
     assert not (folder / "state").exists()

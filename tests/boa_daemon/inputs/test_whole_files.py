@@ -45,3 +45,14 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(
         write_whole(file, "new")
     assert file.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["boa.toml"]
+
+
+def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
+    """A name such as /dev/stdout is written to; it does not become a file."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, "new")
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+    assert pipe.is_fifo()

@@ -26,7 +26,7 @@ from boa_daemon.tick.offers import Market, Offer
 from boa_daemon.tick.ports import Clock
 
 ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 3600.0
-PROBE_SECONDS = 240.0
+PROBE_SECONDS = 120.0
 """The price list is asked for something at least this often: its loss is told within five minutes."""
 SPOT_USELESS_SECONDS = 6 * 3600.0
 _SPOT_HISTORY_SECONDS = 3600.0
@@ -101,10 +101,10 @@ class AwsMarket:
         oldest.refresh(partial(self._ask_price, name), now=now, keep_seconds=0.0)
 
     def _price_of(self, name: str) -> CachedValue[float]:
-        return self._prices.setdefault(name, CachedValue(PRICE_SECONDS, retry_seconds=240.0))
+        return self._prices.setdefault(name, CachedValue(PRICE_SECONDS, retry_seconds=120.0))
 
     def _quota_of(self, code: str) -> CachedValue[float]:
-        return self._quotas.setdefault(code, CachedValue(QUOTA_SECONDS, retry_seconds=240.0))
+        return self._quotas.setdefault(code, CachedValue(QUOTA_SECONDS, retry_seconds=600.0))
 
     def offers(self, vcpus_in_use: Mapping[str, int]) -> list[Offer]:
         """Return what can be rented; types that no zone rents, such as retired ones, are left out."""

@@ -70,7 +70,7 @@ def _impaired(rig: AwsRig) -> None:
     for check in ("system", "instance"):
         name = _launched(rig)
         rig.fake.terms.impaired[name] = check
-        rig.pass_time(60.0)
+        rig.pass_time(120.0)
         rig.cloud.refresh()
         assert _named(rig, name).phase == "ready"
         assert any(name in said and "impaired" in said for said in rig.said)
@@ -86,11 +86,11 @@ def _scheduled(rig: AwsRig) -> None:
     for code in ("instance-retirement", "instance-stop", "system-reboot", "system-maintenance"):
         name = _launched(rig)
         rig.fake.terms.events[name] = (code, rig.clock.now() + 3600.0)
-        rig.pass_time(60.0)
+        rig.pass_time(120.0)
         rig.cloud.refresh()
         assert _named(rig, name).phase == "ready"
         assert any(name in said and code in said for said in rig.said)
-        rig.pass_time(3600.0 - 60.0 - 600.0)
+        rig.pass_time(3600.0 - 120.0 - 600.0)
         rig.cloud.refresh()
         assert _named(rig, name).phase == "terminating"
         assert _life(rig, name).ended_at is None
@@ -357,13 +357,13 @@ def test_launches_that_never_run_come_ever_more_rarely_and_are_free(make_rig: Ri
     assert spent == 0
 
 
-def test_health_is_asked_for_once_a_minute_and_only_while_nodes_run(rig: AwsRig) -> None:
-    """Ten ticks and refreshes in a minute make one call; without nodes there is none."""
+def test_health_is_asked_for_every_two_minutes_and_only_while_nodes_run(rig: AwsRig) -> None:
+    """Twenty ticks and refreshes in two minutes make one call; without nodes there is none."""
     rig.cloud.refresh()
     assert rig.fake.faults.counts["DescribeInstanceStatus"] == 0
-    rig.pass_time(60.0)
+    rig.pass_time(120.0)
     _launched(rig)
-    for _ in range(10):
+    for _ in range(20):
         rig.cloud.refresh()
         rig.cloud.nodes()
         rig.pass_time(6.0)
