@@ -20,8 +20,11 @@ from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.resource_names import bucket_of, claim_key
 from boa_daemon.backends.aws.cloud import RELOADED, AwsCloud
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
+from boa_daemon.backends.aws.prices.region_prices import catalog_of
+from boa_daemon.backends.aws.regions import RegionalCloud
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
+from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.components import World
@@ -29,7 +32,7 @@ from boa_daemon.daemon.config import Settings, aws_settings
 from boa_daemon.daemon.daemon_paths import daemon_paths, let_jobs_through, make_folder
 from boa_daemon.daemon.gate_endpoint import GateEndpoint, gate_endpoint, job_door, open_gate
 from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.machines_and_classes import machines_of
+from boa_daemon.daemon.machines_and_classes import machines_of, site_catalog
 from boa_daemon.daemon.warm_pool import start_seconds_of
 from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.engines.local import LocalEngine
@@ -38,7 +41,6 @@ from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_starts import AT_ONCE
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.gate.companion import JobDoor
-from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import (
     StoreTooNew,
@@ -73,7 +75,7 @@ def gate_endpoint_of(settings: Settings) -> GateEndpoint:
         InputError: when the gate's address cannot be listened on.
     """
     try:
-        machines = machines_of(settings, Catalog.load())
+        machines = machines_of(settings, site_catalog(settings))
     except InputError as error:
         # Listing and releasing nodes needs no machines; planning reports this error.
         return GateEndpoint(why_off=str(error))
@@ -120,21 +122,30 @@ def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provi
             clock=clock,
             say=_LOG.warning,
         )
-    return AwsCloud(
-        given,
-        catalog=Catalog.load(),
-        clock=clock,
-        calls=calls,
-        ledger_id=ledger_id,
-        touches=not settings.daemon.observe,
-        say=_LOG.info,
-        claim=claim,
-    )
+
+    def in_region(own: AwsSettings) -> AwsCloud:
+        is_home = own.region == given.region
+        return AwsCloud(
+            own,
+            catalog=catalog_of(own),
+            clock=clock,
+            calls=calls if is_home else AwsCalls(own),
+            ledger_id=ledger_id,
+            touches=not settings.daemon.observe,
+            say=_LOG.info,
+            claim=claim if is_home else None,
+        )
+
+    if not given.regions:
+        return in_region(given)
+    ordered = [given.region, *(region for region in given.regions if region != given.region)]
+    clouds = {region: in_region(given.in_region(region)) for region in ordered}
+    return RegionalCloud(clouds, say=_LOG.info)
 
 
 def reload_cloud(cloud: Provider, settings: Settings) -> tuple[str, ...]:
     """Give an open cloud the changed settings that it can use without a restart; return their keys."""
-    if not isinstance(cloud, AwsCloud):
+    if not isinstance(cloud, AwsCloud | RegionalCloud):
         return ()
     cloud.use(aws_settings(settings.cloud))
     return RELOADED
@@ -192,7 +203,7 @@ def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Pro
 def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
     """Return the engine that runs jobs over SSM; it uses the AWS clients of the cloud."""
     engine = settings.engine
-    if not isinstance(cloud, AwsCloud):
+    if not isinstance(cloud, AwsCloud | RegionalCloud):
         raise InputError(
             f"the engine {engine.name!r} does not go with the provider {settings.cloud.provider!r}",
             hint='"local" goes with "simulated" and "local", "ssm" with "aws", "ray" with any',

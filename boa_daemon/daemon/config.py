@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
-from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.backends.settings import AwsSettings, with_home_region
 from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import Event
 from boa_daemon.inputs.schema import Fraction, Limit, Name, NotNegative, Positive, Private, Strict, checked
@@ -89,6 +89,11 @@ class BudgetSettings(Strict):
 
 class _CloudSettings(Strict):
     """Where machines come from."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _home_is_first(cls, value: object) -> object:
+        return with_home_region(value)
 
     provider: Name = Field(default="simulated", description="aws, simulated or local")
     region: str = Field(default="us-east-1", description="region of the cloud")

@@ -136,6 +136,9 @@ class Daemon(AdaptiveDaemon):
         self._explore()
         if self.standing_costs is not None:
             self.standing_costs.charge(self.planner.standing(), now=self.world.clock.now())
+        if self.planner.is_priced_otherwise(self.world.cloud.list_prices()):
+            _LOG.info("list prices have changed: planning anew")
+            self.use(self.settings)
         controller = self.controller()
         self.standing.pace = controller.rules.pace
         decision = controller.run_once()
@@ -167,6 +170,9 @@ class Daemon(AdaptiveDaemon):
             self.standing.notes = [f"{counted(count, 'instance')} listed; nothing is touched"]
             return None
         self._learn()
+        if self.planner.is_priced_otherwise(self.world.cloud.list_prices()):
+            _LOG.info("list prices have changed: planning anew")
+            self.use(self.settings)
         controller = self.controller()
         self.standing.pace = controller.rules.pace
         state = controller.observe()

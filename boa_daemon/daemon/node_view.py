@@ -298,6 +298,11 @@ class Fleet:
             self._queue.save_instance(replace(known, node=ended, idle_since=None))
         return node
 
+    def hides(self, action: LaunchNodes) -> bool:
+        """Return whether a launch may have made nodes that the cloud cannot list now."""
+        hides: Callable[[LaunchNodes], bool] | None = getattr(self._cloud, "hides", None)
+        return hides is not None and hides(action)
+
     def offers(self) -> Sequence[Offer]:
         """Return the cloud's offers; log each that newly has no nodes left."""
         offers = self._cloud.offers()

@@ -42,6 +42,7 @@ class SiteService(ServiceBase):
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
+            "idle_reserved_usd_per_hour": self.daemon.world.cloud.idle_usd_per_hour(),
             "fact_ages_seconds": dict(self.daemon.world.cloud.ages()),
             "refused_messages": DROPPED_MESSAGES.counts(),
             "boots": self.daemon.boots.document(),
@@ -103,6 +104,7 @@ class SiteService(ServiceBase):
         standing, short = self.daemon.standing, self.daemon.watched.shortfall
         notes = [
             *standing.notes,
+            *self.daemon.world.cloud.notes(),
             standing.settings_note,
             standing.plan_fault,
             standing.clock_note,

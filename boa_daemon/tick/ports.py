@@ -346,6 +346,22 @@ class Provider(Cloud, Protocol):
         """Return the most that is billed per hour without any node, in USD by kind."""
         return ()
 
+    def hides(self, action: LaunchNodes) -> bool:
+        """Return whether a launch may have made nodes that the cloud cannot list now: it counts as spent."""
+        return False
+
+    def notes(self) -> Sequence[str]:
+        """Return sentences for the daemon's administrator on what costs money or cannot be rented now."""
+        return ()
+
+    def idle_usd_per_hour(self) -> float:
+        """Return what capacity that is paid for and not used costs per hour."""
+        return 0.0
+
+    def list_prices(self) -> Mapping[str, float]:
+        """Return the cloud's own prices on demand in USD per hour, by type, as far as it knows them."""
+        return {}
+
     def ages(self) -> Mapping[str, float | None]:
         """Return the age of each fact in seconds; None for an unknown fact."""
         return {}
