@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -23,7 +24,7 @@ from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.daemon import systemd
-from boa_daemon.daemon.assembly import database_url, open_daemon, take_lead
+from boa_daemon.daemon.assembly import open_daemon, open_database, take_lead, try_database
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
@@ -32,8 +33,10 @@ from boa_daemon.daemon.pruning import prune
 from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.settings_reload import keep_observe_mode, keys_needing_restart
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.store.database_setup import StoreUnreachable, backup, check_reachable
+from boa_daemon.store.database_setup import StoreUnusable, backup
+from boa_daemon.store.database_troubles import PASSING, explain, trouble_of
 from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
+from boa_daemon.store.storage import Storage
 
 _LOG = logging.getLogger("boa")
 WATCH_SECONDS = 1.0
@@ -42,6 +45,7 @@ SWITCH_SECONDS = 0.0005
 YOUNG, MIDDLE, OLD = 700, 10, 1_000_000
 TIDY_SECONDS = 3600.0
 """Seconds between full garbage collections; with 10,000 jobs one stops every thread for 0.1 s."""
+_Value = TypeVar("_Value")
 _FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
@@ -91,6 +95,8 @@ STANDBY_SECONDS = 1.0
 """Seconds between a standby's attempts to take over."""
 JUMP_SECONDS = 2.0
 """Change of the wall clock against the monotonic clock that counts as a jump."""
+LAST_AGAIN_SECONDS = 5.0
+"""Longest time between two tries to open a database whose trouble passes."""
 _AT_ONCE = ("tick", "gate", "refresh")
 
 
@@ -247,25 +253,51 @@ def serve(
     settings = load()
     systemd.check_tick(settings.daemon.tick_seconds)
     there = daemon_paths(settings)
-    make_folder(there.state)
-    lock = Lock(there.state)
     stop, reload = threading.Event(), threading.Event()
     set_up_logs()
-    if standby:
-        _on_signals(stop, reload)
-        if not _until_free(lock.take, AlreadyRunning, stop):
-            return
-    else:
-        lock.take()
+    lock = Lock(there.state)
     try:
-        _serve_alone(load, settings, there, stop, reload, announce=announce, standby=standby)
+        # A full or read-only disk at the start passes, as it does later.
+        _patiently(lambda: make_folder(there.state), stop, reload)
+        if standby:
+            _on_signals(stop, reload)
+            if not _until_free(lock.take, (AlreadyRunning, OSError), stop):
+                return
+        else:
+            _patiently(lock.take, stop, reload)
+        _serve_lives(load, settings, there, stop, reload, announce=announce, standby=standby)
     except _Stopped:
         return
     finally:
         lock.give_back()
 
 
-def _serve_alone(
+def _patiently(do: Callable[[], _Value], stop: threading.Event, reload: threading.Event) -> _Value:
+    """Return the result of `do`, which is tried again while a trouble lasts that passes.
+
+    Raises:
+        _Stopped: when told to stop first.
+    """
+    said = ""
+    while True:
+        try:
+            return do()
+        except PASSING as error:
+            kind = trouble_of(error)
+            if kind is None:
+                raise
+            _on_signals(stop, reload)
+            what, remedy = explain(error, kind)
+            if what != said:
+                said = what
+                _LOG.error("the state folder cannot be used: %s. %s; the daemon tries again", what, remedy)
+                systemd.notify_ready(f"waiting: {what}")
+            systemd.notify_alive(f"waiting: {what}")
+            if stop.wait(STANDBY_SECONDS):
+                raise _Stopped("stopped while waiting") from None
+
+
+def _serve_lives(
     load: Callable[[], Settings],
     settings: Settings,
     there: DaemonPaths,
@@ -275,41 +307,92 @@ def _serve_alone(
     announce: Callable[[str], None],
     standby: bool,
 ) -> None:
-    """Run the daemon whose lock this process holds.
+    """Run one daemon after another: one without a database ends as soon as the database can be opened.
 
     Raises:
         _Stopped: when a standby is stopped while it waits.
         InputError: when the settings are wrong.
     """
     keep_answering()
-    if standby and not _until_free(lambda: check_reachable(database_url(settings)), StoreUnreachable, stop):
-        return
-    daemon = open_daemon(settings, lead=_waiting(stop) if standby else take_lead)
-    try:
-        gatekeeper = Authenticator(settings.api)
-        servers = _servers(settings, there, create_app(Service(daemon), gatekeeper, version=__version__))
-    except InputError:
-        daemon.close()
-        raise
-    if standby:
-        # The standby may have waited for months: its settings, caps included, may be out of date.
-        _read_again(daemon, load)
+    storage = _stand_by(settings, stop) if standby else None
+    is_first = True
+    while True:
+        opened = storage
+
+        def open_one(given: Settings = settings, storage: Storage | None = opened) -> Daemon:
+            return open_daemon(given, storage=storage)
+
+        daemon = _patiently(open_one, stop, reload) if storage is None else open_one()
+        try:
+            gatekeeper = Authenticator(settings.api)
+            app = create_app(Service(daemon), gatekeeper, version=__version__)
+            servers = _servers(settings, there, app)
+        except InputError:
+            daemon.close()
+            raise
+        if standby and is_first:
+            # The standby may have waited for months: its settings, caps included, may be out of date.
+            _read_again(daemon, load)
+        storage = _one_life(
+            daemon,
+            servers,
+            app,
+            there,
+            load,
+            stop=stop,
+            reload=reload,
+            announce=announce if is_first else lambda _line: None,
+        )
+        if storage is None:
+            _LOG.info("stopped; jobs and instances go on")
+            return
+        _LOG.warning("the database can be used again: the daemon goes on with it")
+        settings, is_first = daemon.settings, False
+
+
+def _one_life(
+    daemon: Daemon,
+    servers: list[ApiServer],
+    app: Any,
+    there: DaemonPaths,
+    load: Callable[[], Settings],
+    *,
+    stop: threading.Event,
+    reload: threading.Event,
+    announce: Callable[[str], None],
+) -> Storage | None:
+    """Run a daemon until it is told to stop, or until its missing database can be opened; return that."""
     clockwork = Clockwork(daemon, there)
     _on_signals(stop, reload)
+    storage: Storage | None = None
     try:
         for server in servers:
             server.start()
+        if not servers or not servers[0].is_on_unix:
+            threading.Thread(target=_bind_later, args=(app, there, servers, stop), daemon=True).start()
         clockwork.start()
         announce(str(there.socket))
-        _until_stopped(daemon, clockwork, stop, reload, load)
+        storage = _until_stopped(daemon, clockwork, stop, reload, load)
     finally:
-        systemd.notify_stopping()
+        if storage is None:
+            systemd.notify_stopping()
         clockwork.stop()
         for server in servers:
             server.stop()
         daemon.close()
-        there.socket.unlink(missing_ok=True)
-        _LOG.info("stopped; jobs and instances go on")
+        with suppress(OSError):
+            there.socket.unlink(missing_ok=True)
+    return storage
+
+
+def _bind_later(app: Any, there: DaemonPaths, servers: list[ApiServer], stop: threading.Event) -> None:
+    """Serve on the unix socket once its disk lets it be made."""
+    while not stop.wait(STANDBY_SECONDS):
+        with suppress(OSError):
+            server = ApiServer(app, [unix_socket(there.socket)], is_on_unix=True)
+            servers.append(server)
+            server.start()
+            return
 
 
 def _servers(settings: Settings, there: DaemonPaths, app: Any) -> list[ApiServer]:
@@ -325,24 +408,37 @@ def _servers(settings: Settings, there: DaemonPaths, app: Any) -> list[ApiServer
             raise InputError("[api] tls_cert and tls_key go together", hint="Set both, or neither")
         tls = None if api.tls_cert is None or api.tls_key is None else (api.tls_cert, api.tls_key)
         found.append(ApiServer(app, [tcp_socket(api.listen, is_secret=tls is not None)], tls=tls))
-    return [ApiServer(app, [unix_socket(there.socket)]), *found]
+    try:
+        return [ApiServer(app, [unix_socket(there.socket)], is_on_unix=True), *found]
+    except OSError as error:
+        if trouble_of(error) not in ("full", "read-only", "disk", "descriptors", "memory"):
+            raise
+        _LOG.error("the socket %s cannot be made yet: %s", there.socket, error)
+        return found
 
 
 class _Stopped(BoaError):
     """A standby was stopped while it waited."""
 
 
-def _waiting(stop: threading.Event) -> Callable[[Engine], Leadership]:
-    """Return a function that waits until this process leads on a database."""
+def _stand_by(settings: Settings, stop: threading.Event) -> Storage:
+    """Wait until this process leads on the database, and return the database.
+
+    Raises:
+        _Stopped: when it is stopped first.
+    """
+    found: list[Storage] = []
 
     def lead(engine: Engine) -> Leadership:
-        found: list[Leadership] = []
-        if not _until_free(lambda: found.append(take_lead(engine)), (LedElsewhere, SQLAlchemyError), stop):
+        leading: list[Leadership] = []
+        if not _until_free(lambda: leading.append(take_lead(engine)), (LedElsewhere, SQLAlchemyError), stop):
             raise _Stopped("stopped while standing by")
         _LOG.warning("took over: this daemon leads now")
-        return found[0]
+        return leading[0]
 
-    return lead
+    if not _until_free(lambda: found.append(open_database(settings, lead)), StoreUnusable, stop):
+        raise _Stopped("stopped while standing by")
+    return found[0]
 
 
 def _until_free(
@@ -378,14 +474,18 @@ def _until_stopped(
     stop: threading.Event,
     reload: threading.Event,
     load: Callable[[], Settings],
-) -> None:
-    """Wait for signals; tell systemd READY after the first full reconcile."""
-    is_announced, ahead = False, time.time() - time.monotonic()
-    while not stop.wait(0.2 if not daemon.awaited_url else STANDBY_SECONDS):
-        if daemon.awaited_url and _answers(daemon.awaited_url):
-            raise StoreUnreachable(
-                "the database answers again: this daemon only observed, and exits to be restarted"
-            )
+) -> Storage | None:
+    """Wait for signals; tell systemd READY after the first full reconcile.
+
+    Return None when told to stop, or the database that this daemon lacked.
+    """
+    is_announced, ahead, tried_at = False, time.time() - time.monotonic(), time.monotonic()
+    while not stop.wait(0.2):
+        if daemon.awaited_seconds is not None and time.monotonic() - tried_at >= daemon.awaited_seconds:
+            storage = _tried_again(daemon)
+            if storage is not None:
+                return storage
+            tried_at = time.monotonic()
         if daemon.storage is not None and daemon.storage.is_deposed:
             # The state in memory is out of date, because another daemon leads now: restart, or stand by.
             raise LedElsewhere("another daemon took over; this one exits, and its service may restart it")
@@ -403,14 +503,27 @@ def _until_stopped(
             if _read_again(daemon, load):
                 clockwork.reschedule()
             systemd.notify_ready(daemon.status_line)
+    return None
 
 
-def _answers(url: str) -> bool:
-    try:
-        check_reachable(url)
-    except StoreUnreachable:
-        return False
-    return True
+def _tried_again(daemon: Daemon) -> Storage | None:
+    """Try to open the database that a daemon lacks; None, with the reason in its status, if that fails.
+
+    Raises:
+        LedElsewhere: when another daemon leads meanwhile.
+    """
+    storage, fault, again = try_database(daemon.settings)
+    if storage is not None:
+        return storage
+    if again is None:
+        raise LedElsewhere(f"{fault}: this one exits, and its service may restart it")
+    if fault != daemon.standing.fault:
+        _LOG.error("%s", fault)
+        daemon.standing.fault = fault
+    # The database is read at each try: a trouble that lasts is asked about less often.
+    longest = max(again, LAST_AGAIN_SECONDS)
+    daemon.awaited_seconds = min(max(again, daemon.awaited_seconds or 0.0) * 1.5, longest)
+    return None
 
 
 def _read_again(daemon: Daemon, load: Callable[[], Settings]) -> bool:

@@ -7,6 +7,7 @@ with one sentence, and a refused request has stored nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
@@ -28,9 +29,13 @@ from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.service_base import NotAllowed, NotReady, UnknownJob
 from boa_daemon.daemon.submissions import MOST_JOBS_AT_ONCE
 from boa_daemon.errors import BoaError, InputError, exit_code_of
+from boa_daemon.store.database import DatabaseBusy
+from boa_daemon.store.database_setup import StoreUnusable
+from boa_daemon.store.database_troubles import explain, trouble_of
 from boa_daemon.store.leader import LedElsewhere
 from policies.errors import PolicyError
 
+_LOG = logging.getLogger("boa.api")
 _IDS = "Ids are letters, digits and hyphens, and end in a number: `boa jobs --all` lists them"
 JobName = Annotated[str, Path(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of packed code")]
@@ -90,6 +95,8 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (CannotRehearse, 409),
     (NotReady, 503),
     (LedElsewhere, 503),
+    (DatabaseBusy, 503),
+    (StoreUnusable, 503),
 )
 
 
@@ -110,10 +117,18 @@ def _refused(_request: Request, error: Exception) -> JSONResponse:
 
 
 def _unwritable(_request: Request, error: Exception) -> JSONResponse:
-    """Return the response to a database error, such as a full or read-only disk."""
-    said = str(getattr(error, "orig", None) or type(error).__name__)
-    hint = ". Free some space on its disk" if "full" in said else ""
-    return _refusal(503, "NotReady", f"the database cannot do that now, nothing was stored: {said}{hint}", 1)
+    """Return the response to trouble of the database or the machine, such as a full or read-only disk."""
+    kind = trouble_of(error)
+    said, remedy = explain(error, kind)
+    if isinstance(error, SQLAlchemyError):
+        what = "the database cannot do that now, nothing was stored"
+    elif kind is None:
+        # Not a trouble that passes: a fault of the program, which its log must show.
+        _LOG.error("a request failed", exc_info=error)
+        return _refusal(500, type(error).__name__, "the daemon failed at this request; see its log", 1)
+    else:
+        what = "the daemon cannot do that now"
+    return _refusal(503, "NotReady", f"{what}: {said}. {remedy}", 1)
 
 
 def _malformed(_request: Request, error: Exception) -> JSONResponse:
@@ -164,6 +179,8 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
         (BoaError, _refused),
         (PolicyError, _refused),
         (SQLAlchemyError, _unwritable),
+        (OSError, _unwritable),
+        (MemoryError, _unwritable),
         (RequestValidationError, _malformed),
         (HTTPException, _http),
     ):

@@ -181,7 +181,15 @@ def _is_loopback(host: str) -> bool:
 class ApiServer:
     """Serves an application in its own thread; `tls` is a certificate file and its key file."""
 
-    def __init__(self, app: Any, sockets: list[socket.socket], *, tls: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        app: Any,
+        sockets: list[socket.socket],
+        *,
+        tls: tuple[str, str] | None = None,
+        is_on_unix: bool = False,
+    ) -> None:
+        self.is_on_unix = is_on_unix
         config = uvicorn.Config(
             BodySizeLimit(app),
             http=PeerProtocol,

@@ -13,10 +13,11 @@ from typing import Any
 from boa_daemon.daemon.alerts import Alerts, check_channels
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_health import DaemonHealth
-from boa_daemon.daemon.fallback_tick import FallbackTick
+from boa_daemon.daemon.fallback_tick import FallbackTick, WithoutDatabase
 from boa_daemon.daemon.history_store import HistoryStore
 from boa_daemon.daemon.job_notifications import JobNotifier
 from boa_daemon.daemon.job_view import JobView
+from boa_daemon.daemon.last_state import LastState, LastStateFile
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.node_view import Fleet
@@ -67,10 +68,15 @@ class DaemonComponents:
         fault: str = "",
         gate: GateSupervisor | None = None,
         why_no_gate: str = "",
+        last_state: LastState | None = None,
+        last_state_file: LastStateFile | None = None,
     ) -> None:
         self.world, self.storage, self.gate, self.why_no_gate = world, storage, gate, why_no_gate
-        self.awaited_url = ""
-        """URL of a database that did not answer at the start, which is why this daemon only observes."""
+        self.awaited_seconds: float | None = None
+        """Seconds until the database is to be opened again, for a daemon without one; None: never."""
+        self.last_state, self.last_state_file = last_state, last_state_file
+        """What an earlier process knew, for a daemon without a database; and where this one writes it."""
+        self.without_database = WithoutDatabase(cloud=world.cloud, runner=world.runner)
         self.metrics = Metrics()
         self.site_metrics = SiteMetrics(self.metrics.registry)
         self.standing = DaemonHealth(fault=fault, started_at=world.clock.now())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, delete, insert, select, update
 
 from boa_daemon.inputs.job_file import instant_of
-from boa_daemon.store.database import Database
+from boa_daemon.store.database import Database, DatabaseBusy
 from boa_daemon.store.job_rows import instance_of, job_of, row_of, slots_of
 from boa_daemon.store.purses import add_to_purse, hourly_costs
 from boa_daemon.store.records import ACTIVE, GenerationRecord, InstanceRecord, JobRecord, JobStatus, job_id
@@ -163,10 +164,31 @@ class JobQueue:
 
         Raises:
             SQLAlchemyError: when that cannot be done; nothing is stored then.
+            DatabaseBusy: when the caller's time is over first; nothing is stored then.
         """
-        with self.database.alone():
-            if not ticket.is_settled:
-                self._write_waiting()
+        try:
+            with self.database.alone():
+                if not ticket.is_settled:
+                    self._write_waiting()
+        except DatabaseBusy:
+            # Whoever holds the lock may be storing it: it counts as refused only if it can be withdrawn.
+            if not self._withdraw(ticket):
+                return self._stored(ticket)
+            raise
+        return self._stored(ticket)
+
+    def _withdraw(self, ticket: PendingSubmission) -> bool:
+        """Take back a submission that nobody has begun to store; return whether that succeeded."""
+        with self._door:
+            if ticket not in self._waiting:
+                return False
+            self._waiting.remove(ticket)
+        return True
+
+    def _stored(self, ticket: PendingSubmission) -> list[JobRecord]:
+        """Return the jobs of a submission whose storing has begun, once it has ended."""
+        while not ticket.is_settled:
+            time.sleep(0.01)
         if ticket.error is not None:
             raise ticket.error
         assert ticket.jobs is not None
