@@ -108,6 +108,7 @@ class DaemonComponents:
                 user_caps=self._user_caps,
                 teams=self._teams,
                 alert=self._alert,
+                classify=self._classify,
                 learner=self.learning.learner,
                 liveness=self.liveness,
             )
@@ -184,6 +185,19 @@ class DaemonComponents:
             return self.planner.class_for({**content, "elastic": True}).name
         except InputError:
             return self.planner.class_for({**content, "elastic": True}, within_instances=False).name
+
+    def _classify(self, content: Mapping[str, Any]) -> JobClass:
+        """Return the class that a job file is planned by, and plan for it.
+
+        Raises:
+            InputError: when there is no such class.
+        """
+        try:
+            found = self.planner.class_for(content)
+        except InputError:
+            found = self.planner.class_for(content, within_instances=False)
+        self.planner.take_active(found.name, content)
+        return found
 
     def _class_of(self, name: str) -> JobClass | None:
         return self.planner.class_of(name)

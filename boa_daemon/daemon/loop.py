@@ -72,7 +72,9 @@ class Daemon(AdaptiveDaemon):
         nodes = self.world.cloud.nodes()
         self.storage.store.never_below(max((_tick_of(node) for node in nodes), default=0))
         live = sum(node.ended_at is None for node in nodes)
+        self.work.listed = self.fleet.planned(nodes)
         self.standing.reattached = (self.work.reattach(), live)
+        self.work.listed = {}
         if self.kept is not None:
             self.kept.restore(self.work.progress)
         self.standing.is_down = self.storage.store.flag("is_down")

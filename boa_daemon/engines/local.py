@@ -31,6 +31,7 @@ from boa_daemon.job.checkpoint import set_fence
 from boa_daemon.job.code import forget_code
 from boa_daemon.job.data import DataFailed, objects_of
 from boa_daemon.job.gate.token import write_token
+from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.keeper import GO, start_apart
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.seal import KEY_FILE
@@ -40,6 +41,7 @@ from boa_daemon.tick.ports import (
     Accepted,
     JobAccessPort,
     JobGate,
+    JobPapers,
     JobSpec,
     LogChunk,
     Refused,
@@ -47,7 +49,7 @@ from boa_daemon.tick.ports import (
     Unknown,
 )
 from boa_daemon.tick.state import NodeState
-from policies.model import JobId, NodeId
+from policies.model import GpuSlot, JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")
 HERE = "127.0.0.1"
@@ -430,6 +432,26 @@ class LocalEngine:
             is_stop_ordered=(folder / "stop").exists(),
             is_kill_ordered=(folder / "kill").exists(),
         )
+
+    def papers(self, job: JobId) -> JobPapers | None:
+        """Return where a job runs, from the files of its units; None for parts of shared GPUs."""
+        run, spec = self._runs.get(job), self._specs.get(job)
+        if run is None or spec is None:
+            return None
+        folder, slots = self.layout.generation(job, run.number), []
+        try:
+            for each in _unit_folders(folder):
+                environment = Unit.read(each).environment
+                if VARIABLE in environment:
+                    return None
+                gpus = environment["CUDA_VISIBLE_DEVICES"].split(",")
+                slots += [GpuSlot(environment["BOA_NODE_ID"], int(gpu)) for gpu in gpus]
+            began = (folder / "generation.json").stat().st_mtime
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if len(slots) != run.gpus:
+            return None
+        return JobPapers(spec=spec, generation=run.number, slots=tuple(slots), started_at=began)
 
     def forget(self, job: JobId) -> None:
         """Forget a job, unless it runs."""

@@ -38,7 +38,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.store.database_troubles import PASSING, explain, trouble_of
-from boa_daemon.store.tables import METADATA
+from boa_daemon.store.tables import META, METADATA
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 0.8
@@ -188,6 +188,39 @@ def look_into(path: Path, *, is_checked: bool = True) -> FileFacts:
         raise unusable(error, "the database cannot be read") from None
     except (TypeError, ValueError) as error:
         raise StoreUnusable(f"the database cannot be read: {error}") from None
+
+
+def look_into_server(url: str) -> FileFacts:
+    """Return the same facts of a database on a server, which is only read.
+
+    Raises:
+        StoreUnreachable: when it cannot be read now.
+        StoreUnusable: when its tables are not those of BOA, or cannot be read.
+    """
+    engine = open_engine(url)
+    try:
+        with engine.connect() as connection:
+            tables = set(inspect(connection).get_table_names())
+            if not tables & set(METADATA.tables):
+                return FileFacts(revision=None, next_job=1, is_recovered=False)
+            revision = _revision(connection)
+            if revision is None or "meta" not in tables:
+                raise StoreUnusable("it has tables, and does not say of which version")
+            if revision == HEAD and not METADATA.tables.keys() <= tables:
+                raise StoreUnusable("some of its tables are missing")
+            rows = connection.execute(select(META.c.key, META.c.value))
+            meta = {row.key: row.value for row in rows}
+            return FileFacts(
+                revision=revision,
+                next_job=int(json.loads(meta.get("next_job") or "1")),
+                is_recovered=bool(json.loads(meta.get("is_recovered") or "false")),
+            )
+    except PASSING as error:
+        raise unusable(error, "the database cannot be read") from None
+    except (TypeError, ValueError) as error:
+        raise StoreUnusable(f"the database cannot be read: {error}") from None
+    finally:
+        engine.dispose()
 
 
 def check_version(revision: str | None) -> None:

@@ -274,6 +274,48 @@ class JobQueue:
                     if known is not None:
                         self.save_instance(replace(known, idle_since=None, was_used=True))
 
+    def take_back(
+        self, job: JobRecord, slots: tuple[GpuSlot, ...], width: Width, *, generation: int, started_at: float
+    ) -> None:
+        """Record that a job runs on these GPUs in this generation, which an older database does not know."""
+        running = replace(
+            job,
+            status="running",
+            generation=generation,
+            width=width,
+            slots=slots,
+            started_at=started_at,
+            first_started_at=started_at if job.first_started_at is None else job.first_started_at,
+        )
+        with self.database.write() as connection:
+            connection.execute(delete(PLACEMENTS).where(PLACEMENTS.c.job == job.id))
+            ended = update(GENERATIONS).where(GENERATIONS.c.job == job.id, GENERATIONS.c.ended_at.is_(None))
+            connection.execute(ended.values(ended_at=started_at, end="superseded"))
+            if job.id not in self.active:
+                connection.execute(insert(JOBS), [row_of(running)])
+            rows = [
+                {"node": slot.node, "gpu": slot.index, "job": job.id, "generation": generation}
+                for slot in slots
+            ]
+            connection.execute(insert(PLACEMENTS), rows)
+            connection.execute(
+                insert(GENERATIONS).values(
+                    job=job.id,
+                    generation=generation,
+                    gpu_type=width.gpu_type,
+                    gpus=width.gpus,
+                    slots=dumps(slots),
+                    started_at=started_at,
+                    end="",
+                )
+            )
+            self.save(running)
+            following = max(self._next, job.seq + 1)
+            if following > self._next:
+                put(connection, META, key="next_job", value=json.dumps(following))
+        self._next = following
+        self._put_mark(self._next)
+
     def release(
         self, job: JobRecord, *, at: float, end: str, status: JobStatus, micro_dollars: int = 0
     ) -> JobRecord:
