@@ -23,6 +23,7 @@ from boa_daemon import __version__
 from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
+from boa_daemon.api.spare_descriptors import raise_limit
 from boa_daemon.daemon import systemd
 from boa_daemon.daemon.assembly import open_daemon, open_database, take_lead, try_database
 from boa_daemon.daemon.config import Settings
@@ -51,6 +52,7 @@ _FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 def keep_answering() -> None:
     """Keep API requests fast during ticks: short thread turns, few automatic full collections."""
+    raise_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()
@@ -85,6 +87,11 @@ def set_up_logs() -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     root.propagate = False
+    # What strangers' connections make these say has the daemon's form, and a limit (`api/log_limits.py`).
+    for name in ("uvicorn.error", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
 
 
 SWEEP_SECONDS, QUICK_SWEEPS = (10.0, 120.0), 30

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
@@ -19,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
+from boa_daemon.api.admission import BoundedRequest, CallerFirst
 from boa_daemon.api.authentication import Authenticator, Caller
 from boa_daemon.api.browser_security import BrowserGuard
 from boa_daemon.api.job_access import job_access_routes
@@ -169,8 +172,10 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
                 (403, "It belongs to another user, or exceeds your limits."),
                 (404, "Not found."),
                 (409, "Impossible in the present state."),
+                (408, "The request did not arrive in time."),
                 (413, "Too large."),
                 (422, "Invalid; nothing was stored."),
+                (429, "Too many requests at once."),
                 (503, "The daemon cannot do that now."),
             )
         },
@@ -198,7 +203,13 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
     app.include_router(job_access_routes(service, gatekeeper))
     app.include_router(page_routes(service, gatekeeper))
     app.include_router(file_routes())
-    app.add_middleware(BrowserGuard, listen=gatekeeper.listen, hosts=gatekeeper.hosts)
+    # The last one added is the first to see a request.
+    app.add_middleware(BoundedRequest, busy_seconds=lambda: service.daemon.database_busy_seconds)
+    app.add_middleware(CallerFirst, gatekeeper=gatekeeper)
+    app.add_middleware(
+        BrowserGuard, listen=gatekeeper.listen, hosts=gatekeeper.hosts, is_proxied=gatekeeper.is_proxied
+    )
+    app.state.proxies = gatekeeper.proxy_hosts
     return app
 
 
@@ -236,7 +247,9 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         if ticket is None:
             return await run_in_threadpool(service.submit, submission.jobs, user=caller.user)
         # One thread writes: submissions that arrive while it waits for the disk are committed together next.
-        return await asyncio.get_running_loop().run_in_executor(writer, service.settled, ticket)
+        # The context carries the time until which the request waits for the database.
+        settle = partial(copy_context().run, service.settled, ticket)
+        return await asyncio.get_running_loop().run_in_executor(writer, settle)
 
     @router.get("/jobs")
     def jobs(*, page: Annotated[JobPage, Query()], caller: Caller = ask) -> dict[str, Any]:

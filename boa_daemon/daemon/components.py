@@ -135,6 +135,11 @@ class DaemonComponents:
                 grace_seconds=settings.daemon.checkpoint_seconds,
             )
 
+    @property
+    def database_busy_seconds(self) -> float:
+        """For how long the database has not finished what it was asked."""
+        return 0.0 if self.storage is None else self.storage.store.database.busy_seconds
+
     def use(self, settings: Settings) -> None:
         """Apply settings; an error leaves the present ones in force.
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon import systemd
@@ -23,6 +24,7 @@ from boa_daemon.daemon.minute_history import current_figures
 from boa_daemon.daemon.planned_markets import listed_node
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.samples import DAY
+from boa_daemon.store.database import DEADLINE, DatabaseBusy
 from boa_daemon.store.database_troubles import trouble_of
 from boa_daemon.store.leader import LeadInDoubt, LedElsewhere
 from boa_daemon.store.queue import JobQueue
@@ -341,11 +343,27 @@ class Daemon(AdaptiveDaemon):
         self.wake(0.0)
         return found
 
+    @contextmanager
+    def _between_ticks(self) -> Iterator[None]:
+        """Keep ticks from running, after a running one.
+
+        Raises:
+            DatabaseBusy: when the caller's `DEADLINE` passes first.
+        """
+        until = DEADLINE.get()
+        patience = -1.0 if until is None else max(until - time.monotonic(), 0.0)
+        if not self._lock.acquire(timeout=patience):
+            raise DatabaseBusy("a tick takes long, and nothing was changed: try again")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def change(self, name: JobId, how: Callable[[JobRecord], JobRecord]) -> JobRecord | None:
         """Change a job between two ticks, and tick soon; return None when it is over."""
         if self.storage is None:
             return None
-        with self._lock:
+        with self._between_ticks():
             job = self.storage.queue.active.get(name)
             if job is not None:
                 job = how(job)
@@ -355,7 +373,7 @@ class Daemon(AdaptiveDaemon):
 
     def rehearse_end(self, node: NodeId) -> float | None:
         """Rehearse a spot interruption of a node; return its instant, None when the cloud cannot."""
-        with self._lock:
+        with self._between_ticks():
             at = self.world.cloud.rehearse_end(node)
         self.wake(0.0)
         return at
