@@ -81,6 +81,7 @@ class LocalEngine:
         self._runs: dict[JobId, Generation] = {}
         self._over: dict[tuple[JobId, int], RunReport] = {}
         self._ahead: dict[JobId, WaitingGeneration] = {}
+        self._unbegun: set[JobId] = set()
         self.inside: JobAccessPort = LocalJobAccess(self._running_at, lambda: job_environment(os.environ))
 
     def _running_at(self, job: JobId, node: int) -> Path | Refused:
@@ -138,7 +139,12 @@ class LocalEngine:
         try:
             self._start(spec, action)
         except OSError as error:
-            return Refused(reason=f"cannot start {action.job}: {error}")
+            run = self._runs.get(action.job)
+            if run is None or run.number != action.generation:
+                return Refused(reason=f"cannot start {action.job}: {error}")
+            # All is written but the keepers: some may have started, so this generation is the one that runs.
+            _LOG.warning("the keepers of %s are started later: %s", action.job, error)
+            self._unbegun.add(action.job)
         return Accepted()
 
     def ahead(self, action: StartJob) -> bool:
@@ -338,6 +344,10 @@ class LocalEngine:
 
     def poll(self) -> Mapping[JobId, RunReport]:
         """Return the report of the newest generation of every job."""
+        for job in list(self._unbegun):
+            self._unbegun.discard(job)
+            if job in self._runs and not self._begin_again(self._runs[job]):
+                self._unbegun.add(job)
         for job, ahead in list(self._ahead.items()):
             run = self._runs.get(job)
             if run is not None and run.is_stop_ordered and not self._look(run).is_over:
@@ -392,7 +402,8 @@ class LocalEngine:
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read all jobs and generations back from the files, and return their reports."""
         for file in sorted(self.layout.root.glob("*/spec.json")):
-            document = None if (file.parent / "forgotten").exists() else read_json(file)
+            is_forgotten = (file.parent / "forgotten").exists()
+            document = None if is_forgotten else read_json(file, must_be_read=True)
             if document is None:
                 continue
             job = str(document["job"])
@@ -406,17 +417,24 @@ class LocalEngine:
                 self._begin_again(self._runs[job])
         return self.poll()
 
-    def _begin_again(self, run: Generation) -> None:
-        """Start the keepers of units that have none, because an earlier daemon died before it did so."""
+    def _begin_again(self, run: Generation) -> bool:
+        """Start the keepers of units that have none, because an earlier attempt failed or its daemon died.
+
+        Return whether all have been started.
+        """
         if run.is_stop_ordered or run.is_kill_ordered:
-            return
+            return True
+        have_begun = True
         for folder in _unit_folders(self.layout.generation(run.job, run.number)):
             is_begun = any((folder / name).exists() for name in ("keeper.json", "exit.json"))
-            with suppress(OSError, ValueError):
+            try:
                 if not is_begun:
                     # The keeper's time to start counts from now.
                     os.utime(folder / "unit.json")
                     self._start_keeper(folder)
+            except (OSError, ValueError):
+                have_begun = False
+        return have_begun
 
     def _generations(self, job: JobId) -> list[int]:
         """Return the generations of a job that have files."""
@@ -513,8 +531,17 @@ def _nodes_of(action: StartJob) -> tuple[NodeId, ...]:
 
 
 def _unit_folders(generation: Path) -> list[Path]:
-    """Return the folders of a generation's units, in the order of their ranks."""
-    return sorted(generation.glob("n*"), key=lambda folder: int(folder.name[1:]))
+    """Return the folders of a generation's units, in the order of their ranks.
+
+    Raises:
+        OSError: when the folder is there and cannot be read now; `glob` would find nothing in it.
+    """
+    try:
+        names = os.listdir(generation)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    ranks = sorted(int(name[1:]) for name in names if name[:1] == "n" and name[1:].isdigit())
+    return [generation / f"n{rank}" for rank in ranks]
 
 
 def free_port() -> int:

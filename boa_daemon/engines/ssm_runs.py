@@ -120,7 +120,7 @@ def lost(run: SsmRun, rank: int) -> dict[str, Any]:
 
 def read_ssm_jobs(file: Path) -> dict[JobId, SsmJob]:
     """Return the jobs from a state file; none if there is no file."""
-    document = read_json(file) or {"jobs": {}}
+    document = read_json(file, must_be_read=True) or {"jobs": {}}
     return {job: ssm_job_from(row) for job, row in document["jobs"].items()}
 
 
