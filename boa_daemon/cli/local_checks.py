@@ -104,9 +104,7 @@ def _database(settings: Settings, there: DaemonPaths) -> DoctorCheck:
     try:
         # It is only read: nothing is created, migrated or repaired.
         file = there.database if url is None else _sqlite_file(url)
-        facts = (
-            look_into_server(url) if url is not None and file is None else look_into(file or there.database)
-        )
+        facts = look_into_server(str(url)) if file is None else look_into(file)
         check_version(facts.revision)
     except StoreUnusable as error:
         fix = "`boa recover` rebuilds it from the newest backup and the cloud's list of instances"
