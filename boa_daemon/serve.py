@@ -7,6 +7,7 @@ import json
 import logging
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -25,16 +26,18 @@ from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.spare_descriptors import raise_limit
 from boa_daemon.daemon import systemd
-from boa_daemon.daemon.assembly import open_daemon, open_database, take_lead, try_database
+from boa_daemon.daemon.assembly import open_daemon, open_database, reload_cloud, take_lead, try_database
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.pruning import prune
+from boa_daemon.daemon.safety_nets import LOOK_SECONDS
 from boa_daemon.daemon.service import Service
-from boa_daemon.daemon.settings_reload import keep_observe_mode, keys_needing_restart
+from boa_daemon.daemon.settings_reload import SettingsReader, keep_observe_mode, keys_needing_restart
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.store.database_setup import StoreUnusable, backup
+from boa_daemon.inputs.plain_text import plain_text
+from boa_daemon.store.database_setup import StoreUnusable, backup, newest_backup_age
 from boa_daemon.store.database_troubles import PASSING, explain, trouble_of
 from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
 from boa_daemon.store.storage import Storage
@@ -59,6 +62,14 @@ def keep_answering() -> None:
     gc.set_threshold(YOUNG, MIDDLE, OLD)
 
 
+class PlainLines(logging.Formatter):
+    """A log format for a terminal, which must not obey what jobs and clouds said."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a log record as text without control characters."""
+        return plain_text(super().format(record))
+
+
 class JsonLines(logging.Formatter):
     """A log format for journald: one JSON document per line."""
 
@@ -80,7 +91,7 @@ def set_up_logs() -> None:
     """Log readable lines to a terminal, and JSON to everything else."""
     handler = logging.StreamHandler(sys.stderr)
     if sys.stderr.isatty():
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+        handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     else:
         handler.setFormatter(JsonLines())
     root = logging.getLogger("boa")
@@ -100,11 +111,15 @@ REFRESH_SECONDS, FIRST_PRICES_SECONDS = 60.0, 5.0
 """Seconds between refreshes of prices and quotas; longest wait of the first tick for the first refresh."""
 STANDBY_SECONDS = 1.0
 """Seconds between a standby's attempts to take over."""
+BACKUP_AGAIN_SECONDS = 240.0
+"""Seconds until a backup that failed is tried again."""
+FRESH_BACKUP = 0.5
+"""Age of the newest backup, in intervals, below which a start makes no other."""
 JUMP_SECONDS = 2.0
 """Change of the wall clock against the monotonic clock that counts as a jump."""
 LAST_AGAIN_SECONDS = 5.0
 """Longest time between two tries to open a database whose trouble passes."""
-_AT_ONCE = ("tick", "gate", "refresh")
+_AT_ONCE = ("tick", "gate", "refresh", "backup")
 
 
 class Clockwork:
@@ -122,7 +137,9 @@ class Clockwork:
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
+        self._backup_failed, self._backup_again_at = "", 0.0
         daemon.wake = self.wake
+        daemon.own_faults["backup"] = self._backup_fault
 
     def start(self) -> None:
         """Start the scheduler; the first tick is due immediately."""
@@ -135,6 +152,7 @@ class Clockwork:
             ("lead", self._lead, RENEW_SECONDS),
             ("refresh", self._refresh, REFRESH_SECONDS),
             ("sweep", self._sweep, SWEEP_SECONDS[0]),
+            ("nets", self._look_at_nets, LOOK_SECONDS),
             ("backup", self._backup, settings.backup_seconds),
             ("tidy", gc.collect, TIDY_SECONDS),
         ):
@@ -221,14 +239,52 @@ class Clockwork:
         if storage is None:
             return
         now = self._daemon.world.clock.now()
+        every = self._daemon.settings.daemon.backup_seconds
+        if (age := newest_backup_age(self._there.backups)) is not None and age < FRESH_BACKUP * every:
+            self._backup_failed = ""
+            return  # A daemon that restarts often must not push out the copies of earlier hours.
         try:
             name = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S")
             backup(storage.store.database.engine, self._there.backups, name)
             storage.store.forget_old(now)
             keep_days = self._daemon.settings.daemon.keep_days
             prune(storage, self._daemon.world.runner, keep_days=keep_days, now=now)
-        except Exception:
+            self._backup_failed = ""
+        except Exception as error:
             _LOG.exception("the backup failed")
+            self._backup_failed = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+
+    def _look_at_nets(self) -> None:
+        """Look which safety nets are lost; a backup that failed is tried again."""
+        try:
+            if self._backup_failed and time.monotonic() >= self._backup_again_at:
+                self._backup_again_at = time.monotonic() + BACKUP_AGAIN_SECONDS
+                self._backup()
+            self._daemon.look_at_nets()
+        except Exception:
+            _LOG.exception("the safety nets could not be looked at")
+
+    def _backup_fault(self) -> str:
+        """Return why there is no backup, or why the next one will fail; empty if all is well."""
+        if self._backup_failed:
+            return f"the last backup failed: {self._backup_failed}"
+        if (
+            self._daemon.storage is None
+            or self._daemon.storage.store.database.engine.dialect.name != "sqlite"
+        ):
+            return ""
+        folder = self._there.backups
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"a probe")
+        except OSError as error:
+            return f"backups cannot be written to {folder}: {error.strerror or error}"
+        return ""
+
+    def refresh_soon(self) -> None:
+        """Refresh the facts from outside now."""
+        self._scheduler.get_job("refresh").modify(next_run_time=datetime.now(UTC))
 
     def reschedule(self) -> None:
         """Apply a changed tick interval, and tick now."""
@@ -244,12 +300,14 @@ class Clockwork:
 
 
 def serve(
-    load: Callable[[], Settings],
+    load: SettingsReader,
     *,
     announce: Callable[[str], None] = lambda _line: None,
     standby: bool = False,
 ) -> None:
     """Run the daemon until SIGTERM or SIGINT; `load` reads the settings at the start and on SIGHUP.
+
+    Settings that would loosen limits without consent are refused: those in force stay, also after a restart.
 
     A `standby` waits until no other daemon leads on the database, then takes over.
 
@@ -262,6 +320,8 @@ def serve(
     there = daemon_paths(settings)
     stop, reload = threading.Event(), threading.Event()
     set_up_logs()
+    if load.note:
+        _LOG.error("%s", load.note)
     lock = Lock(there.state)
     try:
         # A full or read-only disk at the start passes, as it does later.
@@ -305,7 +365,7 @@ def _patiently(do: Callable[[], _Value], stop: threading.Event, reload: threadin
 
 
 def _serve_lives(
-    load: Callable[[], Settings],
+    load: SettingsReader,
     settings: Settings,
     there: DaemonPaths,
     stop: threading.Event,
@@ -333,17 +393,21 @@ def _serve_lives(
         try:
             gatekeeper = Authenticator(settings.api)
             app = create_app(Service(daemon), gatekeeper, version=__version__)
-            servers = _servers(settings, there, app)
+            doors = _Doors(settings, there, app)
         except InputError:
             daemon.close()
             raise
         if standby and is_first:
             # The standby may have waited for months: its settings, caps included, may be out of date.
-            _read_again(daemon, load)
+            _try_reading_again(daemon, load)
+        else:
+            load.confirm()
+            _say_refusal(daemon, load)
+        daemon.own_faults["tokens"] = gatekeeper.fault
+        daemon.own_faults["certificate"] = doors.fault
         storage = _one_life(
             daemon,
-            servers,
-            app,
+            doors,
             there,
             load,
             stop=stop,
@@ -359,10 +423,9 @@ def _serve_lives(
 
 def _one_life(
     daemon: Daemon,
-    servers: list[ApiServer],
-    app: Any,
+    doors: _Doors,
     there: DaemonPaths,
-    load: Callable[[], Settings],
+    load: SettingsReader,
     *,
     stop: threading.Event,
     reload: threading.Event,
@@ -370,36 +433,29 @@ def _one_life(
 ) -> Storage | None:
     """Run a daemon until it is told to stop, or until its missing database can be opened; return that."""
     clockwork = Clockwork(daemon, there)
+
+    def read_now(consent: str) -> list[str]:
+        later = _read_again(daemon, load, consent=consent)
+        clockwork.reschedule()
+        return later
+
+    daemon.settings_source, daemon.apply_settings = load, read_now
     _on_signals(stop, reload)
     storage: Storage | None = None
     try:
-        for server in servers:
-            server.start()
-        if not servers or not servers[0].is_on_unix:
-            threading.Thread(target=_bind_later, args=(app, there, servers, stop), daemon=True).start()
+        doors.start()
         clockwork.start()
         announce(str(there.socket))
-        storage = _until_stopped(daemon, clockwork, stop, reload, load)
+        storage = _until_stopped(daemon, clockwork, stop, reload, load, keep=doors.keep)
     finally:
         if storage is None:
             systemd.notify_stopping()
         clockwork.stop()
-        for server in servers:
-            server.stop()
+        doors.stop()
         daemon.close()
         with suppress(OSError):
             there.socket.unlink(missing_ok=True)
     return storage
-
-
-def _bind_later(app: Any, there: DaemonPaths, servers: list[ApiServer], stop: threading.Event) -> None:
-    """Serve on the unix socket once its disk lets it be made."""
-    while not stop.wait(STANDBY_SECONDS):
-        with suppress(OSError):
-            server = ApiServer(app, [unix_socket(there.socket)], is_on_unix=True)
-            servers.append(server)
-            server.start()
-            return
 
 
 def _servers(settings: Settings, there: DaemonPaths, app: Any) -> list[ApiServer]:
@@ -422,6 +478,46 @@ def _servers(settings: Settings, there: DaemonPaths, app: Any) -> list[ApiServer
             raise
         _LOG.error("the socket %s cannot be made yet: %s", there.socket, error)
         return found
+
+
+class _Doors:
+    """The API servers. The socket is opened again if somebody sweeps its file away, as `tmp` cleaners do."""
+
+    def __init__(self, settings: Settings, there: DaemonPaths, app: Any) -> None:
+        self._servers = _servers(settings, there, app)
+        self._app, self._path, self._said = app, there.socket, ""
+
+    def start(self) -> None:
+        """Start serving."""
+        for server in self._servers:
+            server.start()
+
+    def keep(self) -> None:
+        """Listen at the socket's path again if its file is gone; requests in progress are answered."""
+        if self._path.exists():
+            return
+        try:
+            opened = ApiServer(self._app, [unix_socket(self._path)], is_on_unix=True)
+        except OSError as error:
+            if str(error) != self._said:
+                self._said = str(error)
+                _LOG.error("the socket %s is gone and cannot be made again: %s", self._path, error)
+            return
+        _LOG.warning("the socket %s was swept away, and is made again", self._path)
+        opened.start()
+        swept = [server for server in self._servers if server.is_on_unix]
+        self._servers = [opened, *(server for server in self._servers if not server.is_on_unix)]
+        for server in swept:
+            server.stop()
+
+    def fault(self) -> str:
+        """Return why a changed certificate is not in use; empty if it is."""
+        return "; ".join(said for server in self._servers if (said := server.fault()))
+
+    def stop(self) -> None:
+        """Finish running requests and stop."""
+        for server in self._servers:
+            server.stop()
 
 
 class _Stopped(BoaError):
@@ -480,14 +576,18 @@ def _until_stopped(
     clockwork: Clockwork,
     stop: threading.Event,
     reload: threading.Event,
-    load: Callable[[], Settings],
+    load: SettingsReader,
+    *,
+    keep: Callable[[], None] = lambda: None,
 ) -> Storage | None:
     """Wait for signals; tell systemd READY after the first full reconcile.
 
-    Return None when told to stop, or the database that this daemon lacked.
+    Return None when told to stop, or the database that this daemon lacked. `keep` is called
+    all the time.
     """
     is_announced, ahead, tried_at = False, time.time() - time.monotonic(), time.monotonic()
     while not stop.wait(0.2):
+        keep()
         if daemon.awaited_seconds is not None and time.monotonic() - tried_at >= daemon.awaited_seconds:
             storage = _tried_again(daemon)
             if storage is not None:
@@ -504,11 +604,15 @@ def _until_stopped(
         ):
             systemd.notify_ready(daemon.status_line)
             is_announced = True
+        load.save()
         if reload.is_set():
             reload.clear()
             systemd.notify_reloading()
-            if _read_again(daemon, load):
+            if _try_reading_again(daemon, load):
                 clockwork.reschedule()
+            # Also if the settings are wrong: what people changed outside is asked for anew.
+            daemon.ask_anew()
+            clockwork.refresh_soon()
             systemd.notify_ready(daemon.status_line)
     return None
 
@@ -533,18 +637,44 @@ def _tried_again(daemon: Daemon) -> Storage | None:
     return None
 
 
-def _read_again(daemon: Daemon, load: Callable[[], Settings]) -> bool:
-    """Reload the settings; return False, and keep the present ones, when the new ones are wrong."""
+def _try_reading_again(daemon: Daemon, load: SettingsReader) -> bool:
+    """Reload the settings; return False, and keep the present ones, when the new ones are refused."""
     try:
-        settings = load()
-        systemd.check_tick(settings.daemon.tick_seconds)
-        fixed = daemon.world.cloud.boot_seconds is not None
-        later = keys_needing_restart(daemon.settings, settings, is_cloud_fixed=fixed)
-        daemon.use(keep_observe_mode(daemon.settings, settings))
+        later = _read_again(daemon, load)
     except (BoaError, ValueError) as error:
         _LOG.error("the settings stay as they were: %s", error)
+        _say_refusal(daemon, load)
         return False
     _LOG.info("settings read again")
     if later:
         _LOG.warning("these settings take effect only when the daemon restarts: %s", ", ".join(later))
     return True
+
+
+def _read_again(daemon: Daemon, load: SettingsReader, *, consent: str = "") -> list[str]:
+    """Reload the settings and use them; return those that take effect only after a restart.
+
+    Raises:
+        BoaError: when they are wrong, or loosen limits without consent; the present ones stay in force.
+        ValueError: when a plan cannot be made with them.
+    """
+    with load.lock:
+        settings = load(consent=consent)
+        systemd.check_tick(settings.daemon.tick_seconds)
+        fixed = daemon.world.cloud.boot_seconds is not None
+        later = keys_needing_restart(daemon.settings, settings, is_cloud_fixed=fixed)
+        daemon.use(keep_observe_mode(daemon.settings, settings))
+        taken = {f"cloud.{key}" for key in reload_cloud(daemon.world.cloud, settings)}
+        load.confirm()
+    _say_refusal(daemon, load)
+    return [key for key in later if key not in taken]
+
+
+def _say_refusal(daemon: Daemon, load: SettingsReader) -> None:
+    """Show in the status, and alert once, why the settings in force are not those of the files."""
+    if load.warnings != daemon.standing.setting_warnings:
+        for sentence in load.warnings:
+            _LOG.warning("settings: %s", sentence)
+    daemon.standing.settings_note, daemon.standing.setting_warnings = load.note, load.warnings
+    if load.note:
+        daemon.say_settings_refused(load.note)

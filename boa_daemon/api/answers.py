@@ -30,7 +30,8 @@ class JobAnswer(_Class):
     `group`, `index` and `matrix` are its place and values in a group. `status` is queued,
     running, cancelling, finished, failed or cancelled. `gpus`, `gpu_type` and `nodes` are what it holds now.
     `generation` counts its starts, `step` is the last step that it reported, `lost_steps` are done steps
-    in no checkpoint. `cause` is a sentence on how it last ended, `waits_for` a reason code. `ran_seconds` is
+    in no checkpoint. `cause` is a sentence on how it last ended, `waits_for` a reason code, and
+    `place_in_queue` its place among the jobs that wait for GPUs, from 1. `ran_seconds` is
     how long it held GPUs over all starts, `lost_gpu_hours` the part that was lost. `usd` is the cost of its
     GPUs. `last_lines` is its last output, empty for callers who may not read it.
     """
@@ -63,6 +64,7 @@ class JobAnswer(_Class):
     lost_gpu_hours: float
     usd: float
     waits_for: str | None
+    place_in_queue: int | None
     cause: str
 
 
@@ -176,6 +178,7 @@ class _Standing(TypedDict):
     is_down: bool
     leader: dict[str, Any] | None
     notes: list[str]
+    setting_warnings: list[str]
     best_effort: dict[str, Any] | None
     tick_seconds: float
     budget_usd_per_hour: float

@@ -15,6 +15,7 @@ import os
 import pwd
 import re
 import stat
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,9 +29,12 @@ from starlette.exceptions import HTTPException
 from boa_daemon.api.browser_security import COOKIE, Sessions
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.watched_files import WatchedFiles
 
 _LOG = logging.getLogger("boa.api")
 _USER = re.compile(r"[A-Za-z0-9_.@+-]{1,64}")
+USER_SECONDS = 300.0
+"""Seconds that the name of a user is kept."""
 WRONG_TOKEN_SECONDS = 1.0
 """Delay of the answer to a wrong token; with few connections, guessing takes too long."""
 
@@ -72,15 +76,6 @@ def read_tokens(path: Path) -> dict[str, str]:
     return found
 
 
-def _stamp_of(path: Path) -> tuple[int, ...]:
-    """Return what changes when a file is written or replaced; empty if it cannot be looked at."""
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return found.st_mtime_ns, found.st_ino, found.st_size, found.st_mode
-
-
 def is_address(name: str) -> bool:
     """Whether a proxy is named by its IP address, and not as a user of this machine."""
     try:
@@ -100,9 +95,7 @@ class Authenticator:
 
     def __init__(self, settings: ApiSettings) -> None:
         self._admins, self._readers = set(settings.admins), set(settings.readers)
-        self._tokens: Mapping[str, str] = {}
-        self._file: Path | None = None
-        self._stamp: tuple[int, ...] = ()
+        self._tokens: WatchedFiles[Mapping[str, str]] | None = None
         self.sessions = Sessions()
         self.listen, self.hosts = settings.listen, tuple(settings.hosts)
         self._header = settings.proxy_user_header.lower()
@@ -110,17 +103,26 @@ class Authenticator:
         self.proxy_hosts = frozenset(one for one in settings.proxies if is_address(one))
         if settings.listen is not None:
             if settings.tokens is None and not self.proxy_hosts:
-                raise InputError("[api] listen needs tokens", hint="Set [api] tokens to a file")
+                raise InputError(
+                    "[api] listen needs tokens", hint="Set [api] tokens to a file", setting=("api", "listen")
+                )
             if settings.tokens is not None:
-                self._file = Path(settings.tokens)
-                self._stamp = _stamp_of(self._file)
-                self._tokens = read_tokens(self._file)
+                file = Path(settings.tokens)
+                self._tokens = WatchedFiles([file], lambda: read_tokens(file))
+
+    def fault(self) -> str:
+        """Return why a changed file of tokens is not in use; empty if it is."""
+        if self._tokens is None:
+            return ""
+        self._tokens.get()
+        return self._tokens.fault
 
     async def admit(self, request: Request) -> Caller:
         """Return the caller; a coroutine, because a thread for this would cost more than the answer.
 
         Raises:
-            HTTPException: 401 without a known token or session; 403 when a session tries to write.
+            HTTPException: 401 without a known token or session; 403 when a session tries to write, or
+                when the kernel does not tell who calls.
         """
         known_caller = request.scope.get("state", {}).get("caller")
         if isinstance(known_caller, Caller):
@@ -131,6 +133,8 @@ class Authenticator:
             return self._caller(self._named_by_proxy(request))
         if host.startswith("uid:") and not is_proxied:
             uid = int(host.removeprefix("uid:"))
+            if uid == unmapped_uid():
+                raise HTTPException(403, _UNMAPPED)
             user = user_name(uid)
             is_admin = uid in (0, os.getuid()) or user in self._admins
             return Caller(user=user, is_admin=is_admin, is_reader=user in self._readers)
@@ -160,10 +164,8 @@ class Authenticator:
 
     def user_of(self, token: str) -> str | None:
         """Return the owner of a token, or None."""
-        self._read_again()
-        digest = _digest(token.strip())
-        found = None
-        for known, user in self._tokens.items():
+        digest, found = _digest(token.strip()), None
+        for known, user in self._read_again().items():
             if hmac.compare_digest(known, digest):
                 found = user
         return found
@@ -172,20 +174,11 @@ class Authenticator:
         """Begin a session that lasts no longer than its token; return its key."""
         return self.sessions.begin(user, _digest(token.strip()))
 
-    def _read_again(self) -> None:
-        """Read the tokens again when their file has changed; those that are gone end their sessions.
-
-        A file that cannot be read, or is half written, changes nothing.
-        """
-        if self._file is None or (stamp := _stamp_of(self._file)) == self._stamp:
-            return
-        self._stamp = stamp
-        try:
-            self._tokens = read_tokens(self._file)
-        except InputError as error:
-            _LOG.error("the tokens stay as they were: %s", error)
-            return
-        self.sessions.keep(self._tokens)
+    def _read_again(self) -> Mapping[str, str]:
+        """Return the tokens, read again when their file has changed; sessions of tokens that are gone end."""
+        tokens: Mapping[str, str] = {} if self._tokens is None else self._tokens.get()
+        self.sessions.keep(tokens)
+        return tokens
 
     def is_proxied(self, host: str) -> bool:
         """Whether a peer, by its address or as ``uid:NUMBER``, is a proxy that names its users."""
@@ -213,9 +206,36 @@ def _unknown() -> HTTPException:
     return HTTPException(401, "a bearer token is needed over TCP", headers={"WWW-Authenticate": "Bearer"})
 
 
-@lru_cache(maxsize=1024)
+_UNMAPPED = (
+    "the kernel does not tell the daemon who you are: it runs in a user namespace that lacks your user. "
+    "Its administrator should take PrivateUsers out of its unit (`boa systemd install` writes one without)"
+)
+_EVERY_UID, _OVERFLOW_UID = 2**32 - 1, 65_534
+
+
+@lru_cache(maxsize=1)
+def unmapped_uid() -> int | None:
+    """Return the user id that stands for all users that our user namespace lacks; None if it lacks none.
+
+    Users with this id cannot be told apart: they would own each other's jobs.
+    """
+    try:
+        rows = Path("/proc/self/uid_map").read_text().split()
+        if _EVERY_UID in map(int, rows[2::3]):
+            return None
+        return int(Path("/proc/sys/kernel/overflowuid").read_text())
+    except (OSError, ValueError):
+        return _OVERFLOW_UID if Path("/proc/self/uid_map").exists() else None
+
+
 def user_name(uid: int) -> str:
-    """Return the name of a user, or the number as text; cached, as a user directory may be slow."""
+    """Return the name of a user, or the number as text; kept for a while, as a user directory may be slow."""
+    return _user_name(uid, int(time.monotonic() // USER_SECONDS))
+
+
+@lru_cache(maxsize=1024)
+def _user_name(uid: int, era: int) -> str:
+    del era
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)

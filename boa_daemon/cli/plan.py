@@ -43,6 +43,7 @@ from boa_daemon.planning.plan_documents import infeasible_document
 from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
 from boa_daemon.sim.spot_market import on_both_markets, saves_of
 from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
+from boa_daemon.units import per_of
 from policies.errors import InfeasibleBudget
 from policies.optimum.solution import Version
 
@@ -186,7 +187,7 @@ def plan(
         paid = commitments_today(file, asked, commitments)
         asked = replace(asked, amount=paid.planning_budget(file.problem, asked.amount))
     try:
-        with best_effort_is_named():
+        with best_effort_is_named(budget):
             result = budget_plan(file, asked, whole)
     except InfeasibleBudget as error:
         if best_effort:
@@ -197,6 +198,7 @@ def plan(
         raise
     if opens or page is not None:
         show_page(f"boa plan {file.path}", curve_answers(file, asked), page=page, opens=opens)
+    per = per_of(budget)
     bill = None if paid is None else paid.to_document(paid.load_of(file.problem, result.solution))
     saves = () if terms is None else spot_advice(result.solution, file.instance_types, terms)
     said_of_spot = [] if terms is None else [advice_sentence(saves, saves_of(terms))]
@@ -209,9 +211,9 @@ def plan(
     write_report(
         report,
         f"Plan for {money(result.budget.amount, result.budget.unit)}",
-        plan_sentence(result),
+        plan_sentence(result, per),
         document=document,
-        table=lambda: print_stream(result, bill, said_of_spot),
+        table=lambda: print_stream(result, bill, said_of_spot, per=per),
         figures=lambda: [plan_figure(result)],
         assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit)),
     )
@@ -222,7 +224,7 @@ def plan(
             output,
             document,
             rows=lambda: stretch_rows(result.solution, "spend_per_job"),
-            table=lambda: print_stream(result, bill, said_of_spot),
+            table=lambda: print_stream(result, bill, said_of_spot, per=per),
         )
     if result.solution.status != "optimal":
         gap = f"{result.solution.gap:.3%}"

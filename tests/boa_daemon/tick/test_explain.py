@@ -110,7 +110,7 @@ def test_the_explanation_counts_lost_steps_and_failures(lost: int, says: str) ->
     state = a_state(a_job("a"))
     job = replace(state.jobs["a"], lost_steps=lost, terms=JobTerms(failures=1, last_end="signal 9"))
     said = explained(replace(state, jobs={"a": job}), Wishes(widths={}))
-    assert f"It lost {says}." in said
+    assert f"It lost {says}; `boa jobs` and its log say why." in said
     assert "It failed once so far; how it ended last: signal 9." in said
 
 
@@ -249,7 +249,7 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
         seen(holds=False),
         for_a(gpus=2, held=(Held(what="job a", code="not-free"),)),
         "gpus-to-fall-free",
-        "it waits a moment",
+        "it moves once they are free",
     ),
     "not planned": (seen(holds=False), for_a(), "not-planned", "The policy gives it no GPUs now"),
     "rests": (
