@@ -335,6 +335,16 @@ class ApiSettings(Strict):
     hosts: list[str] = Field(
         default_factory=list, description="names by which a browser may reach the page over TCP"
     )
+    proxies: list[str] = Field(
+        default_factory=list,
+        description="addresses, and users of this machine at the unix socket, of proxies that sign people in "
+        "and name them in proxy_user_header; from anybody else that header says nothing",
+    )
+    proxy_user_header: str = Field(
+        default="X-Forwarded-User",
+        pattern=r"^[A-Za-z0-9-]{1,64}$",
+        description="header in which such a proxy names the user; it must remove the header from requests",
+    )
 
 
 class GateSection(Strict):

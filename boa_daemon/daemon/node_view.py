@@ -150,6 +150,10 @@ class Fleet:
         # Return the same object each time, because comparisons of nodes compare their types too.
         return replace(node, instance_type=self._as_planned.setdefault(found, found))
 
+    def planned(self, nodes: Iterable[NodeState]) -> Mapping[NodeId, NodeState]:
+        """Return live nodes by name, with the machine types that the plan uses."""
+        return {node.id: self._planned_with(node) for node in nodes if node.ended_at is None}
+
     def _names(self) -> list[str]:
         return [machine.name for machine in self._machines()]
 
