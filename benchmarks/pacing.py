@@ -326,8 +326,8 @@ class Fluid:
             money = Money(
                 spent=spent,
                 elapsed_hours=float(hour),
-                month_elapsed_hours=float(hour % month),
-                month_left_hours=float(month - hour % month),
+                period_elapsed_hours=float(hour % month),
+                period_left_hours=float(month - hour % month),
                 memory=memory,
                 memory_age_hours=1.0 if memory else 0.0,
                 hour_of_week=hour_of_week(hour * SECONDS_PER_HOUR),

@@ -6,7 +6,7 @@ from policies.online.best_effort import Account, BestEffort, Shortfall, shortfal
 from policies.online.multiplier_table import curvature_at
 from policies.online.node_prices import WholeNodePrices, with_boots_at_changes
 from policies.online.paced_optimum import PacedBudgetOptimal
-from policies.online.pacing import MONTH_HOURS, Pace
+from policies.online.pacing import PERIOD, TOLERANCE, Pace
 from policies.optimum.boa import BudgetOptimal, solve
 from policies.optimum.frontier import MixedFrontier
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
@@ -33,7 +33,9 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
     """Return the allocator whose multiplier follows the spend, for a budget of any size."""
     pace = Pace(
         budget=site.budget.amount,
-        window_hours=options.window_hours or MONTH_HOURS,
+        period=options.period or PERIOD,
+        tolerance=TOLERANCE if options.tolerance is None else options.tolerance,
+        window_hours=options.window_hours,
         is_monthly=site.is_monthly,
         is_stated=site.is_load_stated,
         rhythm=site.rhythm,
@@ -83,7 +85,7 @@ BOA_PACED = PolicyEntry(
     kind="optimum",
     summary="the same, steered by what was spent so that the budget holds",
     build=boa_paced,
-    options=frozenset({"window_hours"}),
+    options=frozenset({"period", "tolerance", "window_hours"}),
     # A question about a single job is answered at the planned multiplier; the next tick uses the actual one.
     is_job_by_job=True,
     reads_progress=True,

@@ -95,7 +95,7 @@ class PacedBudgetOptimal:
             return CostsByScale(columns=found, multiplier=float(table.multipliers[level]))
 
         return cls(
-            pace=replace(pace, grain_hours=table.grain_hours(pace.budget)).costed(curvature),
+            pace=replace(pace, grain_hours=table.grain_hours(pace.budget)),
             nodes=nodes,
             table=table,
             columns=columns,

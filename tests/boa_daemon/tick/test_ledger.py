@@ -111,9 +111,9 @@ def test_a_monthly_budget_accrues_the_same_in_every_calendar_month() -> None:
     assert hourly is not None
     assert monthly.elapsed_hours == pytest.approx(2.0 * 730.0)
     assert (monthly.accrual, hourly.accrual) == (pytest.approx(730.0 / 744.0), 1.0)
-    assert monthly.month_elapsed_hours == pytest.approx(365.0)
-    assert monthly.month_left_hours == hourly.month_left_hours == 15.5 * 24.0
-    assert (hourly.elapsed_hours, hourly.month_elapsed_hours) == (59.0 * 24.0, 15.5 * 24.0)
+    assert monthly.period_elapsed_hours == pytest.approx(365.0)
+    assert monthly.period_left_hours == hourly.period_left_hours == 15.5 * 24.0
+    assert (hourly.elapsed_hours, hourly.period_elapsed_hours) == (59.0 * 24.0, 15.5 * 24.0)
 
 
 def test_the_opening_moves_forward_if_unspent_money_is_older_than_the_window() -> None:

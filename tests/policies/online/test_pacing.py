@@ -42,8 +42,8 @@ def books(
     return Money(
         spent=spent,
         elapsed_hours=elapsed_hours,
-        month_elapsed_hours=elapsed_hours % MONTH_HOURS,
-        month_left_hours=MONTH_HOURS - elapsed_hours % MONTH_HOURS,
+        period_elapsed_hours=elapsed_hours % MONTH_HOURS,
+        period_left_hours=MONTH_HOURS - elapsed_hours % MONTH_HOURS,
         is_refused=is_refused,
         memory=memory,
         memory_age_hours=0.1,
