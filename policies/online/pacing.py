@@ -88,15 +88,15 @@ FORGETTING_HOURS = 365.0
 """Hours over which evidence on the load is forgotten."""
 RHYTHM_HOURS = 2.5
 """How far a daily rhythm lets the load run ahead of its mean."""
-RIGHT, WRONG = 0.05, 0.8
-"""Standard deviation of log(true load / stated load) if the statement is about right, and if it is wrong."""
+RIGHT, OFF, WRONG = 0.05, 0.5, 2.0
+"""Standard deviation of log(true load / stated load) if the statement is about right, is off, and is wrong."""
 WEEK = 0.15
 """Standard deviation of the log of the load in a part of a week (such as the workdays) over its mean."""
 FIRST_EVIDENCE_HOURS = 0.73
 """Hours of stated load that are added to both sides of A/P, so that neither is zero."""
 BLOCKS = (1.0, 24.0, 168.0)
 """Hours of the blocks in which the noise of the load is measured: single jobs, days, and weeks."""
-UNSEEN, UNSEEN_WORTH = 100.0, 5.0
+UNSEEN, UNSEEN_WORTH = 100.0, 0.5
 """Bursts that were not seen yet: until the hours say better, they spread the load this many times as much as single
 jobs do. The stated grain says in how many hours: as many as bring so many jobs."""
 LONGER = 20.0
@@ -193,7 +193,13 @@ class Pace:
             return math.exp(seen * WRONG**2 / (WRONG**2 + noise))
         week = 0.0 if self.rhythm is not None else (WEEK * min(1.0, HOURS_PER_WEEK / hours) ** 2) ** 2
         logs, shares = [], []
-        for odds, variance, rhythm in ((0.25, RIGHT**2, 0.0), (0.25, RIGHT**2, week), (0.5, WRONG**2, 0.0)):
+        for odds, deviation, rhythm in (
+            (0.25, RIGHT, 0.0),
+            (0.25, RIGHT, week),
+            (0.35, OFF, 0.0),
+            (0.15, WRONG, 0.0),
+        ):
+            variance = deviation**2
             spread = variance + rhythm + noise
             logs.append(math.log(odds / math.sqrt(spread)) - 0.5 * seen**2 / spread)
             shares.append(variance / spread)
