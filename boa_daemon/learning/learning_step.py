@@ -148,7 +148,7 @@ class LearningStep:
         learner, life = self.learner, self.beliefs.weights.half_life_hours
         learner.save(now, kept_seconds=max(KEPT_SECONDS, MOST_HALF_LIVES * HOUR * life))
         classes.adopt(list(learner.seen))
-        due = self.beliefs.due(list(classes.stated), learner.seen, now=now)
+        due = self.beliefs.due(list(classes.stated), learner.seen, events=learner.events, now=now)
         running = done_by_class() if due else {}
         for name in due:
             self.beliefs.refresh(
@@ -156,6 +156,7 @@ class LearningStep:
                 learner.rows_of(name),
                 running.get(name, ()),
                 is_rate_stated=name not in classes.unstated,
+                events=learner.events[name],
                 now=now,
             )
         is_first = not classes.curves and bool(learner.samples)
@@ -168,6 +169,8 @@ class LearningStep:
         curves = classes.curves
         if learner.has_news or is_first:
             curves = learner.curves(list(classes.stated.values()), now=now)
+        if not due and curves is classes.curves:
+            return has_rhythm
         return classes.learn(curves, self.beliefs.known) or has_rhythm
 
     def explore(
