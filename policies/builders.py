@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from policies.online.best_effort import Account, BestEffort, Shortfall, shortfall_of
-from policies.online.multiplier_table import curvature_at
 from policies.online.node_prices import WholeNodePrices, with_boots_at_changes
 from policies.online.paced_optimum import PacedBudgetOptimal
-from policies.online.pacing import PERIOD, TOLERANCE, Pace
+from policies.online.pacing import MONTH_HOURS, PERIOD, TOLERANCE, Pace
 from policies.optimum.boa import BudgetOptimal, solve
 from policies.optimum.frontier import MixedFrontier
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
@@ -31,11 +30,14 @@ def boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
 
 def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
     """Return the allocator whose multiplier follows the spend, for a budget of any size."""
+    window_hours, period = options.window_hours, options.period or PERIOD
+    if window_hours == MONTH_HOURS:
+        window_hours, period = None, "month"
     pace = Pace(
         budget=site.budget.amount,
-        period=options.period or PERIOD,
+        period=period,
         tolerance=TOLERANCE if options.tolerance is None else options.tolerance,
-        window_hours=options.window_hours,
+        window_hours=window_hours,
         is_monthly=site.is_monthly,
         is_stated=site.is_load_stated,
         rhythm=site.rhythm,
@@ -43,7 +45,6 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
     )
     problem = with_boots_at_changes(site.problem, site.boot_hours)
     frontier = MixedFrontier.of(problem)
-    curvature = curvature_at(frontier.mean_jct_at, pace.budget, least=frontier.cheapest_feasible_spend)
     # Learnt rates may make the budget look too small. Node demand then comes from the cheapest plan.
     plan = frontier.solution_at(max(pace.budget, frontier.cheapest_feasible_spend))
     nodes = WholeNodePrices.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
@@ -52,7 +53,7 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
         pace,
         nodes=nodes,
         load_over_stated=site.load_over_stated,
-        curvature=curvature,
+        frontier=frontier,
         options=frontier.options,
         free=site.free,
     )

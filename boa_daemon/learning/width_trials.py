@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from boa_daemon.learning.exploration_value import Exploration, ExplorationStakes, worth_exploring
-from boa_daemon.learning.speedups import HALF_LIFE_SECONDS, CurveEstimate, SpeedSample
+from boa_daemon.learning.speedups import HALF_LIFE_SECONDS, CurveEstimate, SpeedSample, WidthEstimate
 from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation, NodePrices
@@ -100,7 +100,7 @@ class WidthTrials:
     fraction: float = 0.02
     _now: dict[JobId, WidthTrial] = field(default_factory=dict)
     _wasted: dict[str, float] = field(default_factory=dict)
-    _asked: dict[tuple[str, str], tuple[CurveEstimate, float]] = field(default_factory=dict)
+    _asked: dict[tuple[str, str], tuple[tuple[WidthEstimate, ...], float]] = field(default_factory=dict)
     # By class, type and width: the GPU-seconds of work of the class before the width is tried again.
     _not_before: dict[tuple[str, str, int], float] = field(default_factory=dict)
 
@@ -133,10 +133,11 @@ class WidthTrials:
 
         `classes` are those that jobs are planned with, by name, with their limits on width.
         """
-        worked = _worked(samples)
+        worked: Mapping[str, _Worked] | None = None
         for job, one in list(self._now.items()):
             if job not in jobs or _is_over(one, samples, now):
                 del self._now[job]
+                worked = worked or _worked(samples)
                 self._not_before[one.class_name, one.gpu_type, one.found.gpus] = (
                     2.0 * worked.get(one.class_name, _Worked()).gpu_seconds
                 )
@@ -155,9 +156,10 @@ class WidthTrials:
                 continue
             # What did not pay a moment ago does not pay now, unless the measurements have changed.
             asked, at = self._asked.get((curve.class_name, curve.gpu_type), (None, 0.0))
-            if asked is curve and now - at < ASK_SECONDS:
+            if asked is curve.widths and now - at < ASK_SECONDS:
                 continue
-            self._asked[curve.class_name, curve.gpu_type] = curve, now
+            self._asked[curve.class_name, curve.gpu_type] = curve.widths, now
+            worked = worked or _worked(samples)
             began = self._best(mine, curve, classes, worth, worked=worked.get(curve.class_name, _Worked()))
             if began is not None:
                 job, found = began

@@ -59,8 +59,8 @@ Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
 from policies.fast_dataclasses import fast_init, replace
@@ -115,8 +115,8 @@ class Pace:
     add to an hour's spend, in hours of budget. `window_hours` other than None replaces the calendar `period` by
     a window of so many hours that moves with time. `is_monthly` means that every calendar month has the same
     money, 730 hours of budget, however long it is. `is_stated` means that the user stated the load. `rhythm`
-    is the weekly pattern of the load, if one was seen. `loss_fraction` is the share of the waiting that the
-    promise costs; None if not known. `covered_per_hour` is the budget, which is at on-demand prices, less what
+    is the weekly pattern of the load, if one was seen. `price` foretells what a promise costs
+    (`policies.online.foretold`); None if that is not known. `covered_per_hour` is the budget, which is at on-demand prices, less what
     may be spent: the usage that commitments pay for, less their price.
     """
 
@@ -128,7 +128,7 @@ class Pace:
     is_monthly: bool = False
     is_stated: bool = True
     rhythm: Rhythm | None = None
-    loss_fraction: float | None = None
+    price: Callable[[Pace, Floats | None], float | None] | None = field(default=None, repr=False, compare=False)
     covered_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
@@ -223,6 +223,13 @@ class Pace:
         by_chance = single * (1.0 + 2.0 * math.sqrt(2.0 / (hours.count + 1.0)))
         prior = single + LONGER * max(short - by_chance, 0.0)
         return max(short, *(block.noise(evidence.ratio, prior, PRIOR_BLOCKS) for block in longer))
+
+    def loss(self, loads: Floats | None = None) -> float | None:
+        """Return the part of the waiting that the promise costs on `loads`; None if not known.
+
+        Without loads only single jobs vary; see `policies.online.foretold`.
+        """
+        return None if self.price is None else self.price(self, loads)
 
     def hours_of_load(self, begin: float, hours: float) -> float:
         """Return the load, in mean hours, of the `hours` that follow the hour of the week `begin`."""
