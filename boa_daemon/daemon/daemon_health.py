@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -39,6 +40,7 @@ class DaemonHealth:
     notes: list[str] = field(default_factory=list)
     plan_fault: str = ""
     pace: Pace | None = None
+    priced: tuple[tuple[Pace, int], list[dict[str, Any]], bool] | None = None
     done_at: float = field(default_factory=time.monotonic)
     is_late: bool = False
     clock_note: str = ""

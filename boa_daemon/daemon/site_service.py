@@ -77,12 +77,13 @@ class SiteService(ServiceBase):
             return []
         now = self.daemon.world.clock.now()
         asked = pace, int(now // SECONDS_PER_HOUR)
-        if self._priced is None or self._priced[0] != asked:
+        priced = self.daemon.standing.priced
+        if priced is None or priced[0] != asked:
             sizes = {name: found.size_gpu_hours for name, found in self.daemon.planner.classes.items()}
             seen = work_by_hour(self.daemon.work.learner.rows.values(), sizes, now=now)
             loads = None if seen is None else drawn_again(seen[0], pace.period_hours)
-            self._priced = asked, promise_rows(pace, loads), loads is not None
-        return self._priced[1]
+            self.daemon.standing.priced = priced = asked, promise_rows(pace, loads), loads is not None
+        return priced[1]
 
     def _leader(self) -> dict[str, Any] | None:
         """Return the leader of the database, if this daemon leads; else None."""
