@@ -37,13 +37,13 @@ from boa_daemon.tick.ledger import Ledger
 from boa_daemon.tick.limits import month_of
 from boa_daemon.traces.reader import Trace, read_trace
 from boa_daemon.units import SECONDS_PER_HOUR
+from policies.answer import Allocation
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, Job, Money
 from policies.online.node_prices import with_boots_at_changes
 from policies.optimum.frontier import MixedFrontier
-from policies.registry import find_policy, parse_options
-from policies.answer import Allocation
 from policies.protocols import Allocator
+from policies.registry import find_policy, parse_options
 from policies.speedup import Floats
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
@@ -132,11 +132,15 @@ def run_by_period(settings: SimulationSettings) -> Run:
             )
             for c in settings.problem.classes
         )
-        one = replace(settings, problem=replace(settings.problem, classes=classes), sized_by_trace=frozenset())
+        one = replace(
+            settings, problem=replace(settings.problem, classes=classes), sized_by_trace=frozenset()
+        )
         site = site_of(one)
         least = least_of(one)
         amount = max(budget.amount, 1.0001 * least)
-        plans.append(find_policy("boa").build(replace(site, budget=Budget(amount=amount)), settings.options).allocator)
+        plans.append(
+            find_policy("boa").build(replace(site, budget=Budget(amount=amount)), settings.options).allocator
+        )
         begin = end
     run = prepare(settings)
     run = replace(run, controller=replace(run.controller, allocator=ByPeriod(plans=plans)))
@@ -155,7 +159,9 @@ def least_of(settings: SimulationSettings) -> float:
     return MixedFrontier.of(with_boots_at_changes(site.problem, site.boot_hours)).cheapest_feasible_spend
 
 
-def at_spend(settings: SimulationSettings, spend: float, first: Run | None = None, *, by_period: bool = False) -> tuple[float, float]:
+def at_spend(
+    settings: SimulationSettings, spend: float, first: Run | None = None, *, by_period: bool = False
+) -> tuple[float, float]:
     """Return mean JCT and p95 of the fixed plan at a spend per hour of arrivals, in hours."""
     found: dict[float, Run] = {}
     plans: dict[float, float] = {}
@@ -163,8 +169,10 @@ def at_spend(settings: SimulationSettings, spend: float, first: Run | None = Non
     planned = settings.budget.amount
     for number in range(TRIES):
         try:
-            one = first if number == 0 and first is not None else make(
-                replace(settings, planning_budget=Budget(amount=planned))
+            one = (
+                first
+                if number == 0 and first is not None
+                else make(replace(settings, planning_budget=Budget(amount=planned)))
             )
         except InfeasibleBudget as error:
             planned = max(planned, error.least_spend) * 1.0005
@@ -192,7 +200,9 @@ def at_spend(settings: SimulationSettings, spend: float, first: Run | None = Non
     return math.exp(float(logs[0])), math.exp(float(logs[1]))
 
 
-def compare(name: str, settings: SimulationSettings, factor: float, *, learns: bool, periods: bool) -> dict[str, object]:
+def compare(
+    name: str, settings: SimulationSettings, factor: float, *, learns: bool, periods: bool
+) -> dict[str, object]:
     """Compare the default with its plan on one trace; print the line."""
     amount = factor * least_of(settings)
     settings = replace(settings, budget=Budget(amount=amount))
@@ -245,7 +255,9 @@ def line(row: dict[str, object]) -> str:
 
 def read(folder: Path) -> SimulationSettings:
     """Return the settings of a folder with a trace and its classes."""
-    return settings_for(load_problem(folder / "classes.yaml"), read_trace(folder / "trace.csv"), Budget(amount=1.0))
+    return settings_for(
+        load_problem(folder / "classes.yaml"), read_trace(folder / "trace.csv"), Budget(amount=1.0)
+    )
 
 
 GRAINS = (4.0, 1.0, 0.25, 1.0 / 16.0, 1.0 / 64.0)
@@ -318,7 +330,9 @@ def main() -> None:
     parser.add_argument("--generated", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", default="", help="generated loads whose name contains this")
-    parser.add_argument("--set", action="append", default=[], help="option of boa-paced, such as tolerance=0.05")
+    parser.add_argument(
+        "--set", action="append", default=[], help="option of boa-paced, such as tolerance=0.05"
+    )
     words = parser.parse_args()
     pairs = dict(one.split("=", 1) for one in words.set)
     options = parse_options(find_policy("boa-paced"), pairs)

@@ -12,13 +12,14 @@ from boa_daemon.daemon.service_base import NotReady, ServiceBase
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.learning.class_document import class_document
 from boa_daemon.learning.kappa_document import kappa_document
+from boa_daemon.learning.observed_rhythm import work_by_hour
+from boa_daemon.planning.promises import promise_rows
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.ledger import bill, bill_by_kind
 from boa_daemon.tick.shortfall import shortfall_document, shortfall_sentence
-from boa_daemon.learning.observed_rhythm import work_by_hour
-from boa_daemon.planning.promises import promise_rows
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
+from policies.online.foretold import drawn_again
 from policies.online.pacing import Pace
 
 
@@ -59,9 +60,7 @@ class SiteService(ServiceBase):
                 "running": picture.running,
                 "waiting": picture.waiting,
                 "books": picture.figures,
-                "pacing": _pacing(
-                    standing.pace, picture.decision.plan.memory, self._promises(standing.pace)
-                ),
+                "pacing": _pacing(standing.pace, picture.decision.plan.memory, self._promises(standing.pace)),
                 "held": list(picture.held),
                 **self.outlook.document,
             }

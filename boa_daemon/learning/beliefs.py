@@ -260,11 +260,20 @@ class Beliefs:
         known = self.known.get(name.partition("[")[0])
         return SPREAD if known is None else known.size.spread
 
-    def due(self, classes: Collection[str], seen: Collection[str], *, events: Mapping[str, int] | None = None, now: float) -> list[str]:
+    def due(
+        self,
+        classes: Collection[str],
+        seen: Collection[str],
+        *,
+        events: Mapping[str, int] | None = None,
+        now: float,
+    ) -> list[str]:
         """Return the classes to estimate now, the longest wait first."""
         waited = {name: now - self._estimated_at.get(name, float("-inf")) for name in classes}
         rests = {name: self.again_seconds if name in seen else self.late_seconds for name in classes}
-        found = [name for name, age in waited.items() if age >= rests[name] and self._has_moved(name, events, now)]
+        found = [
+            name for name, age in waited.items() if age >= rests[name] and self._has_moved(name, events, now)
+        ]
         return sorted(found, key=lambda name: -waited[name])[:MOST_AT_ONCE]
 
     def _has_moved(self, name: str, events: Mapping[str, int] | None, now: float) -> bool:

@@ -238,7 +238,10 @@ class Learner:
     def _is_told_more(self, class_name: str) -> bool:
         """Return whether a class worked enough since its last estimate to move it: a new width, or a tenth more."""
         samples = self.samples_of(class_name)
-        seconds, widths = sum(s.seconds for s in samples), frozenset(Width(s.gpu_type, s.gpus) for s in samples)
+        seconds, widths = (
+            sum(s.seconds for s in samples),
+            frozenset(Width(s.gpu_type, s.gpus) for s in samples),
+        )
         before, known = self._curve_of.get(class_name, (0.0, frozenset()))
         if widths <= known and seconds <= ENOUGH_MORE * before:
             return False

@@ -29,7 +29,6 @@ from policies.errors import PolicyError
 from policies.model import JobClass, JobId
 from policies.online.rhythm import Rhythm
 
-
 _Speeds: TypeAlias = tuple[tuple[WidthEstimate, ...], ...]
 
 
@@ -85,7 +84,9 @@ class LearntClasses:
             self.figures, self.curves = before, old_curves
             raise
         planned = self.planned.items()
-        if not any(found[name] is not known and classes_differ(found[name], known) for name, known in planned):
+        if not any(
+            found[name] is not known and classes_differ(found[name], known) for name, known in planned
+        ):
             # Keep the old figures, so that new variants of a class are planned with the same ones.
             self.figures = before
             return False
@@ -114,10 +115,18 @@ class LearntClasses:
     def _as_measured(self, stated: JobClass) -> JobClass:
         """Return `measured`, made anew only if the class's own figures or speeds are new."""
         base = stated.name.partition("[")[0]
-        curves = tuple(self.curves[base, name].widths for name in stated.phases[0].speedups if (base, name) in self.curves)
+        curves = tuple(
+            self.curves[base, name].widths
+            for name in stated.phases[0].speedups
+            if (base, name) in self.curves
+        )
         figures, known = self.figures.get(base), self._measured.get(stated.name)
         # Estimated speeds are replaced and not changed, so those that are the same object are the same.
-        if known is None or known[:2] != (stated, figures) or list(map(id, known[2])) != list(map(id, curves)):
+        if (
+            known is None
+            or known[:2] != (stated, figures)
+            or list(map(id, known[2])) != list(map(id, curves))
+        ):
             known = self._measured[stated.name] = stated, figures, curves, self.measured(stated)
         return known[3]
 

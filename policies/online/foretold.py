@@ -109,6 +109,7 @@ PROMISES = (("month", 0.02), ("month", 0.1), ("quarter", 0.1), ("year", 0.1))
 def promises(pace: Pace) -> list[Pace]:
     """Return the promises to be compared, the chosen one first."""
     others = [replace(pace, period=period, tolerance=part, window_hours=None) for period, part in PROMISES]
-    return [pace, *(other for other in others if (other.period, other.tolerance) != (pace.period, pace.tolerance))]
-
-
+    return [
+        pace,
+        *(other for other in others if (other.period, other.tolerance) != (pace.period, pace.tolerance)),
+    ]

@@ -1,12 +1,11 @@
-"""Pacing: the multiplier that makes the money last a month, changed as little as that promise allows.
+"""Pacing: the plan's multiplier, moved only where a period's money would leave its tolerance.
 
 Widths depend on rates and sizes only through the multiplier mu (policies.optimum.boa), so only the multiplier
-has to be controlled. Without caps no policy beats a constant multiplier: the frontier is convex, and a burn
-that varies by a share d around its mean costs kappa d^2 of the waiting, kappa = B^2 T''(B) / (2 T(B)). So mu
-is chosen as if it stayed constant until the month ends, and it changes only with new knowledge and with
-deviations from the plan:
+has to be controlled. Without caps no policy beats a constant multiplier, because the frontier is convex. So mu is
+that of the plan for the load that is believed, a times the stated one, wherever the money that this will have
+spent when the period ends is within the tolerance; elsewhere it is the nearest mu that keeps the promise:
 
-    find mu with    a H sum_i lambda_i C_i(mu) + sum_i q_i C_i(mu)  =  B H + (B t - S)
+    left(mu)  =  B H + (B t - S) - a H sum_i lambda_i C_i(mu) - sum_i q_i C_i(mu)      within least .. most
 
     symbol     here                  meaning
     B          budget                dollars per hour, or GPUs, on average over time
@@ -15,43 +14,38 @@ deviations from the plan:
     lambda_i   rates                 stated arrivals per hour
     C_i(mu)    MultiplierTable       what a job takes from the budget at mu: falls as mu rises
     a          load_correction       estimate of the actual load over the stated load
-    H          horizon_hours         hours left of the calendar month, at least H_f; in the product with a,
+    H          horizon_hours         hours left of the calendar period, at least H_f; in the product with a,
                                      the mean hours of load in them if a rhythm is known
                                      (policies.online.rhythm)
-    H_f        floor_hours           (tolerance x window / 2)^2 / grain, within window / 12 to window / 4
-    E          credit                B t - S - sum_i q_i C_i(mu_0): money ahead of the plan, mu_0 = plan for B
-    -          grain_hours           sum_i lambda_i C_i(mu_0)^2 / B^2: how single jobs spread an hour's spend
+    H_f        floor_for             2 (tolerance x period / 2)^2 / v, within a twelfth and a quarter of a month
+    v          noise_hours           variance of the load per hour over its squared mean, in hours
 
-The horizon. The whole cost of a job counts from its arrival, so dE/dt = B - a (B + E/H) + noise is of first
-order and does not oscillate. With exponential sizes the noise has the variance 2 x grain x B^2 per hour. A
-horizon that shrank to zero would spend each month's money exactly and give the last jobs of the month too
-little. With the floor H_f, E at the end of the month has the standard deviation B sqrt(grain x H_f): half of
-the tolerance, for the H_f above. The rest is carried over. A credit or debt above B H / 2 lengthens H, up to
-the window, so that it changes the burn by at most half.
+The band. Half of the tolerance, so that what arrives in the last H_f hours has the other half. A period that began
+with a debt may spend no more than its money, one with a credit no less: each period and the sum of all stay within
+the tolerance. What the rest of the period may bring by chance, sqrt(v H), is added in part: half a standard
+deviation before the law narrows jobs, a whole one before it widens them. It shrinks to nothing as the period ends.
+A law that answers each deviation of a rough load narrows jobs in a burst and widens them in a lull, and pays for
+both. A deviation beyond the band that would change the burn by more than half lengthens H, up to the period.
 
-The load. A = S + sum_i q_i C_i(mu_0) is the past and future cost of the jobs that came; P is the cost of the
-stated load at the same multipliers; both forget over half a window. x = log(A/P) estimates the log of the
-load over the stated one, with the variance
+The load. A is the past and future cost of the jobs that came; P is the cost of the stated load at the multipliers
+used; both forget over half a month. x = log(A/P) has the variance
 
-    s^2 = 2 grain / T + (R e^x / T)^2,    T = P/B hours of evidence,  R = window / 150 = 5 h
+    s^2 = v / T + (R / T)^2,    T hours of evidence,  R = 2.5 h: by day the load runs ahead of its mean
 
-The second part is the daily rhythm: by day the load runs hours ahead of its mean, whatever the number of
-jobs. If earlier weeks showed a rhythm, P weights each hour with it. The prior: with even odds the stated load
-is about right, log a ~ N(0, 0.05^2), or wrong, N(0, 0.7^2); log a is the posterior mean. If it is right, with
-even odds it has a weekly rhythm that is not known yet, which adds (0.15 min(1, (168 / T)^2))^2 to s^2: part
-of a week may be far from the mean, several weeks are not. So a stated load that is right is kept through
-nights and weekends, and one that is wrong by a factor of two is mostly given up within a day. If no load was
-stated, only the prior of a wrong one is used.
+The noise v is measured: in blocks of an hour, a day and a week, the largest counts. Single jobs alone would give 2
+grain. What the hours show beyond that is assumed to be twenty times as much in days and weeks, until enough of
+these were seen: jobs that come together and sizes that differ make long lulls and bursts. So an even load with a
+wrong statement is found out within a day, and a rough one with a right statement is trusted through weeks.
 
-While the cloud refuses launches, a credit counts as zero. Unused credit of a month is carried over up to 2 %
-of a month's money; the rest is forgone, because the load could not use it. With a window other than a month H
-is H_f throughout, and at most one window of credit is kept. All state is in the ledger and in the memory of
-the last tick (A and P), so the same facts give the same multiplier. Scaling all prices and the budget by one
-factor scales mu by its inverse and changes no width.
+The prior of log a: the statement is about right, N(0, 0.05^2), with or without a weekly rhythm that is not known
+yet, which adds (0.15 min(1, (168 / T)^2))^2 to s^2; or off, N(0, 0.5^2), or wrong, N(0, 2^2); with the odds 5, 5, 7
+and 3. log a is the posterior mean. If no load was stated, only the last counts.
 
-The cost of pacing. Single jobs alone give the burn a variance v: that of E/H, a martingale while H = T - t
-and then an Ornstein-Uhlenbeck process, and that of a. The loss kappa v is known in advance
-(`Pace.loss_fraction`).
+While the cloud refuses launches, a credit counts as zero. Unused credit of a period is carried over up to the
+tolerance; the rest is forgone, because the load could not use it. With `window_hours` H is H_f throughout, and at
+most one window of credit is kept. All state is in the ledger and in the memory of the last tick, so the same facts
+give the same multiplier. Scaling all prices and the budget by one factor scales mu by its inverse and changes no
+width. What the promise costs in waiting is foretold by `policies.online.foretold`.
 
 Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 """
@@ -76,12 +70,11 @@ PERIOD_MONTHS: Mapping[str, int] = {"month": 1, "quarter": 3, "year": 12}
 """Calendar months of each period that a budget may be promised for."""
 PERIOD: Period = "quarter"
 TOLERANCE = 0.10
-"""Share of a period's money by which the spend may be off, and of which unspent credit is carried over."""
+"""The default promise. Share of a period's money by which the spend may be off, and of which unspent credit is carried over."""
 INNER = 0.5
 """Share of the tolerance at which the law begins to respond; the rest is for what arrives in the last floor."""
 LEAST_FLOOR, MOST_FLOOR = 1.0 / 12.0, 1.0 / 4.0
 """Bounds of the shortest horizon as shares of the window: for a month, two and a half days and a week."""
-MOST_FLOOR_HOURS = 168.0
 MOST_CHANGE = 0.5
 """The largest change of the burn by a credit or debt, unless a window is too short to absorb it so slowly."""
 FORGETTING_HOURS = 365.0
@@ -128,7 +121,9 @@ class Pace:
     is_monthly: bool = False
     is_stated: bool = True
     rhythm: Rhythm | None = None
-    price: Callable[[Pace, Floats | None], float | None] | None = field(default=None, repr=False, compare=False)
+    price: Callable[[Pace, Floats | None], float | None] | None = field(
+        default=None, repr=False, compare=False
+    )
     covered_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
@@ -146,11 +141,6 @@ class Pace:
     def period_hours(self) -> float:
         """The hours of budget of a period, or of the window that replaces it."""
         return MONTH_HOURS * PERIOD_MONTHS[self.period] if self.window_hours is None else self.window_hours
-
-    @property
-    def floor_hours(self) -> float:
-        """The shortest horizon, in hours: as long as the tolerance permits."""
-        return self.floor_for(2.0 * self.grain_hours)
 
     def floor_for(self, noise: float) -> float:
         """Return the shortest horizon for a variance per hour of the load, both in hours."""
@@ -402,9 +392,7 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     )
 
 
-def _seen(
-    before: Evidence | None, committed: float, yardstick: float, money: Money, pace: Pace
-) -> Evidence:
+def _seen(before: Evidence | None, committed: float, yardstick: float, money: Money, pace: Pace) -> Evidence:
     """Return the evidence up to now; `before` is that of the last tick."""
     if before is None:
         return Evidence(committed=committed, yardstick=yardstick, period_elapsed=money.period_elapsed_hours)

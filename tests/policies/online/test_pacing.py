@@ -299,6 +299,7 @@ def test_only_these_defaults_are_not_empty() -> None:
         ("MultiplierTable._planned", "MultiplierTable.costs_of_rates"), "init repr compare"
     )
     kept = (
+        "Pace.price",
         "CostsByScale._tables",
         "PacedBudgetOptimal.costs",
         "WholeNodePrices.known_left",
@@ -314,4 +315,6 @@ def test_only_these_defaults_are_not_empty() -> None:
 
 def test_types_made_often_have_the_fast_init_and_caches_are_bounded() -> None:
     """The lists cover all of `policies.online`."""
-    assert hurried(policies.online) == dict.fromkeys(["BlockSums", "Evidence", "Position", "Step"], "quick") | {"_solved": 8}
+    assert hurried(policies.online) == dict.fromkeys(
+        ["BlockSums", "Evidence", "Position", "Step"], "quick"
+    ) | {"_solved": 8}
