@@ -4,16 +4,18 @@
     python benchmarks/weeks.py DIR [DIR ...] [--factors 1.5 2] [--learn] [--set tolerance=0.05]
     python benchmarks/weeks.py --generated [--seeds 10]
 
-Each line is a trace at a budget, a multiple of the least that runs its jobs. `boa-paced` and `boa` run on the same
-command line first: `dearer` is the spend of the former over that of the latter per hour of arrivals. Then the
-fixed plan is tuned, through the budget that it plans for, to the money that `boa-paced` spent (within 0.5 %, or
-interpolated between two runs on both sides of it): `JCT` and `p95` are those of `boa-paced` over the tuned
-plan's. `periods` is the reference where the load grows: each calendar month planned by its own rates for its own
-money, so that months stay even, tuned to the same money in all; it is made for traces of more than a month.
-`month` is the spend of each whole calendar month over its money. `foretold` is the loss that was shown before.
+Each line is a trace at a budget, a multiple of the least that runs its jobs. `boa-paced` and `boa` run on the
+same command line first: `dearer` is the spend of the former over that of the latter per hour of arrivals.
+Then the fixed plan is tuned, through the budget that it plans for, to the money that `boa-paced` spent
+(within 0.5 %, or interpolated between two runs on both sides of it): `JCT` and `p95` are those of `boa-paced`
+over the tuned plan's. `periods` is the reference where the load grows: each calendar month planned by its own
+rates for its own money, so that months stay even, tuned to the same money in all; it is made for traces of
+more than a month. `month` is the spend of each whole calendar month over its money. `foretold` is the loss
+that was shown before.
 
-With --generated the loads are those of `tests/load_scenarios.py` with sizes of five grains: jobs so large that a
-month brings few of them, up to many small ones; steady, with days and weeks, with bursts, and with growth.
+With --generated the loads are those of `tests/load_scenarios.py` with sizes of five grains: jobs so large
+that a month brings few of them, up to many small ones; steady, with days and weeks, with bursts, and with
+growth.
 """
 
 from __future__ import annotations
@@ -237,7 +239,8 @@ def compare(
 
 
 HEAD = (
-    f"{'trace':34s} {'x':>4s} {'':7s} {'jobs':>5s}  {'JCT':>5s} {'p95':>5s} {'periods':>7s}  {'spend':>5s} {'dearer':>6s}"
+    f"{'trace':34s} {'x':>4s} {'':7s} {'jobs':>5s}  "
+    f"{'JCT':>5s} {'p95':>5s} {'periods':>7s}  {'spend':>5s} {'dearer':>6s}"
     f"  {'foretold':>8s} {'CPU s':>6s}  months (plan's)"
 )
 
@@ -247,7 +250,8 @@ def line(row: dict[str, object]) -> str:
     months = " ".join(f"{m:.2f}" for m in row["months"])  # type: ignore[attr-defined]
     plan = " ".join(f"{m:.2f}" for m in row["plan_months"])  # type: ignore[attr-defined]
     return (
-        f"{row['name']:34s} {row['factor']:4.1f} {'learns' if row['learns'] else 'told':7s} {row['jobs']:5d}  "
+        f"{row['name']:34s} {row['factor']:4.1f} "
+        f"{'learns' if row['learns'] else 'told':7s} {row['jobs']:5d}  "
         f"{row['jct']:5.3f} {row['p95']:5.2f} {row['even']:7.3f}  {row['over']:5.3f} {row['dearer']:6.3f}"
         f"  {row['foretold']:8.4f} {row['seconds']:6.1f}  {months} ({plan})"
     )
@@ -343,15 +347,9 @@ def main() -> None:
     rows = []
     for name, settings in todo:
         for factor in words.factors:
-            rows.append(
-                compare(
-                    name,
-                    replace(settings, options=options),
-                    factor,
-                    learns=words.learn,
-                    periods=words.periods,
-                )
-            )
+            asked = replace(settings, options=options)
+            row = compare(name, asked, factor, learns=words.learn, periods=words.periods)
+            rows.append(row)  # noqa: PERF401 - each is printed as it is found
     if len(rows) > 1:
         for key in ("jct", "p95", "dearer"):
             values = [float(row[key]) for row in rows]  # type: ignore[arg-type]

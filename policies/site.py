@@ -55,8 +55,9 @@ class PolicyOptions:
     """Options of policies; None lets the policy choose.
 
     Fleets of one type: `gpu_type`, number of `nodes`, and `gpus_per_job`. The paced policy: the
-    `period` whose money is spent in it, within the `tolerance`, or the `window_hours` that replace the period. The efficiency rule: one parallel `efficiency` for all
-    jobs, and the `share` of jobs that get the next wider limit. Pollux: the `utility` at which it rents.
+    `period` whose money is spent in it, within the `tolerance`, or the `window_hours` that replace the
+    period. The efficiency rule: one parallel `efficiency` for all jobs, and the `share` of jobs that get the
+    next wider limit. Pollux: the `utility` at which it rents.
     """
 
     gpu_type: str | None = None

@@ -279,8 +279,8 @@ class Beliefs:
     def _has_moved(self, name: str, events: Mapping[str, int] | None, now: float) -> bool:
         """Return whether enough was seen of a class since its estimate to move it by a part of its error.
 
-        A tenth more jobs came or ended, or any after a while, or a tenth more time went by without any. Without
-        `events`, always.
+        A tenth more jobs came or ended, or any after a while, or a tenth more time went by without any.
+        Without `events`, always.
         """
         known, at = self.known.get(name), self._estimated_at.get(name)
         if events is None or known is None or at is None:

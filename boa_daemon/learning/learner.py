@@ -236,7 +236,7 @@ class Learner:
         return self._found
 
     def _is_told_more(self, class_name: str) -> bool:
-        """Return whether a class worked enough since its last estimate to move it: a new width, or a tenth more."""
+        """Return whether a class worked at a new width, or a tenth more, since its last estimate."""
         samples = self.samples_of(class_name)
         seconds, widths = (
             sum(s.seconds for s in samples),

@@ -24,7 +24,7 @@ def rhythm_of(rows: Iterable[Sample], gpu_hours: Mapping[str, float], *, now: fl
 def work_by_hour(
     rows: Iterable[Sample], gpu_hours: Mapping[str, float], *, now: float
 ) -> tuple[Floats, int] | None:
-    """Return the work of each whole hour since the first job, and that hour since the epoch; None without jobs."""
+    """Return the work of each hour since the first job, and that hour since the epoch; None without."""
     kept = [row for row in rows if row.kind in ("seen", "arrivals") and row.class_name in gpu_hours]
     if not kept:
         return None

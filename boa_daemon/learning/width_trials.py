@@ -178,7 +178,7 @@ class WidthTrials:
         *,
         worked: _Worked,
     ) -> tuple[JobId, Exploration] | None:
-        """Return a trial for the one of the class's running jobs with the most work left; None if none pays."""
+        """Return a trial for the class's running job with the most work left; None if none pays."""
         chosen = max(mine, key=lambda job: (job.remaining_gpu_hours, job.id))
         job_class, width = classes[chosen.class_name], chosen.width
         assert width is not None

@@ -36,8 +36,7 @@ def promise_rows(pace: Pace, loads: Floats | None) -> list[dict[str, Any]]:
 def promise_sentence(rows: Sequence[dict[str, Any]], *, is_seen: bool) -> str:
     """Return the prices as a sentence; `is_seen` says that they are of a load that was seen."""
     said = [
-        f"each {row['period']} within {100.0 * row['tolerance']:.0f} % {_percent(row['pacing_loss_fraction'])}"
-        for row in rows
+        f"each {row['period']} within {100.0 * row['tolerance']:.3g} % costs {_percent(row)}" for row in rows
     ]
     load = "on this load" if is_seen else "if jobs come singly and at random (bursts and weekends cost more)"
     return (
@@ -46,5 +45,6 @@ def promise_sentence(rows: Sequence[dict[str, Any]], *, is_seen: bool) -> str:
     )
 
 
-def _percent(part: float) -> str:
-    return "costs less than 0.1 %" if part < 0.0005 else f"costs {100.0 * part:.2g} %"
+def _percent(row: dict[str, Any]) -> str:
+    part = row["pacing_loss_fraction"]
+    return "less than 0.1 %" if part < 0.0005 else f"{100.0 * part:.2g} %"

@@ -33,7 +33,8 @@ AGAIN_SECONDS = 300.0
 LATE_SECONDS = 7200.0
 """The same for a class that few jobs came or ended of."""
 LOOK_SECONDS = 60.0
-"""Seconds between two reports of a job's speed, unless its class tries a width: rows are of an hour in any case."""
+"""Seconds between two reports of a job's speed, unless its class tries a width: rows are of an hour in any
+case."""
 TRY_TICK_SECONDS = 30.0
 """Seconds between ticks while a job tries a width or is the first of its class, as in the daemon."""
 

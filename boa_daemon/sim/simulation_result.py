@@ -26,10 +26,10 @@ class Simulation:
     one to the budget, because jobs are left when the last one has come. `status` says whether the budget pays
     for the load, or a best effort was made; `shortfall` then says by how much the budget falls short.
     `pacing_loss_fraction` is the part of the waiting that the promise about money costs by the frontier, on
-    the work of each hour of the trace, if the policy keeps one. Rented GPU-hours are the sum of those used, lost (work that a
-    failure undid), booting, idle, and in overhead (start-up, rescale and checkpoints). `interruptions` are
-    nodes that the cloud took back; `launch_refusals` are launches not served in full, by reason.
-    `lower_bound_mean_jct_hours` is the lower bound for any policy on these jobs with the money spent,
+    the work of each hour of the trace, if the policy keeps one. Rented GPU-hours are the sum of those used,
+    lost (work that a failure undid), booting, idle, and in overhead (start-up, rescale and checkpoints).
+    `interruptions` are nodes that the cloud took back; `launch_refusals` are launches not served in full, by
+    reason. `lower_bound_mean_jct_hours` is the lower bound for any policy on these jobs with the money spent,
     `lower_bound_at_budget_mean_jct_hours` with the money allowed. `lower_bound_with_boots_mean_jct_hours`
     also includes boots, whole nodes and the cap; None unless requested.
     """

@@ -1,13 +1,15 @@
-"""What a promise about money costs in waiting, before it is paid: the law run on a load, without nodes and boots.
+"""What a promise about money costs in waiting, before it is paid: the law run on a load, without nodes and
+boots.
 
-A load is the work that comes in each hour over its mean. The law decides as it would (`policies.online.pacing`),
-jobs cost at once what they will cost in all, and their mean JCT is that of the frontier at the money that they
-take. The loss is the mean JCT over that of the best constant multiplier for the same money, less one: so bursts,
-weekends, single jobs and growth count as they come, and the loss is bounded by the ends of the frontier.
+A load is the work that comes in each hour over its mean. The law decides as it would
+(`policies.online.pacing`), jobs cost at once what they will cost in all, and their mean JCT is that of the
+frontier at the money that they take. The loss is the mean JCT over that of the best constant multiplier for
+the same money, less one: so bursts, weekends, single jobs and growth count as they come, and the loss is
+bounded by the ends of the frontier.
 
-Loads come from a trace, or from the weeks that were seen, drawn again and again. Before a week was seen they are
-drawn as single jobs, by the grain of the stated load alone: what the user's own load does beyond that is then not
-known, and the loss is a lower bound.
+Loads come from a trace, or from the weeks that were seen, drawn again and again. Before a week was seen they
+are drawn as single jobs, by the grain of the stated load alone: what the user's own load does beyond that is
+then not known, and the loss is a lower bound.
 
 Cost: a fraction of a millisecond per step of the law, some tens of milliseconds in all.
 """
@@ -42,8 +44,8 @@ class PromisePrice:
     def loss(self, pace: Pace, loads: Floats | None = None) -> float | None:
         """Return the part of the waiting that the promise costs; None if the budget pays for no plan.
 
-        `loads`, shape (hours,) or (paths, hours), are the work of each hour in any unit. Without them a period
-        is drawn by the grain of the load.
+        `loads`, shape (hours,) or (paths, hours), are the work of each hour in any unit. Without them a
+        period is drawn by the grain of the load.
         """
         if pace.budget <= self.frontier.cheapest_feasible_spend:
             return None

@@ -80,7 +80,8 @@ class PacedBudgetOptimal:
         """Build the policy for a problem.
 
         The pace corrects the total load itself, so learnt rates are divided by `load_over_stated` and only
-        their mix is used. `frontier` foretells what the promise costs. `options` may be passed if the problem's options exist already.
+        their mix is used. `frontier` foretells what the promise costs. `options` may be passed if the
+        problem's options exist already.
         """
         table = MultiplierTable.of(problem, options)
         table = replace(table, rates=table.rates / load_over_stated)

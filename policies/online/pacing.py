@@ -1,9 +1,10 @@
 """Pacing: the plan's multiplier, moved only where a period's money would leave its tolerance.
 
 Widths depend on rates and sizes only through the multiplier mu (policies.optimum.boa), so only the multiplier
-has to be controlled. Without caps no policy beats a constant multiplier, because the frontier is convex. So mu is
-that of the plan for the load that is believed, a times the stated one, wherever the money that this will have
-spent when the period ends is within the tolerance; elsewhere it is the nearest mu that keeps the promise:
+has to be controlled. Without caps no policy beats a constant multiplier, because the frontier is convex. So
+mu is that of the plan for the load that is believed, a times the stated one, wherever the money that this
+will have spent when the period ends is within the tolerance; elsewhere it is the nearest mu that keeps the
+promise:
 
     left(mu)  =  B H + (B t - S) - a H sum_i lambda_i C_i(mu) - sum_i q_i C_i(mu)      within least .. most
 
@@ -17,35 +18,37 @@ spent when the period ends is within the tolerance; elsewhere it is the nearest 
     H          horizon_hours         hours left of the calendar period, at least H_f; in the product with a,
                                      the mean hours of load in them if a rhythm is known
                                      (policies.online.rhythm)
-    H_f        floor_for             2 (tolerance x period / 2)^2 / v, within a twelfth and a quarter of a month
-    v          noise_hours           variance of the load per hour over its squared mean, in hours
+    H_f        floor_for             2 (tolerance x period / 2)^2 / v, within a twelfth and a quarter of a
+    month v          noise_hours           variance of the load per hour over its squared mean, in hours
 
-The band. Half of the tolerance, so that what arrives in the last H_f hours has the other half. A period that began
-with a debt may spend no more than its money, one with a credit no less: each period and the sum of all stay within
-the tolerance. What the rest of the period may bring by chance, sqrt(v H), is added in part: half a standard
-deviation before the law narrows jobs, a whole one before it widens them. It shrinks to nothing as the period ends.
-A law that answers each deviation of a rough load narrows jobs in a burst and widens them in a lull, and pays for
-both. A deviation beyond the band that would change the burn by more than half lengthens H, up to the period.
+The band. Half of the tolerance, so that what arrives in the last H_f hours has the other half. A period that
+began with a debt may spend no more than its money, one with a credit no less: each period and the sum of all
+stay within the tolerance. What the rest of the period may bring by chance, sqrt(v H), is added in part: half
+a standard deviation before the law narrows jobs, a whole one before it widens them. It shrinks to nothing as
+the period ends. A law that answers each deviation of a rough load narrows jobs in a burst and widens them in
+a lull, and pays for both. A deviation beyond the band that would change the burn by more than half lengthens
+H, up to the period.
 
-The load. A is the past and future cost of the jobs that came; P is the cost of the stated load at the multipliers
-used; both forget over half a month. x = log(A/P) has the variance
+The load. A is the past and future cost of the jobs that came; P is the cost of the stated load at the
+multipliers used; both forget over half a month. x = log(A/P) has the variance
 
     s^2 = v / T + (R / T)^2,    T hours of evidence,  R = 2.5 h: by day the load runs ahead of its mean
 
-The noise v is measured: in blocks of an hour, a day and a week, the largest counts. Single jobs alone would give 2
-grain. What the hours show beyond that is assumed to be twenty times as much in days and weeks, until enough of
-these were seen: jobs that come together and sizes that differ make long lulls and bursts. So an even load with a
-wrong statement is found out within a day, and a rough one with a right statement is trusted through weeks.
+The noise v is measured: in blocks of an hour, a day and a week, the largest counts. Single jobs alone would
+give 2 grain. What the hours show beyond that is assumed to be twenty times as much in days and weeks, until
+enough of these were seen: jobs that come together and sizes that differ make long lulls and bursts. So an
+even load with a wrong statement is found out within a day, and a rough one with a right statement is trusted
+through weeks.
 
-The prior of log a: the statement is about right, N(0, 0.05^2), with or without a weekly rhythm that is not known
-yet, which adds (0.15 min(1, (168 / T)^2))^2 to s^2; or off, N(0, 0.5^2), or wrong, N(0, 2^2); with the odds 5, 5, 7
-and 3. log a is the posterior mean. If no load was stated, only the last counts.
+The prior of log a: the statement is about right, N(0, 0.05^2), with or without a weekly rhythm that is not
+known yet, which adds (0.15 min(1, (168 / T)^2))^2 to s^2; or off, N(0, 0.5^2), or wrong, N(0, 2^2); with the
+odds 5, 5, 7 and 3. log a is the posterior mean. If no load was stated, only the last counts.
 
 While the cloud refuses launches, a credit counts as zero. Unused credit of a period is carried over up to the
-tolerance; the rest is forgone, because the load could not use it. With `window_hours` H is H_f throughout, and at
-most one window of credit is kept. All state is in the ledger and in the memory of the last tick, so the same facts
-give the same multiplier. Scaling all prices and the budget by one factor scales mu by its inverse and changes no
-width. What the promise costs in waiting is foretold by `policies.online.foretold`.
+tolerance; the rest is forgone, because the load could not use it. With `window_hours` H is H_f throughout,
+and at most one window of credit is kept. All state is in the ledger and in the memory of the last tick, so
+the same facts give the same multiplier. Scaling all prices and the budget by one factor scales mu by its
+inverse and changes no width. What the promise costs in waiting is foretold by `policies.online.foretold`.
 
 Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 """
@@ -70,9 +73,11 @@ PERIOD_MONTHS: Mapping[str, int] = {"month": 1, "quarter": 3, "year": 12}
 """Calendar months of each period that a budget may be promised for."""
 PERIOD: Period = "quarter"
 TOLERANCE = 0.10
-"""The default promise. Share of a period's money by which the spend may be off, and of which unspent credit is carried over."""
+"""The default promise. Share of a period's money by which the spend may be off, and of which unspent credit
+is carried over."""
 INNER = 0.5
-"""Share of the tolerance at which the law begins to respond; the rest is for what arrives in the last floor."""
+"""Share of the tolerance at which the law begins to respond; the rest is for what arrives in the last
+floor."""
 LEAST_FLOOR, MOST_FLOOR = 1.0 / 12.0, 1.0 / 4.0
 """Bounds of the shortest horizon as shares of the window: for a month, two and a half days and a week."""
 MOST_CHANGE = 0.5
@@ -82,7 +87,8 @@ FORGETTING_HOURS = 365.0
 RHYTHM_HOURS = 2.5
 """How far a daily rhythm lets the load run ahead of its mean."""
 RIGHT, OFF, WRONG = 0.05, 0.5, 2.0
-"""Standard deviation of log(true load / stated load) if the statement is about right, is off, and is wrong."""
+"""Standard deviation of log(true load / stated load) if the statement is about right, is off, and is
+wrong."""
 WEEK = 0.15
 """Standard deviation of the log of the load in a part of a week (such as the workdays) over its mean."""
 FIRST_EVIDENCE_HOURS = 0.73
@@ -90,12 +96,13 @@ FIRST_EVIDENCE_HOURS = 0.73
 BLOCKS = (1.0, 24.0, 168.0)
 """Hours of the blocks in which the noise of the load is measured: single jobs, days, and weeks."""
 UNSEEN, UNSEEN_WORTH = 100.0, 0.5
-"""Bursts that were not seen yet: until the hours say better, they spread the load this many times as much as single
-jobs do. The stated grain says in how many hours: as many as bring so many jobs."""
+"""Bursts that were not seen yet: until the hours say better, they spread the load this many times as much as
+single jobs do. The stated grain says in how many hours: as many as bring so many jobs."""
 LONGER = 20.0
 """How much more a day or a week spreads the load than its hours do, beyond single jobs, until it was seen."""
 LEAST_SURE, MOST_SURE = 0.5, 1.0
-"""Standard deviations of the load to come by which the projected spend may exceed the tolerance, or miss it."""
+"""Standard deviations of the load to come by which the projected spend may exceed the tolerance, or miss
+it."""
 PRIOR_BLOCKS = 2.0
 """How many blocks the stated grain counts as, beside those that were seen."""
 
@@ -105,12 +112,12 @@ class Pace:
     """The promise to keep: a budget per hour, the period over which its money counts, and the tolerance.
 
     `grain_hours` measures how coarse the load is: sum_i lambda_i C_i^2 / B^2, the variance that single jobs
-    add to an hour's spend, in hours of budget. `window_hours` other than None replaces the calendar `period` by
-    a window of so many hours that moves with time. `is_monthly` means that every calendar month has the same
-    money, 730 hours of budget, however long it is. `is_stated` means that the user stated the load. `rhythm`
-    is the weekly pattern of the load, if one was seen. `price` foretells what a promise costs
-    (`policies.online.foretold`); None if that is not known. `covered_per_hour` is the budget, which is at on-demand prices, less what
-    may be spent: the usage that commitments pay for, less their price.
+    add to an hour's spend, in hours of budget. `window_hours` other than None replaces the calendar `period`
+    by a window of so many hours that moves with time. `is_monthly` means that every calendar month has the
+    same money, 730 hours of budget, however long it is. `is_stated` means that the user stated the load.
+    `rhythm` is the weekly pattern of the load, if one was seen. `price` foretells what a promise costs
+    (`policies.online.foretold`); None if that is not known. `covered_per_hour` is the budget, which is at on-
+    demand prices, less what may be spent: the usage that commitments pay for, less their price.
     """
 
     budget: float
@@ -201,9 +208,9 @@ class Pace:
     def noise_hours(self, evidence: Evidence) -> float:
         """Return the variance of the load per hour over its squared mean, in hours.
 
-        Single jobs alone would give twice the grain. What the hours show beyond that comes from jobs that come
-        together and from sizes that differ; days and weeks show more of it, so `LONGER` times as much is assumed
-        there until they were seen. The largest of the three counts.
+        Single jobs alone would give twice the grain. What the hours show beyond that comes from jobs that
+        come together and from sizes that differ; days and weeks show more of it, so `LONGER` times as much is
+        assumed there until they were seen. The largest of the three counts.
         """
         # More jobs than stated spread the load less.
         single = 2.0 * self.grain_hours / max(evidence.ratio, 1.0)
@@ -229,7 +236,7 @@ class Pace:
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockSums:
-    """Actual and stated load of the open block, and the sums of squares of the blocks before; see `BLOCKS`."""
+    """Actual and stated load of the open block, and sums of squares of those before; see `BLOCKS`."""
 
     actual: float = 0.0
     stated: float = 0.0
@@ -337,8 +344,8 @@ class Step:
     """The result of the pacing law for one tick: a position on the frontier, and the figures behind it.
 
     `memory` is for the next tick (`Evidence`), with the load correction as its last number. `load_hours` is
-    the load of the horizon in mean hours. `final` is the money that will be left at the end of the horizon, if
-    the position is kept.
+    the load of the horizon in mean hours. `final` is the money that will be left at the end of the horizon,
+    if the position is kept.
     """
 
     position: Position

@@ -1,4 +1,5 @@
-"""The price of a promise: nothing on an even load, more on a rough one, bounded, and least for the widest promise."""
+"""The price of a promise: nothing on an even load, more on a rough one, bounded, and least for the widest
+promise."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_more_money_spent_never_means_wider_jobs(jobs: Floats, hours: float, low
     stated=st.floats(0.0, 1e5),
     lasted=st.floats(0.0, 730.0),
 )
-def test_every_part_of_a_step_is_bounded(
+def test_every_part_of_a_step_is_bounded(  # noqa: PLR0917 - hypothesis gives them by name
     jobs: Floats, hours: float, paid: float, actual: float, stated: float, lasted: float
 ) -> None:
     """Multiplier, horizon, load and memory stay in their ranges for any state of the ledger."""
@@ -254,7 +254,7 @@ def test_a_rough_load_is_believed_later_than_an_even_one() -> None:
 
 def test_the_load_correction_survives_a_change_of_prices() -> None:
     """Prices and budget are doubled, as by a new class file."""
-    steps, paid = fluid_run(PACE, np.full(100, 1.5))
+    steps, _ = fluid_run(PACE, np.full(100, 1.5))
     before = Evidence.of(steps[-1].memory)
     assert before is not None
     dear = replace(before, committed=2.0 * before.committed, actual=2.0 * before.actual)
