@@ -349,7 +349,7 @@ def main() -> None:
         for factor in words.factors:
             asked = replace(settings, options=options)
             row = compare(name, asked, factor, learns=words.learn, periods=words.periods)
-            rows.append(row)  # noqa: PERF401 - each is printed as it is found
+            rows.append(row)
     if len(rows) > 1:
         for key in ("jct", "p95", "dearer"):
             values = [float(row[key]) for row in rows]  # type: ignore[arg-type]

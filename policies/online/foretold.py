@@ -1,5 +1,4 @@
-"""What a promise about money costs in waiting, before it is paid: the law run on a load, without nodes and
-boots.
+"""What a promise about money costs in waiting, before it is paid: the law run on a load, without nodes.
 
 A load is the work that comes in each hour over its mean. The law decides as it would
 (`policies.online.pacing`), jobs cost at once what they will cost in all, and their mean JCT is that of the

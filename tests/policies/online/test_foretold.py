@@ -1,5 +1,4 @@
-"""The price of a promise: nothing on an even load, more on a rough one, bounded, and least for the widest
-promise."""
+"""The price of a promise: nothing on an even load, more on a rough one, bounded."""
 
 from __future__ import annotations
 
