@@ -31,6 +31,7 @@ from engine_bench import DDP, NUMPY, Bench  # noqa: E402  what the tests use to 
 from engine_worlds import ENGINES, World, ray_world  # noqa: E402  after its folder is on the path
 
 from boa_daemon.job.run import Run  # noqa: E402
+from boa_daemon.job.stops import REGISTER, STOP_FILE  # noqa: E402
 from boa_daemon.testing import a_node  # noqa: E402
 from boa_daemon.tick.ports import Accepted  # noqa: E402
 
@@ -124,7 +125,9 @@ def a_bench(world: World, command: str) -> Iterator[Bench]:
 def helper_microseconds(steps: int = 50_000) -> tuple[float, float]:
     """Return the microseconds per step of (report and should_checkpoint, an empty call)."""
     with tempfile.TemporaryDirectory() as folder:
-        run = Run({"BOA_PROGRESS_FILE": f"{folder}/progress.json", "BOA_CHECKPOINT_DIR": folder})
+        told = {"BOA_PROGRESS_FILE": "progress.json", STOP_FILE: "stop", REGISTER: "register"}
+        told = {name: f"{folder}/{file}" for name, file in told.items()}
+        run = Run({"BOA_CHECKPOINT_DIR": folder, **told})
         began = time.perf_counter()
         for step in range(steps):
             run.report(step, 64.0, 0.5, None)

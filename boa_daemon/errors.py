@@ -31,13 +31,24 @@ class BoaError(Exception):
 
 
 class InputError(BoaError):
-    """A file or a flag has an unusable value; nothing was done."""
+    """A file or a flag has an unusable value; nothing was done.
+
+    `setting` is the path of the setting that is wrong, such as ``("cloud", "region")``, for whoever can say
+    which file and line set it.
+    """
 
     exit_code = USAGE
 
     def __init__(
-        self, problem: str, *, file: str | Path | None = None, line: int | None = None, hint: str = ""
+        self,
+        problem: str,
+        *,
+        file: str | Path | None = None,
+        line: int | None = None,
+        hint: str = "",
+        setting: tuple[str, ...] = (),
     ) -> None:
+        self.setting = setting
         self.problem, self.file, self.line, self.hint = problem, file, line, hint
         where = "" if file is None else f"{file}:{line}: " if line is not None else f"{file}: "
         super().__init__(f"{where}{problem}{'. ' + hint if hint else ''}")

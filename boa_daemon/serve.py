@@ -7,6 +7,7 @@ import json
 import logging
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -23,16 +24,18 @@ from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.daemon import systemd
-from boa_daemon.daemon.assembly import database_url, open_daemon, take_lead
+from boa_daemon.daemon.assembly import database_url, open_daemon, reload_cloud, take_lead
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.pruning import prune
+from boa_daemon.daemon.safety_nets import LOOK_SECONDS
 from boa_daemon.daemon.service import Service
-from boa_daemon.daemon.settings_reload import keep_observe_mode, keys_needing_restart
+from boa_daemon.daemon.settings_reload import SettingsReader, keep_observe_mode, keys_needing_restart
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.store.database_setup import StoreUnreachable, backup, check_reachable
+from boa_daemon.inputs.plain_text import plain_text
+from boa_daemon.store.database_setup import StoreUnreachable, backup, check_reachable, newest_backup_age
 from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
 
 _LOG = logging.getLogger("boa")
@@ -51,6 +54,14 @@ def keep_answering() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, OLD)
+
+
+class PlainLines(logging.Formatter):
+    """A log format for a terminal, which must not obey what jobs and clouds said."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a log record as text without control characters."""
+        return plain_text(super().format(record))
 
 
 class JsonLines(logging.Formatter):
@@ -74,7 +85,7 @@ def set_up_logs() -> None:
     """Log readable lines to a terminal, and JSON to everything else."""
     handler = logging.StreamHandler(sys.stderr)
     if sys.stderr.isatty():
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+        handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     else:
         handler.setFormatter(JsonLines())
     root = logging.getLogger("boa")
@@ -89,9 +100,13 @@ REFRESH_SECONDS, FIRST_PRICES_SECONDS = 60.0, 5.0
 """Seconds between refreshes of prices and quotas; longest wait of the first tick for the first refresh."""
 STANDBY_SECONDS = 1.0
 """Seconds between a standby's attempts to take over."""
+BACKUP_AGAIN_SECONDS = 240.0
+"""Seconds until a backup that failed is tried again."""
+FRESH_BACKUP = 0.5
+"""Age of the newest backup, in intervals, below which a start makes no other."""
 JUMP_SECONDS = 2.0
 """Change of the wall clock against the monotonic clock that counts as a jump."""
-_AT_ONCE = ("tick", "gate", "refresh")
+_AT_ONCE = ("tick", "gate", "refresh", "backup")
 
 
 class Clockwork:
@@ -109,7 +124,9 @@ class Clockwork:
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
+        self._backup_failed, self._backup_again_at = "", 0.0
         daemon.wake = self.wake
+        daemon.own_faults["backup"] = self._backup_fault
 
     def start(self) -> None:
         """Start the scheduler; the first tick is due immediately."""
@@ -122,6 +139,7 @@ class Clockwork:
             ("lead", self._lead, RENEW_SECONDS),
             ("refresh", self._refresh, REFRESH_SECONDS),
             ("sweep", self._sweep, SWEEP_SECONDS[0]),
+            ("nets", self._look_at_nets, LOOK_SECONDS),
             ("backup", self._backup, settings.backup_seconds),
             ("tidy", gc.collect, TIDY_SECONDS),
         ):
@@ -208,14 +226,52 @@ class Clockwork:
         if storage is None:
             return
         now = self._daemon.world.clock.now()
+        every = self._daemon.settings.daemon.backup_seconds
+        if (age := newest_backup_age(self._there.backups)) is not None and age < FRESH_BACKUP * every:
+            self._backup_failed = ""
+            return  # A daemon that restarts often must not push out the copies of earlier hours.
         try:
             name = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S")
             backup(storage.store.database.engine, self._there.backups, name)
             storage.store.forget_old(now)
             keep_days = self._daemon.settings.daemon.keep_days
             prune(storage, self._daemon.world.runner, keep_days=keep_days, now=now)
-        except Exception:
+            self._backup_failed = ""
+        except Exception as error:
             _LOG.exception("the backup failed")
+            self._backup_failed = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+
+    def _look_at_nets(self) -> None:
+        """Look which safety nets are lost; a backup that failed is tried again."""
+        try:
+            if self._backup_failed and time.monotonic() >= self._backup_again_at:
+                self._backup_again_at = time.monotonic() + BACKUP_AGAIN_SECONDS
+                self._backup()
+            self._daemon.look_at_nets()
+        except Exception:
+            _LOG.exception("the safety nets could not be looked at")
+
+    def _backup_fault(self) -> str:
+        """Return why there is no backup, or why the next one will fail; empty if all is well."""
+        if self._backup_failed:
+            return f"the last backup failed: {self._backup_failed}"
+        if (
+            self._daemon.storage is None
+            or self._daemon.storage.store.database.engine.dialect.name != "sqlite"
+        ):
+            return ""
+        folder = self._there.backups
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"a probe")
+        except OSError as error:
+            return f"backups cannot be written to {folder}: {error.strerror or error}"
+        return ""
+
+    def refresh_soon(self) -> None:
+        """Refresh the facts from outside now."""
+        self._scheduler.get_job("refresh").modify(next_run_time=datetime.now(UTC))
 
     def reschedule(self) -> None:
         """Apply a changed tick interval, and tick now."""
@@ -231,12 +287,14 @@ class Clockwork:
 
 
 def serve(
-    load: Callable[[], Settings],
+    load: SettingsReader,
     *,
     announce: Callable[[str], None] = lambda _line: None,
     standby: bool = False,
 ) -> None:
     """Run the daemon until SIGTERM or SIGINT; `load` reads the settings at the start and on SIGHUP.
+
+    Settings that would loosen limits without consent are refused: those in force stay, also after a restart.
 
     A `standby` waits until no other daemon leads on the database, then takes over.
 
@@ -251,6 +309,8 @@ def serve(
     lock = Lock(there.state)
     stop, reload = threading.Event(), threading.Event()
     set_up_logs()
+    if load.note:
+        _LOG.error("%s", load.note)
     if standby:
         _on_signals(stop, reload)
         if not _until_free(lock.take, AlreadyRunning, stop):
@@ -266,7 +326,7 @@ def serve(
 
 
 def _serve_alone(
-    load: Callable[[], Settings],
+    load: SettingsReader,
     settings: Settings,
     there: DaemonPaths,
     stop: threading.Event,
@@ -287,26 +347,36 @@ def _serve_alone(
     daemon = open_daemon(settings, lead=_waiting(stop) if standby else take_lead)
     try:
         gatekeeper = Authenticator(settings.api)
-        servers = _servers(settings, there, create_app(Service(daemon), gatekeeper, version=__version__))
+        doors = _Doors(settings, there, create_app(Service(daemon), gatekeeper, version=__version__))
     except InputError:
         daemon.close()
         raise
     if standby:
         # The standby may have waited for months: its settings, caps included, may be out of date.
-        _read_again(daemon, load)
+        _try_reading_again(daemon, load)
+    else:
+        load.confirm()
+        _say_refusal(daemon, load)
+    daemon.own_faults["tokens"] = gatekeeper.fault
+    daemon.own_faults["certificate"] = doors.fault
     clockwork = Clockwork(daemon, there)
+
+    def read_now(consent: str) -> list[str]:
+        later = _read_again(daemon, load, consent=consent)
+        clockwork.reschedule()
+        return later
+
+    daemon.settings_source, daemon.apply_settings = load, read_now
     _on_signals(stop, reload)
     try:
-        for server in servers:
-            server.start()
+        doors.start()
         clockwork.start()
         announce(str(there.socket))
-        _until_stopped(daemon, clockwork, stop, reload, load)
+        _until_stopped(daemon, clockwork, stop, reload, load, keep=doors.keep)
     finally:
         systemd.notify_stopping()
         clockwork.stop()
-        for server in servers:
-            server.stop()
+        doors.stop()
         daemon.close()
         there.socket.unlink(missing_ok=True)
         _LOG.info("stopped; jobs and instances go on")
@@ -326,6 +396,42 @@ def _servers(settings: Settings, there: DaemonPaths, app: Any) -> list[ApiServer
         tls = None if api.tls_cert is None or api.tls_key is None else (api.tls_cert, api.tls_key)
         found.append(ApiServer(app, [tcp_socket(api.listen, is_secret=tls is not None)], tls=tls))
     return [ApiServer(app, [unix_socket(there.socket)]), *found]
+
+
+class _Doors:
+    """The API servers. The socket is opened again if somebody sweeps its file away, as `tmp` cleaners do."""
+
+    def __init__(self, settings: Settings, there: DaemonPaths, app: Any) -> None:
+        self._servers = _servers(settings, there, app)
+        self._app, self._path = app, there.socket
+
+    def start(self) -> None:
+        """Start serving."""
+        for server in self._servers:
+            server.start()
+
+    def keep(self) -> None:
+        """Listen at the socket's path again if its file is gone; requests in progress are answered."""
+        if self._path.exists():
+            return
+        try:
+            opened = ApiServer(self._app, [unix_socket(self._path)])
+        except OSError as error:
+            _LOG.error("the socket %s is gone and cannot be made again: %s", self._path, error)
+            return
+        _LOG.warning("the socket %s was swept away, and is made again", self._path)
+        opened.start()
+        swept, self._servers[0] = self._servers[0], opened
+        swept.stop()
+
+    def fault(self) -> str:
+        """Return why a changed certificate is not in use; empty if it is."""
+        return "; ".join(said for server in self._servers if (said := server.fault()))
+
+    def stop(self) -> None:
+        """Finish running requests and stop."""
+        for server in self._servers:
+            server.stop()
 
 
 class _Stopped(BoaError):
@@ -377,11 +483,14 @@ def _until_stopped(
     clockwork: Clockwork,
     stop: threading.Event,
     reload: threading.Event,
-    load: Callable[[], Settings],
+    load: SettingsReader,
+    *,
+    keep: Callable[[], None] = lambda: None,
 ) -> None:
-    """Wait for signals; tell systemd READY after the first full reconcile."""
+    """Wait for signals; tell systemd READY after the first full reconcile; `keep` is called all the time."""
     is_announced, ahead = False, time.time() - time.monotonic()
     while not stop.wait(0.2 if not daemon.awaited_url else STANDBY_SECONDS):
+        keep()
         if daemon.awaited_url and _answers(daemon.awaited_url):
             raise StoreUnreachable(
                 "the database answers again: this daemon only observed, and exits to be restarted"
@@ -397,11 +506,15 @@ def _until_stopped(
         ):
             systemd.notify_ready(daemon.status_line)
             is_announced = True
+        load.save()
         if reload.is_set():
             reload.clear()
             systemd.notify_reloading()
-            if _read_again(daemon, load):
+            if _try_reading_again(daemon, load):
                 clockwork.reschedule()
+            # Also if the settings are wrong: what people changed outside is asked for anew.
+            daemon.ask_anew()
+            clockwork.refresh_soon()
             systemd.notify_ready(daemon.status_line)
 
 
@@ -413,18 +526,44 @@ def _answers(url: str) -> bool:
     return True
 
 
-def _read_again(daemon: Daemon, load: Callable[[], Settings]) -> bool:
-    """Reload the settings; return False, and keep the present ones, when the new ones are wrong."""
+def _try_reading_again(daemon: Daemon, load: SettingsReader) -> bool:
+    """Reload the settings; return False, and keep the present ones, when the new ones are refused."""
     try:
-        settings = load()
-        systemd.check_tick(settings.daemon.tick_seconds)
-        fixed = daemon.world.cloud.boot_seconds is not None
-        later = keys_needing_restart(daemon.settings, settings, is_cloud_fixed=fixed)
-        daemon.use(keep_observe_mode(daemon.settings, settings))
+        later = _read_again(daemon, load)
     except (BoaError, ValueError) as error:
         _LOG.error("the settings stay as they were: %s", error)
+        _say_refusal(daemon, load)
         return False
     _LOG.info("settings read again")
     if later:
         _LOG.warning("these settings take effect only when the daemon restarts: %s", ", ".join(later))
     return True
+
+
+def _read_again(daemon: Daemon, load: SettingsReader, *, consent: str = "") -> list[str]:
+    """Reload the settings and use them; return those that take effect only after a restart.
+
+    Raises:
+        BoaError: when they are wrong, or loosen limits without consent; the present ones stay in force.
+        ValueError: when a plan cannot be made with them.
+    """
+    with load.lock:
+        settings = load(consent=consent)
+        systemd.check_tick(settings.daemon.tick_seconds)
+        fixed = daemon.world.cloud.boot_seconds is not None
+        later = keys_needing_restart(daemon.settings, settings, is_cloud_fixed=fixed)
+        daemon.use(keep_observe_mode(daemon.settings, settings))
+        taken = {f"cloud.{key}" for key in reload_cloud(daemon.world.cloud, settings)}
+        load.confirm()
+    _say_refusal(daemon, load)
+    return [key for key in later if key not in taken]
+
+
+def _say_refusal(daemon: Daemon, load: SettingsReader) -> None:
+    """Show in the status, and alert once, why the settings in force are not those of the files."""
+    if load.warnings != daemon.standing.setting_warnings:
+        for sentence in load.warnings:
+            _LOG.warning("settings: %s", sentence)
+    daemon.standing.settings_note, daemon.standing.setting_warnings = load.note, load.warnings
+    if load.note:
+        daemon.say_settings_refused(load.note)

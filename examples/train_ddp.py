@@ -10,11 +10,11 @@ import torch
 import torch.distributed as dist
 
 from boa_daemon import job
+from boa_daemon.job.samples import SampleStream
 
 flags = argparse.ArgumentParser()
-flags.add_argument("--steps", type=int, default=60)
-flags.add_argument("--every", type=int, default=20, help="steps between checkpoints")
-flags.add_argument("--pause", type=float, default=0.0, help="seconds of pretended work per step")
+for name, default in (("--steps", 60), ("--every", 20), ("--pause", 0.0), ("--workers", 2)):
+    flags.add_argument(name, type=type(default), default=default)
 asked = flags.parse_args()
 
 dist.init_process_group("gloo")
@@ -23,11 +23,12 @@ torch.manual_seed(0)
 layers = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)).double()
 model = torch.nn.parallel.DistributedDataParallel(layers)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-for step in job.steps(asked.steps, every=asked.every, **job.torch_state(layers, optimizer)):
+found, data = job.resume(), torch.randn(640, 16).double()
+stream = SampleStream(len(data), batch=64, step=found.step if found else 0, steps=asked.steps)
+loader = torch.utils.data.DataLoader(data, stream.share, sampler=stream, num_workers=asked.workers)
+steps = job.steps(asked.steps, every=asked.every, **job.torch_state(layers, optimizer))
+for step, x in zip(steps, loader, strict=False):
     time.sleep(asked.pause)
-    draw = torch.Generator().manual_seed(step)
-    x = torch.randn(64, 16, generator=draw, dtype=torch.float64)[rank::width]  # 64 of all ranks together.
     loss = torch.nn.functional.mse_loss(model(x), x.sin().sum(1, keepdim=True))
     optimizer.zero_grad()
     loss.backward()

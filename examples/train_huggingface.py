@@ -13,9 +13,8 @@ from boa_daemon.job.huggingface import BoaCallback
 from boa_daemon.job.samples import split_batch
 
 flags = argparse.ArgumentParser()
-flags.add_argument("--steps", type=int, default=60)
-flags.add_argument("--every", type=int, default=20, help="steps between checkpoints")
-flags.add_argument("--pause", type=float, default=0.0, help="seconds of pretended work per step")
+for name, default in (("--steps", 60), ("--every", 20), ("--pause", 0.0), ("--workers", 2)):
+    flags.add_argument(name, type=type(default), default=default)
 asked = flags.parse_args()
 
 
@@ -34,6 +33,7 @@ draws = torch.randn(640, 16)
 data = [{"x": row, "labels": row.sin().sum(0, keepdim=True)} for row in draws]
 size, times = split_batch(64, most_per_rank=16)
 how = {"per_device_train_batch_size": size, "gradient_accumulation_steps": times, "save_strategy": "no"}
+how |= {"dataloader_num_workers": asked.workers}
 how |= {"max_steps": asked.steps, "logging_steps": 1, "use_cpu": True, "lr_scheduler_type": "constant"}
 boa = BoaCallback(every=asked.every)
 trainer = Trainer(Net(), TrainingArguments("out", **how), train_dataset=data, callbacks=[boa])

@@ -13,7 +13,7 @@ from boa_daemon.job.lightning import BoaCallback
 from boa_daemon.job.samples import SampleStream
 
 flags = argparse.ArgumentParser()
-for name, default in (("--steps", 60), ("--every", 20), ("--pause", 0.0)):
+for name, default in (("--steps", 60), ("--every", 20), ("--pause", 0.0), ("--workers", 2)):
     flags.add_argument(name, type=type(default), default=default)
 asked = flags.parse_args()
 
@@ -34,6 +34,6 @@ class Net(lightning.LightningModule):
 torch.manual_seed(0)
 data, model, boa = torch.randn(640, 16).double(), Net().double(), BoaCallback(every=asked.every, batch=64)
 stream = SampleStream(len(data), batch=64, step=boa.step, steps=asked.steps)
-loader = torch.utils.data.DataLoader(data, sampler=stream, batch_size=stream.share)
+loader = torch.utils.data.DataLoader(data, sampler=stream, batch_size=stream.share, num_workers=asked.workers)
 trainer = lightning.Trainer(max_steps=asked.steps, callbacks=[boa], strategy="ddp", **boa.where)
 trainer.fit(model, loader, ckpt_path=boa.checkpoint())

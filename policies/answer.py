@@ -5,13 +5,13 @@ An allocation may carry `NodePrices`: what whole nodes, spare GPUs and scarce ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from policies.capacity_claims import Claims
-from policies.fast_dataclasses import fast_init
+from policies.fast_dataclasses import fast_init, replace
 from policies.model import GpuSlot, Job, JobId, Width
 
 
@@ -34,6 +34,50 @@ class Reasons(Mapping[JobId, str]):
 
     def __len__(self) -> int:
         return len(self.jobs)
+
+
+@fast_init
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedReasons(Mapping[JobId, str]):
+    """The reasons of some jobs replaced: `say` writes those of `jobs`, all others are as in `others`."""
+
+    jobs: Collection[JobId]
+    say: Callable[[JobId], str]
+    others: Mapping[JobId, str]
+
+    def __getitem__(self, job_id: JobId) -> str:
+        return self.say(job_id) if job_id in self.jobs else self.others[job_id]
+
+    def __iter__(self) -> Iterator[JobId]:
+        yield from self.jobs
+        yield from (job for job in self.others if job not in self.jobs)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def was_changed(reasons: Mapping[JobId, str], job: JobId) -> bool:
+    """Return whether a reason replaced the one that the policy gave."""
+    while isinstance(reasons, ChangedReasons):
+        if job in reasons.jobs:
+            return True
+        reasons = reasons.others
+    return False
+
+
+def changed_widths(
+    widths: Mapping[JobId, Width],
+    reasons: Mapping[JobId, str],
+    changes: Mapping[JobId, Width | None],
+    why: Callable[[JobId], str],
+) -> tuple[dict[JobId, Width], ChangedReasons]:
+    """Return widths and reasons after some changes, None for no width; `why` writes the new reasons.
+
+    This is the one way to change a width, so a reason never outlives the width that it is the reason of.
+    """
+    merged = {**widths, **changes}
+    kept = {job: width for job, width in merged.items() if width is not None}
+    return kept, ChangedReasons(jobs=changes.keys(), say=why, others=reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +201,13 @@ class Allocation:
     compact: frozenset[JobId] = frozenset()
     most_usd_per_hour: float | None = None
     above_ceiling: Literal["use", "finish", "leave"] = "use"
+
+    def with_widths(
+        self, changes: Mapping[JobId, Width | None], why: Callable[[JobId], str], **others: Any
+    ) -> Allocation:
+        """Return the allocation with other widths (None: none), their reasons, and other fields changed."""
+        widths, reasons = changed_widths(self.widths, self.reasons, changes, why)
+        return replace(self, widths=widths, reasons=reasons, **others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

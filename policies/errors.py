@@ -12,6 +12,7 @@ PolicyError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -34,19 +35,27 @@ class InvalidProblem(PolicyError, ValueError):
 
 
 class InfeasibleBudget(PolicyError):
-    """The budget is too small to run every job at its cheapest width."""
+    """The budget is too small to run every job at its cheapest width.
 
-    def __init__(self, message: str, *, least_spend: float) -> None:
+    `least_spend` and `budget` are in the unit of the budget, per hour.
+    """
+
+    def __init__(self, message: str, *, least_spend: float, budget: float | None = None) -> None:
         super().__init__(message)
-        self.least_spend = least_spend
+        self.least_spend, self.budget = least_spend, budget
 
 
 class InfeasibleDeadline(PolicyError):
-    """No allowed width finishes the job by its deadline."""
+    """No allowed width finishes a job by its deadline.
 
-    def __init__(self, message: str, *, least_hours: float) -> None:
+    `least_hours` is what the first such job needs; `late` has (deadline, least hours) of each, by job id.
+    """
+
+    def __init__(
+        self, message: str, *, least_hours: float, late: Mapping[str, tuple[float, float]] | None = None
+    ) -> None:
         super().__init__(message)
-        self.least_hours = least_hours
+        self.least_hours, self.late = least_hours, dict(late or {})
 
 
 class BrokenPlugin(PolicyError):

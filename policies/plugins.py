@@ -15,13 +15,16 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from policies.errors import BrokenPlugin
 
 PluginGroup: TypeAlias = Literal[
     "boa.policies", "boa.placers", "boa.traces", "boa.clouds", "boa.engines", "boa.notifiers"
 ]
+
+
+GROUPS: tuple[PluginGroup, ...] = get_args(PluginGroup)
 
 
 @cache

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 
 import botocore.loaders
@@ -42,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # All botocore sessions share one loader: each would read EC2's description for half a second, and
     # the import of moto makes three sessions.
     botocore.session.create_loader = functools.cache(botocore.loaders.create_loader)
+    # Daemons of tests note their state folders here, and not among the files of whoever runs the tests.
+    os.environ["XDG_STATE_HOME"] = os.path.join(tempfile.gettempdir(), f"boa-tests-{os.getuid()}")
     rewrite_asserts_once(config)
     # Collecting tests makes hardly any garbage, and each garbage collection takes longer than the last.
     gc.disable()

@@ -176,6 +176,7 @@ class _Standing(TypedDict):
     is_down: bool
     leader: dict[str, Any] | None
     notes: list[str]
+    setting_warnings: list[str]
     best_effort: dict[str, Any] | None
     tick_seconds: float
     budget_usd_per_hour: float

@@ -74,6 +74,14 @@ class Down(BaseModel):
     is_down: bool
 
 
+class Consent(BaseModel):
+    """The code of changes of settings that may loosen limits; empty consents to none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    code: str = Field(default="", pattern=r"^[0-9a-f]{0,64}$")
+
+
 class Resize(BaseModel):
     """The number of GPUs for a job; null means within the limits of its file."""
 
@@ -246,13 +254,13 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
 
     @router.get("/jobs/{name}")
     def job(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Return one job; command and environment of somebody else's are hidden."""
+        """Return one job; of somebody else's only what everybody may see."""
         return service.job(name, may_read=caller.may_read)
 
     @router.get("/jobs/{name}/explain")
     def explain(name: JobName, caller: Caller = ask) -> dict[str, Any]:
         """Explain why a job has its GPUs or waits."""
-        return service.explain(name)
+        return service.explain(name, may_read=caller.may_read)
 
     @router.get("/jobs/{name}/logs")
     def logs(
@@ -357,11 +365,32 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         """List alerts, newest first."""
         return service.alerts()
 
+    @router.get("/settings/changes")
+    def setting_changes(caller: Caller = ask) -> dict[str, Any]:
+        """Return what the settings files would change of the settings in force; for administrators."""
+        _for_admins(caller)
+        return service.setting_changes()
+
+    @router.post("/settings/apply")
+    def apply_settings(consent: Consent, caller: Caller = ask) -> dict[str, Any]:
+        """Read the settings files again and use them; for administrators."""
+        _for_admins(caller)
+        return service.apply_settings(consent.code)
+
     @router.post("/down")
     def down(order: Down, caller: Caller = ask) -> dict[str, Any]:
         """Release all nodes, or resume work; for administrators."""
-        if not caller.is_admin:
-            raise NotAllowed(f"only administrators may do that; you are {caller.user}")
+        _for_admins(caller)
         return service.down(is_down=order.is_down)
 
     return router
+
+
+def _for_admins(caller: Caller) -> None:
+    """Refuse everybody but administrators.
+
+    Raises:
+        NotAllowed: when the caller is no administrator.
+    """
+    if not caller.is_admin:
+        raise NotAllowed(f"only administrators may do that; you are {caller.user}")

@@ -10,6 +10,7 @@ import logging
 import os
 import pwd
 import stat
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,8 +23,11 @@ from starlette.exceptions import HTTPException
 from boa_daemon.api.browser_security import COOKIE, Sessions
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.watched_files import WatchedFiles
 
 _LOG = logging.getLogger("boa.api")
+USER_SECONDS = 300.0
+"""Seconds that the name of a user is kept."""
 WRONG_TOKEN_SECONDS = 1.0
 """Delay of the answer to a wrong token; with few connections, guessing takes too long."""
 
@@ -75,23 +79,36 @@ class Authenticator:
 
     def __init__(self, settings: ApiSettings) -> None:
         self._admins, self._readers = set(settings.admins), set(settings.readers)
-        self._tokens: Mapping[str, str] = {}
+        self._tokens: WatchedFiles[Mapping[str, str]] | None = None
         self.sessions = Sessions()
         self.listen, self.hosts = settings.listen, tuple(settings.hosts)
         if settings.listen is not None:
             if settings.tokens is None:
-                raise InputError("[api] listen needs tokens", hint="Set [api] tokens to a file")
-            self._tokens = read_tokens(Path(settings.tokens))
+                raise InputError(
+                    "[api] listen needs tokens", hint="Set [api] tokens to a file", setting=("api", "listen")
+                )
+            file = Path(settings.tokens)
+            self._tokens = WatchedFiles([file], lambda: read_tokens(file))
+
+    def fault(self) -> str:
+        """Return why a changed file of tokens is not in use; empty if it is."""
+        if self._tokens is None:
+            return ""
+        self._tokens.get()
+        return self._tokens.fault
 
     async def admit(self, request: Request) -> Caller:
         """Return the caller; a coroutine, because a thread for this would cost more than the answer.
 
         Raises:
-            HTTPException: 401 without a known token or session; 403 when a session tries to write.
+            HTTPException: 401 without a known token or session; 403 when a session tries to write, or
+                when the kernel does not tell who calls.
         """
         host = "" if request.client is None else request.client.host
         if host.startswith("uid:"):
             uid = int(host.removeprefix("uid:"))
+            if uid == unmapped_uid():
+                raise HTTPException(403, _UNMAPPED)
             user = user_name(uid)
             is_admin = uid in (0, os.getuid()) or user in self._admins
             return Caller(user=user, is_admin=is_admin, is_reader=user in self._readers)
@@ -112,7 +129,7 @@ class Authenticator:
             HTTPException: 401 when the token is unknown, after `WRONG_TOKEN_SECONDS`.
         """
         digest = _digest(token.strip())
-        for known, user in self._tokens.items():
+        for known, user in ({} if self._tokens is None else self._tokens.get()).items():
             if hmac.compare_digest(known, digest):
                 return self._caller(user)
         _LOG.warning("a wrong token came from %s", "" if request.client is None else request.client.host)
@@ -128,9 +145,36 @@ def _unknown() -> HTTPException:
     return HTTPException(401, "a bearer token is needed over TCP", headers={"WWW-Authenticate": "Bearer"})
 
 
-@lru_cache(maxsize=1024)
+_UNMAPPED = (
+    "the kernel does not tell the daemon who you are: it runs in a user namespace that lacks your user. "
+    "Its administrator should take PrivateUsers out of its unit (`boa systemd install` writes one without)"
+)
+_EVERY_UID, _OVERFLOW_UID = 2**32 - 1, 65_534
+
+
+@lru_cache(maxsize=1)
+def unmapped_uid() -> int | None:
+    """Return the user id that stands for all users that our user namespace lacks; None if it lacks none.
+
+    Users with this id cannot be told apart: they would own each other's jobs.
+    """
+    try:
+        rows = Path("/proc/self/uid_map").read_text().split()
+        if _EVERY_UID in map(int, rows[2::3]):
+            return None
+        return int(Path("/proc/sys/kernel/overflowuid").read_text())
+    except (OSError, ValueError):
+        return _OVERFLOW_UID if Path("/proc/self/uid_map").exists() else None
+
+
 def user_name(uid: int) -> str:
-    """Return the name of a user, or the number as text; cached, as a user directory may be slow."""
+    """Return the name of a user, or the number as text; kept for a while, as a user directory may be slow."""
+    return _user_name(uid, int(time.monotonic() // USER_SECONDS))
+
+
+@lru_cache(maxsize=1024)
+def _user_name(uid: int, era: int) -> str:
+    del era
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)

@@ -402,8 +402,11 @@ class Client:
 def default_address(config: Path | None = None, socket: str | None = None) -> str | Path:
     """Return the daemon's address from the flags, `BOA_ADDRESS` or the settings, in this order.
 
+    While a settings file is wrong, or no longer names the state folder, the daemon that runs by it goes on
+    with the settings before: its socket is found all the same.
+
     Raises:
-        InputError: when a settings file is wrong.
+        InputError: when a settings file is wrong, and no daemon runs by it.
     """
     if socket:
         return socket
@@ -412,8 +415,15 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
             return os.environ["BOA_ADDRESS"]
     from boa_daemon.daemon.daemon_paths import socket_of  # noqa: PLC0415 - slow to import, and unused with an address
     from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
+    from boa_daemon.daemon.settings_reload import running_socket  # noqa: PLC0415
 
-    return socket_of(load_settings(config).settings)
+    try:
+        found = socket_of(load_settings(config).settings)
+    except InputError:
+        if (running := running_socket(config)) is None:
+            raise
+        return running
+    return found if found.exists() else running_socket(config) or found
 
 
 def _is_group(name: str) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -18,6 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from boa_daemon.api.authentication import group_id
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.watched_files import WatchedFiles
 
 MOST_BYTES = 32 * 2**20
 """Largest request; a batch of ten thousand jobs is a few megabytes."""
@@ -158,16 +160,23 @@ def tcp_socket(listen: str, *, is_secret: bool = False) -> socket.socket:
     """
     host, _, port = listen.rpartition(":")
     if not host:
-        raise InputError(f"[api] listen = {listen!r} names no host", hint="Write 127.0.0.1:8470")
+        raise InputError(
+            f"[api] listen = {listen!r} names no host", hint="Write 127.0.0.1:8470", setting=("api", "listen")
+        )
     if not is_secret and not _is_loopback(host.strip("[]")):
         raise InputError(
             f"[api] listen = {listen!r} reaches other machines, and tokens would go there in the clear",
             hint="Set [api] tls_cert and tls_key, or listen at 127.0.0.1 behind a proxy that speaks TLS",
+            setting=("api", "listen"),
         )
     try:
         return socket.create_server((host.strip("[]"), int(port)), backlog=256)
     except (OSError, ValueError, OverflowError) as error:
-        raise InputError(f"[api] listen = {listen!r}: {error}", hint="For example 127.0.0.1:8470") from None
+        raise InputError(
+            f"[api] listen = {listen!r}: {error}",
+            hint="For example 127.0.0.1:8470",
+            setting=("api", "listen"),
+        ) from None
 
 
 def _is_loopback(host: str) -> bool:
@@ -176,6 +185,17 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _context(certificate: str, key: str) -> ssl.SSLContext:
+    """Return the TLS settings of a server with a certificate.
+
+    Raises:
+        OSError: when the files cannot be read, or do not go together.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 class ApiServer:
@@ -195,12 +215,32 @@ class ApiServer:
             ssl_keyfile=None if tls is None else tls[1],
             server_header=False,
         )
+        self._certificate: WatchedFiles[ssl.SSLContext] | None = None
         try:
             config.load()
+            if tls is not None and config.ssl is not None:
+                files = [Path(tls[0]), Path(tls[1])]
+                self._certificate = WatchedFiles(files, lambda: _context(*tls))
+                # Called at each handshake, so that a renewed certificate is used from the next one on.
+                config.ssl.sni_callback = self._use_certificate
         except (OSError, ValueError) as error:
-            raise InputError(f"[api] tls_cert and tls_key cannot be used: {error}") from None
+            raise InputError(
+                f"[api] tls_cert and tls_key cannot be used: {error}", setting=("api", "tls_cert")
+            ) from None
         self._server, self._sockets = uvicorn.Server(config), sockets
         self._thread = threading.Thread(target=self._run, name="boa-api", daemon=True)
+
+    def _use_certificate(self, connection: Any, name: str | None, context: ssl.SSLContext) -> None:
+        del name, context
+        assert self._certificate is not None
+        connection.context = self._certificate.get()
+
+    def fault(self) -> str:
+        """Return why a changed certificate is not in use; empty if it is, or if there is none."""
+        if self._certificate is None:
+            return ""
+        self._certificate.get()
+        return self._certificate.fault
 
     def _run(self) -> None:
         asyncio.run(self._server.serve(sockets=self._sockets))

@@ -1,16 +1,16 @@
-"""Settings of the AWS backend: the `[cloud]` table of `boa.toml`. Every key has a default."""
+"""Settings of the AWS backend: keys of the `[cloud]` table of `boa.toml`. Every key has a default.
+
+`boa_daemon.daemon.config` adds the keys to the section, where the same types check them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field
 
-from boa_daemon.backends.cloud_kinds import cloud_kind
-from boa_daemon.errors import did_you_mean
-from boa_daemon.inputs.document_file import Document, read_document
+from boa_daemon.inputs.schema import FORMS, Limit, Name, Names, Strict
 from boa_daemon.tick.offers import Market
 
 DRIVER_IMAGE = "ssm:/aws/service/deeplearning/ami/x86_64/{}/latest/ami-id"
@@ -21,13 +21,30 @@ CLOSED_DRIVER = DRIVER_IMAGE.format("base-proprietary-nvidia-driver-gpu-amazon-l
 BUILT = "built"
 """A value of `[cloud] image`: the newest image that `boa image build` made."""
 
-MarketChoice = Literal["on-demand", "spot", "spot-then-on-demand", "planned"]
+Named: TypeAlias = Mapping[Name, Name]
+"""A table of names, such as zones or instance types, with a name for each."""
+Price: TypeAlias = Annotated[float, Field(gt=0.0, le=1e6)]
+REGION_FORM = r"^[a-z]{2}(-[a-z]+)+-\d$"
+CLUSTER_FORM, ROLE_FORM, DAY_FORM = (
+    r"^[A-Za-z0-9._-]{1,64}$",
+    r"^(arn:[^\s]+:role/[^\s]+)?$",
+    r"^\d{4}-\d\d-\d\d$",
+)
+FORMS.update(
+    {
+        REGION_FORM: "a region, such as us-east-1",
+        CLUSTER_FORM: "1 to 64 letters, digits, dots, underscores and hyphens",
+        ROLE_FORM: "the ARN of a role, such as arn:aws:iam::123456789012:role/NAME",
+        DAY_FORM: 'a day in quotes, such as "2026-11-01"',
+    }
+)
+MarketChoice: TypeAlias = Literal["on-demand", "spot", "spot-then-on-demand", "planned"]
 
 
-class SidePrices(BaseModel):
+class SidePrices(Strict):
     """Prices of what a region bills besides instances: list prices of the first tier."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     gp3_usd_per_gib_month: float = Field(gt=0.0, le=10.0)
     """Dollars per GiB of a node's disk per month."""
@@ -47,55 +64,55 @@ class SidePrices(BaseModel):
     """Dollars per 1,000 writes or listings."""
     sqs_usd_per_million: float = Field(gt=0.0, le=100.0)
     """Dollars per million requests to a queue."""
-    as_of: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
+    as_of: str = Field(pattern=DAY_FORM)
     """The day that the prices are of."""
     source: str = "set by hand"
     """Where the prices come from."""
 
 
-class AwsSettings(BaseModel):
+class AwsSettings(Strict):
     """What to rent, where, and how the nodes are set up."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
-    cluster: str = Field(default="boa", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    cluster: str = Field(default="boa", pattern=CLUSTER_FORM)
     """Name of the cluster, in the tags of everything that is rented."""
-    region: str = Field(default="us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")
-    instance_types: tuple[str, ...] = ()
+    region: str = Field(default="us-east-1", pattern=REGION_FORM)
+    instance_types: Names = ()
     market: MarketChoice = "on-demand"
-    zones: tuple[str, ...] = ()
+    zones: Names = ()
     """Zones to rent in; empty: every zone that offers the type."""
-    subnets: tuple[str, ...] = ()
+    subnets: Names = ()
     """Subnets to rent in; empty: the default subnet of each zone."""
-    security_groups: tuple[str, ...] = ()
+    security_groups: Names = ()
     """Security groups of the nodes; empty: the default one."""
     image: str = ""
     """An image for all families: `ami-...`, `ssm:PARAMETER`, or `built`, the newest of `boa image build`."""
-    images: Mapping[str, str] = Field(default_factory=dict)
+    images: Named = Field(default_factory=dict)
     """An image per family, which wins over `image`."""
     instance_profile: str = ""
     """Instance profile (IAM) of the nodes; empty: none."""
     key_name: str = ""
     """Key pair for SSH; empty: none."""
-    placement_groups: Mapping[str, str] = Field(default_factory=dict)
+    placement_groups: Named = Field(default_factory=dict)
     """Zone to cluster placement group, used for gangs of types that have EFA."""
     efa: bool = True
     """Use EFA cards where a type has them."""
-    reservations: Mapping[str, str] = Field(default_factory=dict)
+    reservations: Named = Field(default_factory=dict)
     """Instance type to capacity reservation: its id, or `tag:KEY=VALUE`."""
     volume_gib: int = Field(default=200, ge=8, le=16384)
     """GiB of the root volume of a node."""
     volume_mb_per_second: int = Field(default=125, ge=125, le=750)
     """MB/s of the root volume; MB/s above 125 cost extra, and 750 is the most that its 3,000 IOPS carry."""
-    nat_gb_per_hour: float = Field(default=0.0, ge=0.0, le=1e5)
+    nat_gb_per_hour: Annotated[float, Limit("down")] = Field(default=0.0, ge=0.0, le=1e5)
     """GB per hour that a node receives through a NAT gateway: an estimate for ledger and caps; S3 is free."""
-    spot_max_usd_per_hour: Mapping[str, float] = Field(default_factory=dict)
+    spot_max_usd_per_hour: Annotated[Mapping[Name, Price], Limit("up")] = Field(default_factory=dict)
     """Instance type to the highest spot price in dollars per hour; unset: the on-demand price."""
-    lease_minutes: float = Field(default=90.0, ge=2.0, le=1440.0)
+    lease_minutes: Annotated[float, Limit("up")] = Field(default=90.0, ge=2.0, le=1440.0)
     """A node without contact to the daemon for this long powers off; 90 survives an hour's outage."""
     warm_pool_nodes: int = Field(default=0, ge=0)
     """Idle nodes kept stopped, at the cost of their disks."""
-    pool_end_role: str = Field(default="", pattern=r"^(arn:[^\s]+:role/[^\s]+)?$")
+    pool_end_role: str = Field(default="", pattern=ROLE_FORM)
     """Role (IAM) that ends stopped nodes whose daemon is gone; `boa up` makes it. Empty: none does."""
     side_prices: SidePrices | None = None
     """Prices of the region besides instances; unset: the catalogue's, which has us-east-1 only."""
@@ -103,14 +120,6 @@ class AwsSettings(BaseModel):
     """The SQS queue that EventBridge fills with spot warnings and state changes; empty: none."""
     endpoint: str = ""
     """Another endpoint for all services, for tests; `AWS_ENDPOINT_URL` does the same."""
-
-    @field_validator("images", "reservations", "placement_groups", mode="after")
-    @classmethod
-    def _none_is_empty(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        for name, text in value.items():
-            if not text:
-                raise ValueError(f"{name} has no value")
-        return value
 
     def image_of(self, instance_type: str) -> str:
         """Return the setting that names the image of a type: `ami-...`, `ssm:PARAMETER` or `built`."""
@@ -134,34 +143,3 @@ class AwsSettings(BaseModel):
 def default_image(family: str) -> str:
     """Return the image of a family when the settings name none: AWS's own with NVIDIA's driver."""
     return CLOSED_DRIVER if family in ("p3", "p3dn") else OPEN_DRIVER
-
-
-def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
-    """Return the `[cloud]` table of a settings file, overridden by the flags that are not None.
-
-    A missing file means defaults.
-
-    Raises:
-        InputError: when the file cannot be read, or a setting is unknown or wrong.
-    """
-    table: dict[str, Any] = {}
-    document = read_document(path) if path.exists() else Document(name=str(path), content={})
-    table = dict(document.content.get("cloud", {}))
-    provider = table.pop("provider", "aws")
-    if not cloud_kind(str(provider)).on_aws:
-        problem = f'[cloud] provider is {provider!r}, and this verb is about "aws"'
-        at = ("cloud", "provider")
-        raise document.error(problem, at=at, hint='Set provider = "aws" under [cloud]')
-    # Keys of the section that the daemon reads itself and that say nothing about AWS.
-    for name in ("blocks", "boot_seconds", "commitments", "gpu_places", "start_seconds", "stock"):
-        table.pop(name, None)
-    table.update({name: value for name, value in flags.items() if value is not None})
-    try:
-        return AwsSettings.model_validate(table)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        hint = did_you_mean(name, AwsSettings.model_fields) if first["type"] == "extra_forbidden" else ""
-        problem = f"unknown setting {name!r}" if hint else f"{name}: {first['msg']}"
-        where = ("cloud", *map(str, first["loc"]))
-        raise document.error(f"[cloud] {problem}", at=where, hint=hint) from error

@@ -10,9 +10,9 @@ import typer
 from boa_daemon.backends.aws.client.calls import check_region
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.rights.policy_statements import UsedResources
-from boa_daemon.backends.settings import AwsSettings, load_aws_settings
+from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.clock import SystemClock
-from boa_daemon.daemon.setting_layers import load_settings
+from boa_daemon.daemon.setting_layers import load_aws_settings, load_settings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 

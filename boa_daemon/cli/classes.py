@@ -11,6 +11,7 @@ from boa_daemon.cli.daemon_client import ConfigOption, SocketOption, a_client, a
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
 from boa_daemon.cli.planning_options import cell
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.whole_files import write_whole
 from boa_daemon.planning.class_file import gpu_types_text, learnt_classes
 from policies.model import InstanceType
 
@@ -63,7 +64,7 @@ def _export(document: dict[str, Any], path: Path) -> None:
         for row in document["machines"]
     }
     try:
-        path.write_text(gpu_types_text(machines) + learnt_classes(document["classes"]), encoding="utf-8")
+        write_whole(path, gpu_types_text(machines) + learnt_classes(document["classes"]))
     except OSError as error:
         raise InputError(f"cannot write the class file: {error.strerror}", file=path) from error
     stderr_console().print(f"wrote {path}", markup=False)

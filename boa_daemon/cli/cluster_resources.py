@@ -108,6 +108,16 @@ def end_simulated(settings: Settings, which: Collection[str] | None = None) -> R
     )
 
 
+def end_local(settings: Settings) -> None:
+    """Kill the job processes of the local cloud, whose nodes are this machine.
+
+    Raises:
+        StillManaged: while a daemon runs.
+    """
+    _check_unmanaged(settings)
+    _end_processes(settings)
+
+
 def _check_unmanaged(settings: Settings) -> None:
     """Raise an error while a daemon listens.
 

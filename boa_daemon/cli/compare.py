@@ -24,7 +24,7 @@ from boa_daemon.cli.simulation_options import (
     settings_in_world,
 )
 from boa_daemon.cli.task_progress import OnOption, OutOption, tasks_with_progress
-from boa_daemon.comparing.cells import REFERENCE, CellResult, Comparison
+from boa_daemon.comparing.cells import CellResult, Comparison
 from boa_daemon.comparing.comparison_page import (
     HEADINGS,
     about,
@@ -49,7 +49,9 @@ from boa_daemon.errors import InputError
 from boa_daemon.planning.plots import check_plot_path
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
 from boa_daemon.units import format_hours, parse_budget
-from policies.registry import POLICIES, find_policy
+from policies.optimum.frontier import MixedFrontier, infeasible_budget
+from policies.optimum.hull import TIE
+from policies.registry import DEFAULT_POLICY, POLICIES, find_policy
 
 PAGE_SUFFIXES = (".html", ".htm")
 
@@ -61,10 +63,13 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Policy to compare with boa; may be repeated. Default: {', '.join(POLICIES)}.",
+            help=f"Policy to compare with {DEFAULT_POLICY}; may be repeated. Default: {', '.join(POLICIES)}.",
             autocompletion=complete_policies,
         ),
     ] = None,
+    told: Annotated[
+        bool, typer.Option("--told", help="The reference knows true rates and sizes, and does not learn.")
+    ] = False,
     max_nodes: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,7 +98,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     page: PageOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Compare policies on the same jobs, each tuned to spend what BOA spends."""
+    """Compare policies on the same jobs, each tuned to spend what the daemon's default policy spends."""
     if plot is not None:
         check_plot_path(plot)
     if report is not None:
@@ -104,12 +109,15 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
             settings_in_world(trace, classes, budgets[0], world=world, spot=spot, boot=boot),
             boot_seconds=boot_seconds,
             idle_hold_seconds=idle_hold_seconds,
+            learns=not told,
         ),
+        reference=DEFAULT_POLICY,
         budgets=budgets,
         rivals=_rivals(policy or list(POLICIES)),
         seeds=seeds,
         caps=_caps(max_nodes or []),
     )
+    _check_budgets(comparison)
     comparison.check()
     with tasks_with_progress(on, out, comparison.cells, "cells") as headway:
         seen: list[CellResult] = []
@@ -169,11 +177,11 @@ def comparison_document(
                     "rows": [
                         {
                             "policy": line.policy,
-                            "isMine": line.policy == REFERENCE,
+                            "isMine": line.policy == comparison.reference,
                             "mean_jct_hours": line.mean_jct_hours,
                             "p95_jct_hours": line.p95_jct_hours,
                             "usd_per_hour": line.mean_usd_per_hour,
-                            "ratio": None if line.policy == REFERENCE else line.ratio.mean,
+                            "ratio": None if line.policy == comparison.reference else line.ratio.mean,
                         }
                         for line in own
                     ],
@@ -189,7 +197,16 @@ def _rivals(names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UnknownPolicy: when a name is no policy.
     """
-    return tuple(dict.fromkeys(find_policy(name).name for name in names if name != REFERENCE))
+    return tuple(dict.fromkeys(find_policy(name).name for name in names if name != DEFAULT_POLICY))
+
+
+def _check_budgets(comparison: Comparison) -> None:
+    """Raise `InfeasibleBudget` for a budget below the load: rivals could not be compared at its spend."""
+    problem = comparison.shared.problem
+    least = MixedFrontier.of(problem).cheapest_feasible_spend
+    for budget in comparison.budgets:
+        if budget.amount < least * (1.0 - TIE):
+            raise infeasible_budget(budget.amount, least, problem)
 
 
 def _caps(texts: Sequence[str]) -> tuple[int | None, ...]:
@@ -217,7 +234,8 @@ def _document(
     """Return the JSON document."""
     return {
         "budget_unit": comparison.budgets[0].unit,
-        "reference": REFERENCE,
+        "reference": comparison.reference,
+        "learns": comparison.shared.learns,
         "seeds": comparison.seeds,
         "rows": with_ratios(rows),
         "summary": [line.to_document() for line in lines],
@@ -255,11 +273,12 @@ def _print_table(title: str, lines: Sequence[PolicyLine], unit: str) -> None:
     table = a_table(title, *headings, right=headings[2:])
     table.columns[0].no_wrap = True
     for line in lines:
-        table.add_row(*compress(table_cells(line, unit), shown))
+        table.add_row(*compress(table_cells(line, unit, lines[0].policy), shown))
     stdout_console().print(table)
     bound = lines[0].lower_bound_mean_jct_hours
     stdout_console().print(
-        f"  No policy can beat {format_hours(bound)} for BOA's money: BOA takes "
+        f"  No policy can beat {format_hours(bound)} for the money of "
+        f"{lines[0].policy}: it takes "
         f"{lines[0].mean_jct_hours / bound:.2f} times that.",
         soft_wrap=True,
     )

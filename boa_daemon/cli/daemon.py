@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import StrEnum
 from importlib import import_module
@@ -29,6 +30,7 @@ def daemon(  # noqa: PLR0917 - each is an option of the command line
     tick_seconds: Annotated[float | None, typer.Option(min=0.1, help="Seconds between two ticks.")] = None,
 ) -> None:
     """Run the daemon until SIGTERM; SIGHUP reloads the settings."""
+    from boa_daemon.cli.own_daemon import run_caps  # noqa: PLC0415
     from boa_daemon.daemon.setting_origins import locate_error  # noqa: PLC0415
     from boa_daemon.daemon.settings_reload import SettingsReader  # noqa: PLC0415
     from boa_daemon.serve import serve  # noqa: PLC0415 - slow to import, and most verbs need none of it
@@ -38,6 +40,7 @@ def daemon(  # noqa: PLR0917 - each is an option of the command line
         "daemon.state_dir": state_dir,
         "daemon.socket": socket,
         "daemon.tick_seconds": tick_seconds,
+        **run_caps(os.environ),
     }
 
     def announce(path: str) -> None:

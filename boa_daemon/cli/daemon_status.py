@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.markup import escape
 from rich.text import Text
 
 from boa_daemon.cli.daemon_client import (
@@ -89,6 +90,8 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
             cap = "" if figures["cap_usd"] is None else f" of {usd(figures['cap_usd'])}"
             forecast = f"; at this rate {usd(figures['forecast_usd'])} at its end"
             table.add_row(f"this {window}", f"{usd(figures['spent_usd'])} USD{cap}{forecast}")
+        for purse in document.get("purses", ()):
+            table.add_row(f"{purse['kind']} {escape(purse['name'])}", _purse(purse))
         for sentence in document["held"]:
             table.add_row("held back", sentence)
         if document.get("finishes"):
@@ -106,7 +109,18 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
         table.add_row("gate", f"off: {document['why_no_gate']}; jobs send without asking")
     for note in document["notes"]:
         table.add_row("note", note)
+    for warning in document.get("setting_warnings", ()):
+        table.add_row("settings", warning)
     return Group(table, Text(f"as of {clock_time(document['as_of'])}", style="dim"))
+
+
+def _purse(purse: Mapping[str, Any]) -> str:
+    """Return the money of a team or user in one line."""
+    reserved = f", {usd(purse['reserved_usd'])} reserved" if purse["reserved_usd"] >= 0.005 else ""
+    when = "today" if purse["window"].startswith("day") else "this month"
+    said = f"{usd(purse['spent_usd'])} USD of {usd(purse['cap_usd'])} {when}{reserved}"
+    ahead = purse["forecast_usd"]
+    return said if not purse["usd_per_hour"] else f"{said}; at this rate {usd(ahead)} at its end"
 
 
 def _ends(document: Mapping[str, Any]) -> str:

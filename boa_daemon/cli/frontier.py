@@ -15,9 +15,11 @@ from rich.progress import track
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
 from boa_daemon.cli.planning_options import (
+    MarketName,
     MarketOption,
     PricesOption,
     a_budget,
+    chosen_market,
     curve_answers,
     indented_lines,
     money,
@@ -33,9 +35,11 @@ from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.plan_documents import has_weights, infeasible_document, landmarks, solution_document
 from boa_daemon.planning.plots import check_plot_path, curve_figure, curve_plot, draw_curve
 from boa_daemon.planning.unused_types import UnusedType, unused_by_plans
-from boa_daemon.units import format_hours
+from boa_daemon.sim.spot_market import on_both_markets
+from boa_daemon.units import PER_HOUR, Per, format_hours, per_of
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
+from policies.optimum.knee import Knee
 from policies.optimum.solution import ProblemTooLarge, Solution
 
 MOST_POINTS = 10_000
@@ -57,6 +61,12 @@ def frontier(
         str | None, typer.Option(help="A budget to mark in the plot. Default: the file's.")
     ] = None,
     prices: PricesOption = None,
+    market: Annotated[
+        MarketName | None,
+        typer.Option(
+            help="spot: plan on spot as well, with default terms or those of --world.", show_default=False
+        ),
+    ] = None,
     world: MarketOption = None,
     report: ReportOption = None,
     opens: OpenOption = False,
@@ -67,7 +77,10 @@ def frontier(
     if plot is not None:
         check_plot_path(plot)
     check_report(report)
-    problem_file = read_problem(file, prices, market=world)
+    problem_file = read_problem(file, prices)
+    terms = chosen_market(market, world, problem_file)
+    problem_file = problem_file if terms is None else on_both_markets(problem_file, terms)
+    per = per_of(None if budgets is None else f"1{budgets[budgets.rfind('/') :].partition(':')[0]}")
     asked = None if budgets is None else parse_budgets(budgets, problem_file)
     marked = problem_file.budget if mark is None else a_budget(mark, problem_file, name="--mark")
     if mark is not None and asked is not None and marked is not None and marked.unit != asked[0].unit:
@@ -94,7 +107,7 @@ def frontier(
         heading,
         curve_sentences(curve)[1],
         document=document,
-        table=lambda: _print_table(curve, points, file, unused),
+        table=lambda: _print_table(curve, points, file, unused, per),
         figures=lambda: [curve_figure(curve_plot(curve, heading, marked))],
         assumed=assumptions(problem_file),
     )
@@ -102,7 +115,7 @@ def frontier(
         output,
         document,
         rows=lambda: [_row(budget, point) for budget, point in points],
-        table=lambda: _print_table(curve, points, file, unused),
+        table=lambda: _print_table(curve, points, file, unused, per),
     )
     if all(isinstance(point, InfeasibleBudget) for _, point in points):
         raise typer.Exit(INFEASIBLE)
@@ -210,7 +223,9 @@ def _row(budget: float, point: Solution | InfeasibleBudget) -> dict[str, Any]:
     }
 
 
-def _print_table(curve: Curve, points: list[Point], file: Path, unused: Sequence[UnusedType]) -> None:
+def _print_table(
+    curve: Curve, points: list[Point], file: Path, unused: Sequence[UnusedType], per: Per
+) -> None:
     """Print the curve as a table with a bar for each waiting time."""
     console = stdout_console()
     unit = curve.problem.budget_unit
@@ -220,32 +235,46 @@ def _print_table(curve: Curve, points: list[Point], file: Path, unused: Sequence
     longest = max((p.weighted_mean_jct_hours for _, p in points if isinstance(p, Solution)), default=1.0)
     for budget, point in points:
         if isinstance(point, InfeasibleBudget):
-            table.add_row(money(budget, unit), "", "[red]infeasible[/]", "")
+            table.add_row(money(budget, unit, per), "", "[red]infeasible[/]", "")
         else:
             bar = "█" * max(1, round(36 * point.weighted_mean_jct_hours / longest))
             table.add_row(
-                money(budget, unit),
-                money(point.mean_spend, unit),
+                money(budget, unit, per),
+                money(point.mean_spend, unit, per),
                 format_hours(point.weighted_mean_jct_hours),
                 f"[blue]{bar}[/]",
             )
     console.print(table)
     console.print()
     console.print(
-        indented_lines([*curve_sentences(curve), *(f"At all these budgets {one.sentence}" for one in unused)])
+        indented_lines(
+            [*curve_sentences(curve, per), *(f"At all these budgets {one.sentence}" for one in unused)]
+        )
     )
 
 
-def curve_sentences(curve: Curve) -> list[str]:
+def curve_sentences(curve: Curve, per: Per = PER_HOUR) -> list[str]:
     """Return sentences about the curve: cliff, knee and floor."""
     knee, unit = curve.knee(), curve.problem.budget_unit
-    flat, end = money(knee.flat_budget, unit), money(curve.largest_useful, unit)
+    flat, end = money(knee.flat_budget, unit, per), money(curve.largest_useful, unit, per)
     one = "GPU" if unit == "gpus" else "dollar"
     return [
-        f"Cliff: below {money_up(knee.cliff_budget, unit)} the jobs cannot all run; there they take "
+        f"Cliff: below {money_up(knee.cliff_budget, unit, per)} the jobs cannot all run; there they take "
         f"{format_hours(knee.cliff_hours)} on average.",
-        f"Knee: at {money(knee.budget, unit)} they take {format_hours(knee.hours)}; above it each further "
-        f"{one} helps less.",
+        f"Knee: at {money(knee.budget, unit, per)} they take {format_hours(knee.hours)}; above it each "
+        f"further {one} helps less.",
+        _last_dollars(curve, knee, per),
         f"Floor: {format_hours(knee.floor_hours)}. With {flat} 95 % of the saving is reached; above {end} "
         "more buys nothing.",
     ]
+
+
+def _last_dollars(curve: Curve, knee: Knee, per: Per) -> str:
+    """Return what the money between the knee and the largest useful budget buys."""
+    unit, more = curve.problem.budget_unit, curve.largest_useful - knee.budget
+    if more <= 0.0:
+        return "Beyond the knee no money buys anything."
+    return (
+        f"Beyond the knee: the last {money(more, unit, per)} buy "
+        f"{format_hours(knee.hours - knee.floor_hours)} less waiting, all together."
+    )

@@ -12,6 +12,7 @@ from boa_daemon.cli.daemon_client import say_next
 from boa_daemon.cli.output import print_text, stdout_console
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.whole_files import write_whole
 from boa_daemon.units import HOURS_PER_MONTH
 from policies.model import InstanceType
 
@@ -75,7 +76,7 @@ def init(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            write_whole(folder / name, text)
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", file=folder) from None
     hours = usd_per_month / HOURS_PER_MONTH

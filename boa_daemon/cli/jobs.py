@@ -41,11 +41,15 @@ def submit(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Submit jobs to the daemon: all of the files, or none."""
+    from boa_daemon.cli.packing_progress import packing_progress  # noqa: PLC0415
     from boa_daemon.engines.generation_units import RIGID  # noqa: PLC0415 - slow to import, and listing needs none of it
     from boa_daemon.inputs.groups import size_of  # noqa: PLC0415
     from boa_daemon.inputs.submission import read_submission  # noqa: PLC0415
 
-    contents = [content for path in files for content in read_submission(path, now=time.time())]
+    with packing_progress() as told:
+        contents = [
+            content for path in files for content in read_submission(path, now=time.time(), progress=told)
+        ]
     if check:
         rigid = [content["name"] for content in contents if not content.get("elastic")]
         document: dict[str, Any] = {
@@ -262,11 +266,14 @@ def logs(
     everything: Annotated[
         bool, typer.Option("--all", help="Logs of all nodes, each line with its node.")
     ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Also on a terminal, print control characters as they are.")
+    ] = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Print the log of a job."""
+    """Print the log of a job; a terminal gets it without control characters, a pipe as it is."""
     if (node is not None) + (rank is not None) + everything > 1:
         raise InputError("--node, --rank and --all exclude each other", hint="Give one of them")
     texts: list[str] = []
@@ -282,7 +289,7 @@ def logs(
             if is_json:
                 texts.append(text)
             else:
-                print_text(text)
+                print_text(text, is_raw=raw)
             return chunk
 
         while True:
@@ -299,7 +306,7 @@ def logs(
     if is_json:
         texts.append(last)
     else:
-        print_text(last)
+        print_text(last, is_raw=raw)
     if rank is not None and not shown.has_shown:
         raise InputError(
             f"the logs of {job} have no line of rank {rank}",

@@ -13,6 +13,7 @@ from boa_daemon.daemon.assembly import cloud_class
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, socket_of
 from boa_daemon.daemon.planner import Planner
+from boa_daemon.daemon.setting_conflicts import warned_of
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS, fitting
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.store.database_setup import StoreUnusable, check_integrity, open_engine, sqlite_url
@@ -25,6 +26,7 @@ LEAST_FREE_GB = 5.0
 
 def local_checks(settings: Settings) -> Iterator[DoctorCheck]:
     """Yield the checks that need no cloud; nothing is made or started."""
+    yield from _together(settings)
     yield _plan(settings)
     yield _engine(settings)
     try:
@@ -35,6 +37,12 @@ def local_checks(settings: Settings) -> Iterator[DoctorCheck]:
     yield _disk(there)
     yield _database(settings, there)
     yield _daemon(settings)
+
+
+def _together(settings: Settings) -> Iterator[DoctorCheck]:
+    """Yield a warning for each pair of settings that does not go together."""
+    for conflict in warned_of(settings):
+        yield DoctorCheck(name="settings", status="warning", said=conflict.problem, fix=conflict.hint)
 
 
 def _plan(settings: Settings) -> DoctorCheck:

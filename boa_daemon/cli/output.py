@@ -8,13 +8,16 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
+from rich.segment import Segment
 from rich.table import Table
+
+from boa_daemon.inputs.plain_text import plain_text
 
 
 class OutputFormat(StrEnum):
@@ -91,7 +94,16 @@ def printed_by(table: Callable[[], None]) -> list[Any]:
     return found
 
 
-class _Patient(Console):
+class _Safe(Console):
+    """A console that prints what jobs and clouds said without control characters; its own signs stay."""
+
+    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield the segments of something that is printed, with plain text."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=plain_text(segment.text))
+
+
+class _Patient(_Safe):
     """A console that exits with 0 when its reader closes the pipe, as in `boa ... | head`."""
 
     def print(self, *objects: Any, **how: Any) -> None:
@@ -113,10 +125,13 @@ def _leave() -> NoReturn:
     raise SystemExit(0)
 
 
-def print_text(text: str) -> None:
-    """Write text to standard output and flush it; exit with 0 if the reader has closed the pipe."""
+def print_text(text: str, *, is_raw: bool = False) -> None:
+    """Write text to standard output and flush it; exit with 0 if the reader has closed the pipe.
+
+    A terminal gets `plain_text`, unless it is to be `is_raw`; a pipe or a file gets the text as it is.
+    """
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(plain_text(text) if not is_raw and sys.stdout.isatty() else text)
         sys.stdout.flush()
     except BrokenPipeError:
         _leave()
@@ -129,7 +144,7 @@ def stdout_console() -> Console:
 
 def stderr_console() -> Console:
     """Return a console on standard error, for progress and notes."""
-    return Console(stderr=True, soft_wrap=True, highlight=False)
+    return _Safe(stderr=True, soft_wrap=True, highlight=False)
 
 
 _printed: list[bool] = []

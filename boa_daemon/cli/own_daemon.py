@@ -31,6 +31,16 @@ MOST_STARTS = 3
 _TAIL_BYTES = 2000
 
 
+RUN_DAY_CAP, RUN_MONTH_CAP = "BOA_RUN_DAY_CAP_USD", "BOA_RUN_MONTH_CAP_USD"
+"""Caps of one run's daemon. They count as flags: the next daemon of the folder does not inherit them."""
+
+
+def run_caps(environment: Mapping[str, str]) -> dict[str, float | None]:
+    """Return the caps that a run gave to its daemon, as flags."""
+    names = {"budget.usd_per_day_cap": RUN_DAY_CAP, "budget.usd_per_month_cap": RUN_MONTH_CAP}
+    return {key: float(environment[name]) if name in environment else None for key, name in names.items()}
+
+
 class DaemonFailed(BoaError):
     """The daemon of a run did not start, or died `MOST_STARTS` times."""
 
@@ -59,7 +69,7 @@ def caps_within(settings: Settings, there: DaemonPaths, usd: float, *, now: floa
     budget = settings.budget
     day = min(spent["day"] + usd, budget.usd_per_day_cap or float("inf"))
     month = min(spent["month"] + usd, budget.usd_per_month_cap or float("inf"))
-    return {"BOA_BUDGET_USD_PER_DAY_CAP": repr(day), "BOA_BUDGET_USD_PER_MONTH_CAP": repr(month)}
+    return {RUN_DAY_CAP: repr(day), RUN_MONTH_CAP: repr(month)}
 
 
 def work_again(settings: Settings) -> None:

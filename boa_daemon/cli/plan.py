@@ -45,6 +45,7 @@ from boa_daemon.planning.spot_advice import advice_document, advice_sentence, sp
 from boa_daemon.sim.spot_market import on_both_markets, saves_of
 from boa_daemon.traces.rates import work_of
 from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
+from boa_daemon.units import per_of
 from policies.errors import InfeasibleBudget
 from policies.optimum.solution import Version
 
@@ -188,7 +189,7 @@ def plan(
         paid = commitments_today(file, asked, commitments)
         asked = replace(asked, amount=paid.planning_budget(file.problem, asked.amount))
     try:
-        with best_effort_is_named():
+        with best_effort_is_named(budget):
             result = budget_plan(file, asked, whole)
     except InfeasibleBudget as error:
         if best_effort:
@@ -202,6 +203,7 @@ def plan(
     loads = None if trace is None else work_of(read_trace(trace), file.problem.classes)
     promised = promise_rows(pace_of(file.problem, asked.amount), loads)
     said_of_pace = [promise_sentence(promised, is_seen=loads is not None)] if promised else []
+    per = per_of(budget)
     bill = None if paid is None else paid.to_document(paid.load_of(file.problem, result.solution))
     saves = () if terms is None else spot_advice(result.solution, file.instance_types, terms)
     said_of_spot = [] if terms is None else [advice_sentence(saves, saves_of(terms))]
@@ -215,9 +217,9 @@ def plan(
     write_report(
         report,
         f"Plan for {money(result.budget.amount, result.budget.unit)}",
-        plan_sentence(result),
+        plan_sentence(result, per),
         document=document,
-        table=lambda: print_stream(result, bill, [*said_of_pace, *said_of_spot]),
+        table=lambda: print_stream(result, bill, [*said_of_pace, *said_of_spot], per=per),
         figures=lambda: [plan_figure(result)],
         assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit)),
     )
@@ -228,7 +230,7 @@ def plan(
             output,
             document,
             rows=lambda: stretch_rows(result.solution, "spend_per_job"),
-            table=lambda: print_stream(result, bill, [*said_of_pace, *said_of_spot]),
+            table=lambda: print_stream(result, bill, [*said_of_pace, *said_of_spot], per=per),
         )
     if result.solution.status != "optimal":
         gap = f"{result.solution.gap:.3%}"

@@ -59,7 +59,7 @@ def _in_all(text: str) -> float:
 def _infeasible_list_document(
     error: InfeasibleBudget | InfeasibleDeadline, amount: float | None, file: ProblemFile
 ) -> dict[str, Any]:
-    """Return the document of an infeasible list: the least budget, or the least time of the late job."""
+    """Return the document of an infeasible list: the least budget, or what each late job needs."""
     document = {
         "status": "infeasible",
         "budget_unit": _list_unit(file),
@@ -68,7 +68,11 @@ def _infeasible_list_document(
     }
     if isinstance(error, InfeasibleBudget):
         return document | {"cheapest_feasible_spend": error.least_spend}
-    return document | {"least_hours": error.least_hours}
+    late = [
+        {"job_id": name, "deadline_hours": deadline, "least_hours": hours}
+        for name, (deadline, hours) in error.late.items()
+    ]
+    return document | {"least_hours": error.least_hours, "late": late}
 
 
 def _list_unit(file: ProblemFile) -> str:

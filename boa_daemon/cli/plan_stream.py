@@ -21,18 +21,22 @@ from boa_daemon.planning.paid_commitments import paid_sentence
 from boa_daemon.planning.plan_documents import has_weights
 from boa_daemon.planning.plots import curve_figure, curve_plot
 from boa_daemon.tick.shortfall import shortfall_sentence
-from boa_daemon.units import HOURS_PER_MONTH, format_hours
+from boa_daemon.units import HOURS_PER_MONTH, PER_HOUR, Per, format_hours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def plan_sentence(result: BudgetPlan) -> str:
+LEAST_SAVED = 0.05
+"""The fraction of the spend from which a nearly equal, cheaper plan is named."""
+
+
+def plan_sentence(result: BudgetPlan, per: Per = PER_HOUR) -> str:
     """Return a sentence about the plan's mean time and spend."""
     unit, solution = result.budget.unit, result.solution
     month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * solution.mean_spend:,.0f} a month"
     return (
-        f"With {money(result.budget.amount, unit)} jobs take from submission to end "
+        f"With {money(result.budget.amount, unit, per)} jobs take from submission to end "
         f"{format_hours(solution.mean_jct_hours)} on average; the plan spends "
         f"{money(solution.mean_spend, unit)}{month}."
     )
@@ -44,7 +48,9 @@ def plan_figure(result: BudgetPlan) -> Figure:
     return curve_figure(curve_plot(curve, "What a budget buys", result.budget))
 
 
-def print_stream(result: BudgetPlan, bill: dict[str, Any] | None, of_spot: Sequence[str] = ()) -> None:
+def print_stream(
+    result: BudgetPlan, bill: dict[str, Any] | None, of_spot: Sequence[str] = (), *, per: Per = PER_HOUR
+) -> None:
     """Print the plan: widths by class, totals, place on the curve, GPU swing, spot advice, commitments."""
     console = stdout_console()
     unit = result.budget.unit
@@ -52,7 +58,7 @@ def print_stream(result: BudgetPlan, bill: dict[str, Any] | None, of_spot: Seque
     per_hour = "GPUs" if unit == "gpus" else "$/h"
     right = ("jobs/h", "phases", "width", "JCT", per_job, per_hour)
     table = a_table(
-        f"Plan for {money(result.budget.amount, unit)}",
+        f"Plan for {money(result.budget.amount, unit, per)}",
         *("class", "jobs/h", "share", "phases", "width", "JCT", per_job, per_hour),
         right=right,
     )
@@ -84,7 +90,7 @@ def print_stream(result: BudgetPlan, bill: dict[str, Any] | None, of_spot: Seque
     )
     console.print(table)
     console.print()
-    console.print(indented_lines(stream_sentences(result)))
+    console.print(indented_lines(stream_sentences(result, per)))
     console.print()
     console.print(_swing_table(result.packing))
     console.print()
@@ -99,7 +105,7 @@ def print_stream(result: BudgetPlan, bill: dict[str, Any] | None, of_spot: Seque
     console.print("[dim]  Next: boa frontier FILE --plot curve.svg, and boa simulate --help[/]")
 
 
-def stream_sentences(result: BudgetPlan) -> list[str]:
+def stream_sentences(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
     """Return sentences on the plan's place on the curve, packing waste, and unused budget."""
     unit, knee, spent = result.budget.unit, result.knee, result.solution.mean_spend
     one = "GPU" if unit == "gpus" else "dollar per hour"
@@ -109,12 +115,13 @@ def stream_sentences(result: BudgetPlan) -> list[str]:
         found.append(f"One more {one} would cut the {mean} by {format_hours(result.next_unit_saves_hours)}.")
     else:
         found.append(f"One more {one} would buy nothing: every job already has its fastest width.")
-    bend = f"the knee ({money(knee.budget, unit)}, {mean} {format_hours(knee.hours)})"
+    bend = f"the knee ({money(knee.budget, unit, per)}, {mean} {format_hours(knee.hours)})"
     if spent < 0.98 * knee.budget:
         found.append(f"Your budget is below {bend}: more money pays well.")
     elif spent > 1.02 * knee.budget:
         each = "GPU" if unit == "gpus" else "dollar"
         found.append(f"Your budget is above {bend}: each further {each} helps less.")
+        found += beyond_knee(result, per)
     else:
         found.append(f"Your budget is at {bend}: a good place to stop.")
     least, most = result.waste
@@ -127,6 +134,23 @@ def stream_sentences(result: BudgetPlan) -> list[str]:
         found.append(f"{money(result.not_spent, unit)}{month}, of the budget is not spent.")
     found += [one.sentence for one in result.unused]
     return found + [one.sentence for one in result.edges]
+
+
+def beyond_knee(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
+    """Return what the part of the spend above the knee buys, and how little less would do nearly as well."""
+    beyond, nearly, unit = result.beyond_knee, result.nearly, result.budget.unit
+    share = beyond.saved_hours / result.knee.hours if result.knee.hours else 0.0
+    found = [
+        f"The last {money(beyond.spend, unit, per)} of it buy {format_hours(beyond.saved_hours)} less "
+        f"waiting ({share:.1%})."
+    ]
+    saved = result.solution.mean_spend - nearly.spend
+    if saved > LEAST_SAVED * result.solution.mean_spend:
+        found.append(
+            f"{money(saved, unit, per)} less would do nearly as well: for {money(nearly.spend, unit, per)} "
+            f"jobs wait {format_hours(nearly.mean_jct_hours)}, at most 1 % longer."
+        )
+    return found
 
 
 def show_best_effort(result: BestEffortPlan, form: OutputFormat) -> None:

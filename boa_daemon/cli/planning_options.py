@@ -25,7 +25,7 @@ from boa_daemon.planning.paid_commitments import PaidCommitments
 from boa_daemon.sim.spot_market import on_both_markets
 from boa_daemon.sim.world_file import load_world
 from boa_daemon.sim.world_settings import Checkpoints, Spot, WorldSettings
-from boa_daemon.units import parse_budget
+from boa_daemon.units import PER_HOUR, Per, parse_budget, per_of
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
 from policies.optimum.options import PhaseOption
@@ -81,13 +81,32 @@ BestEffortOption: TypeAlias = Annotated[
 
 
 @contextmanager
-def best_effort_is_named() -> Iterator[None]:
-    """Add a hint at --best-effort to an infeasible-budget error."""
+def best_effort_is_named(asked: str | None = None) -> Iterator[None]:
+    """Add a hint at --best-effort to an infeasible-budget error, and say it in the unit that was asked."""
     try:
-        yield
+        with in_unit_asked(asked):
+            yield
     except InfeasibleBudget as error:
         said = f"{error}. To see what this budget can do, add --best-effort"
         raise InfeasibleBudget(said, least_spend=error.least_spend) from error
+
+
+@contextmanager
+def in_unit_asked(asked: str | None) -> Iterator[None]:
+    """Say an infeasible budget in the unit of time in which it was typed, such as dollars per month."""
+    try:
+        yield
+    except InfeasibleBudget as error:
+        per = per_of(asked)
+        if per is PER_HOUR or error.budget is None:
+            raise
+        least = money_up(error.least_spend, "usd", per)
+        said = (
+            f"{per.usd(error.budget)} is too small: the jobs need at least {least} "
+            f"({money_up(error.least_spend, 'usd')}). Raise the budget, or allow widths that cost less per "
+            "unit of work"
+        )
+        raise InfeasibleBudget(said, least_spend=error.least_spend, budget=error.budget) from error
 
 
 def read_problem(
@@ -202,13 +221,15 @@ def curve_answers(file: ProblemFile, budget: Budget | None) -> dict[str, Any]:
     return {"page/frontier": frontier_document(file.problem, budget=amount, title=str(file.path))}
 
 
-def money(amount: float, unit: str) -> str:
-    """Return a budget as text: dollars per hour or GPUs."""
-    return f"{amount:,.4g} GPUs" if unit == "gpus" else f"${amount:,.2f}/h"
+def money(amount: float, unit: str, per: Per = PER_HOUR) -> str:
+    """Return a budget as text: dollars in the unit of time that was asked for, or GPUs."""
+    return f"{amount:,.4g} GPUs" if unit == "gpus" else per.usd(amount)
 
 
-def money_up(amount: float, unit: str) -> str:
+def money_up(amount: float, unit: str, per: Per = PER_HOUR) -> str:
     """Return a least budget as text, rounded up so that it is feasible when typed back in."""
+    if unit != "gpus" and per is not PER_HOUR:
+        return Per(per.name, 1.0).usd(math.ceil(amount * per.hours * 100.0 * (1.0 - 1e-12)) / 100.0)
     digits = 2 if unit != "gpus" else max(0, 3 - math.floor(math.log10(amount)))
     # The slack of 1e-12 keeps 8.06 from becoming 8.061 through a rounding error.
     return money(math.ceil(amount * 10**digits * (1.0 - 1e-12)) / 10**digits, unit)

@@ -19,6 +19,7 @@ from boa_daemon.cli.toml_keys import write_keys
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.price_age import STALE_DAYS, days_old
+from boa_daemon.inputs.whole_files import write_whole
 
 
 def prices(
@@ -110,7 +111,7 @@ def _refresh(
         raise InputError("no price of an instance type in the catalogue was found", file=source)
     lines = [f"# From {said}.", f"as_of = {day}", "[prices]"]
     lines += [f'"{name}" = {price!r}' for name, price in sorted(found.items())]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_whole(path, "\n".join(lines) + "\n")
     fresh = Catalog.load(path)
     return [
         row | {"usd_per_hour_before": catalog.entries[row["instance_type"]].usd_per_hour}

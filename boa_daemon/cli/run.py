@@ -21,6 +21,7 @@ import typer
 from boa_daemon.cli.daemon_client import ConfigOption, SocketOption
 from boa_daemon.cli.log_lines import Reader
 from boa_daemon.cli.output import OutputFormat, OutputOption, print_json
+from boa_daemon.cli.packing_progress import packing_progress
 from boa_daemon.cli.run_phases import OVER, RunMeter, RunPhases, phase_of, place_of
 from boa_daemon.cli.run_screen import Screen
 from boa_daemon.errors import FAILED, PARTLY_DONE, InputError
@@ -50,7 +51,8 @@ def run(
     Ctrl-C cancels the job. Exit code 0: finished; 1: failed; 4: the money or hours ran out, or something is
     left.
     """
-    contents = read_submission(file)
+    with packing_progress() as told:
+        contents = read_submission(file, progress=told)
     if len(contents) != 1:
         raise InputError(f"`boa run` takes one job; {file} has {len(contents)}", hint="Use `boa submit`")
     content = {**contents[0], "max_usd": min(max_usd, float(contents[0].get("max_usd", max_usd)))}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.whole_files import write_whole
 
 Value: TypeAlias = str | float | tuple[str, ...] | Mapping[str, str] | Mapping[str, str | float]
 
@@ -53,10 +54,8 @@ def write_keys(path: Path, wanted: Mapping[str, Mapping[str, Value]]) -> None:
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     changed = with_keys(before, wanted)
     if before:
-        path.with_name(f"{path.name}.before").write_text(before, encoding="utf-8")
-    aside = path.with_name(f".{path.name}.new")
-    aside.write_text(changed, encoding="utf-8")
-    aside.replace(path)
+        write_whole(path.with_name(f"{path.name}.before"), before)
+    write_whole(path, changed)
 
 
 def _says(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> bool:

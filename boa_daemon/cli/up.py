@@ -17,11 +17,12 @@ from boa_daemon.backends.aws.prices.side_prices import side_prices
 from boa_daemon.backends.aws.stack.deployment import Stack
 from boa_daemon.backends.aws.stack.settings import StackOptions
 from boa_daemon.backends.aws.stack.template import as_yaml, monthly_costs, stack_template
-from boa_daemon.backends.settings import AwsSettings, load_aws_settings
+from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ClusterOption, ConfigOption, RegionOption
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.toml_keys import Value, write_keys
 from boa_daemon.clock import SystemClock
+from boa_daemon.daemon.setting_layers import load_aws_settings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 

@@ -70,6 +70,7 @@ VERBS: dict[str, Verb] = {
     "classes": Verb("classes:classes", RUN),
     "up": Verb("up:up", OPERATE),
     "daemon": Verb("daemon:daemon", OPERATE),
+    "uninstall": Verb("uninstall:uninstall", OPERATE),
     "open": Verb("open:open_page", OPERATE),
     "status": Verb("daemon_status:status", OPERATE),
     "decisions": Verb("decisions:decisions", OPERATE),

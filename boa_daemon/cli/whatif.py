@@ -17,7 +17,7 @@ from boa_daemon.comparing.scenario_runs import sentences
 from boa_daemon.errors import InputError
 from boa_daemon.planning.plots import check_plot_path, draw_scenarios, scenario_figure
 from boa_daemon.planning.whatif import BaseKind, why_later, with_differences
-from boa_daemon.units import counted, format_hours
+from boa_daemon.units import Per, counted, format_hours, per_of
 
 Row = dict[str, Any]
 
@@ -103,13 +103,14 @@ def whatif(
     if plot is not None:
         draw_scenarios(rows, plot, axis)
         stderr_console().print(f"wrote {plot}")
-    lines = _lines(asked.base.kind, document)
+    per = per_of(budget) if asked.base.kind == "stream" else None
+    lines = _lines(asked.base.kind, document, per)
     write_report(
         report,
         f"What if: {asked.name}",
         lines[0],
         document=document,
-        table=lambda: _print(document, asked.base.kind),
+        table=lambda: _print(document, asked.base.kind, per),
         figures=lambda: [scenario_figure(rows, axis)],
         assumed=asked.assumed,
     )
@@ -117,14 +118,14 @@ def whatif(
         output,
         document,
         rows=lambda: [{k: " ".join(v) if isinstance(v, list) else v for k, v in row.items()} for row in rows],
-        table=lambda: _print(document, asked.base.kind),
+        table=lambda: _print(document, asked.base.kind, per),
     )
 
 
-def _lines(kind: BaseKind, document: Row) -> list[str]:
+def _lines(kind: BaseKind, document: Row, per: Per | None) -> list[str]:
     """Return the answer in sentences; the first one leads the report."""
     rows = document["scenarios"]
-    lines = [_lead(rows, "/h" if kind == "stream" else ""), *(why_later(rows) if kind == "list" else [])]
+    lines = [_lead(rows, per), *(why_later(rows) if kind == "list" else [])]
     if kind == "trace":
         lines = sentences(rows)
     seen = document.get("happened")
@@ -149,22 +150,20 @@ def _agreement(seen: Row, base: Row, days: float) -> str:
     )
 
 
-def _lead(rows: list[Row], per: str) -> str:
+def _lead(rows: list[Row], per: Per | None) -> str:
     """Return a sentence about the scenario with the least waiting."""
     planned = [row for row in rows if row["mean_jct_hours"] is not None]
     if not planned:
         return "None of these budgets is feasible."
     best = min(planned, key=lambda row: float(row["mean_jct_hours"]))
     words = f"Of {len(rows)} scenarios jobs wait the least with {best['scenario']}"
-    return (
-        f"{words}: {format_hours(best['mean_jct_hours'])} from submission to end, "
-        f"for ${best['spend']:,.2f}{per}."
-    )
+    spend = f"${best['spend']:,.2f}" if per is None else per.usd(best["spend"])
+    return f"{words}: {format_hours(best['mean_jct_hours'])} from submission to end, for {spend}."
 
 
-def _print(document: Row, kind: BaseKind) -> None:
+def _print(document: Row, kind: BaseKind, per: Per | None) -> None:
     rows = document["scenarios"]
-    spend = "$/h" if kind == "stream" else "$"
+    spend, hours_in = ("$", 1.0) if per is None else (f"$/{per.name}", per.hours)
     columns = ["scenario", "mean JCT", "more", spend, f"more {spend}"]
     others = {"list": ["all done", "missed"], "trace": ["p95 JCT", "$/h"], "stream": []}[kind]
     table = a_table("What if", *columns, *others, right=[*columns[1:], *(others if kind == "trace" else [])])
@@ -175,10 +174,10 @@ def _print(document: Row, kind: BaseKind) -> None:
             sign = "-" if (more or 0.0) < 0.0 else "+"
             delta = "" if more is None or row is rows[0] else f"{sign}{format_hours(abs(more))}"
             extra = row["spend_more"]
-            dollars = "" if extra is None or row is rows[0] else f"{extra:+,.2f}"
-            cells = [format_hours(hours), delta, f"{usd:,.2f}", dollars]
+            dollars = "" if extra is None or row is rows[0] else f"{extra * hours_in:+,.2f}"
+            cells = [format_hours(hours), delta, f"{usd * hours_in:,.2f}", dollars]
         elif kind != "list":
-            cells[0] = f"infeasible below {row['cheapest_feasible_spend']:,.2f}"
+            cells[0] = f"infeasible below {row['cheapest_feasible_spend'] * hours_in:,.2f}"
         if kind == "list":
             cells += _of_a_list(row)
         elif kind == "trace":
@@ -192,7 +191,7 @@ def _print(document: Row, kind: BaseKind) -> None:
             )
         table.add_row(cell(row["scenario"]), *cells)
     stdout_console().print(table)
-    lines = _lines(kind, document)[0 if kind == "trace" else 1 :]
+    lines = _lines(kind, document, per)[0 if kind == "trace" else 1 :]
     if lines:
         stdout_console().print()
         stdout_console().print(indented_lines(map(cell, lines)))

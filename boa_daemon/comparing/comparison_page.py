@@ -65,16 +65,18 @@ def about(comparison: Comparison) -> str:
         if comparison.caps == (None,)
         else " No policy ever holds more nodes than the cap, and jobs that do not fit wait."
     )
+    learning = ", which learns while it runs" if shared.learns else ""
     return (
         f"{len(trace.jobs)} jobs arrive over {format_hours(trace.window_hours)}; nodes boot in "
-        f"{shared.boot_seconds:g} s and are billed by the second. A ratio is the mean JCT over BOA's. Each "
-        "rival's setting was tuned until it spent what BOA spent, boots and idle nodes included, within 1 % "
+        f"{shared.boot_seconds:g} s and are billed by the second. A ratio is the mean JCT over that of "
+        f"{comparison.reference}{learning}. Each "
+        "rival's setting was tuned until it spent the same, boots and idle nodes included, within 1 % "
         "where its settings allow that; elsewhere the last column interpolates its JCT between two settings."
         f"{capped}{again}"
     )
 
 
-def table_cells(line: PolicyLine, unit: str) -> tuple[str, ...]:
+def table_cells(line: PolicyLine, unit: str, reference: str = REFERENCE) -> tuple[str, ...]:
     """Return the cells of a line, in the order of `HEADINGS`."""
     spent = f"{line.mean_usd_per_hour:,.2f}{' GPUs' if unit == 'gpus' else ' USD/h'}"
     off = line.mean_usd_per_hour / line.target_usd_per_hour - 1.0
@@ -84,8 +86,8 @@ def table_cells(line: PolicyLine, unit: str) -> tuple[str, ...]:
         format_hours(line.mean_jct_hours),
         format_hours(line.p95_jct_hours),
         spent if line.at_equal_spend else f"{off:+.1%}  {spent}",
-        "" if line.policy == REFERENCE else ratio_text(line.ratio),
-        "" if line.policy == REFERENCE else equal_text(line.ratio_at_equal_spend),
+        "" if line.policy == reference else ratio_text(line.ratio),
+        "" if line.policy == reference else equal_text(line.ratio_at_equal_spend),
     )
 
 
@@ -157,7 +159,7 @@ def _section(
     if why is not None:
         parts.append(f"<p>{escape(decomposition_text(why))}</p>")
     rival = best_rival(lines, budget)
-    chosen = [REFERENCE, *([] if rival is None else [rival.policy])]
+    chosen = [comparison.reference, *([] if rival is None else [rival.policy])]
     shown = {row.policy: row for row in rows if row.budget == budget and row.seed == 0}
     asked = {p: tasks.submit(record, comparison.settings_of_row(shown[p])) for p in chosen}
     runs = {policy: future.result() for policy, future in asked.items()}
@@ -168,8 +170,8 @@ def _section(
 def _table(lines: Sequence[PolicyLine], unit: str) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in HEADINGS)
     body = "".join(
-        f"<tr{' class=boa' if line.policy == REFERENCE else ''}>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in table_cells(line, unit))
+        f"<tr{' class=boa' if line.policy == lines[0].policy else ''}>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in table_cells(line, unit, lines[0].policy))
         + "</tr>"
         for line in lines
     )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boa_daemon.comparing.cells import REFERENCE
 from boa_daemon.comparing.comparison_summary import LowerBounds, PolicyLine
 from boa_daemon.comparing.timeline import RunTimeline
 from boa_daemon.planning.plots import INK, LINE, MARK, SOFT, frame_axes, save
@@ -80,12 +79,13 @@ def draw_money(plot: MoneyPlot) -> Figure:
     _draw_floor(axes, plot.floor, scale, (left, right))
     ends: list[tuple[float, float, str, str]] = []
     colours = iter(COLOURS * (1 + len(plot.lines)))
+    reference = plot.lines[0].policy
     for policy in dict.fromkeys(line.policy for line in plot.lines):
-        colour = LINE if policy == REFERENCE else next(colours)
+        colour = LINE if policy == reference else next(colours)
         ends.append(_draw_policy(axes, [line for line in plot.lines if line.policy == policy], scale, colour))
     _name_ends(axes, ends)
     if not all(line.at_equal_spend for line in plot.lines):
-        words = "hollow: spends more or less than boa"
+        words = f"hollow: spends more or less than {reference}"
         axes.text(
             0.995, 0.985, words, transform=axes.transAxes, ha="right", va="top", color=INK, fontsize=9.5
         )
@@ -105,7 +105,7 @@ def _draw_policy(
     x = [line.mean_usd_per_hour for line in own]
     y = [line.mean_jct_hours * scale for line in own]
     policy = own[0].policy
-    bold = policy == REFERENCE
+    bold = colour == LINE
     axes.plot(x, y, color=colour, lw=2.8 if bold else 1.5, zorder=6 if bold else 4)
     for line, at, height in zip(own, x, y, strict=True):
         face = colour if line.at_equal_spend else "white"
@@ -155,7 +155,7 @@ def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
             color=colour,
             fontsize=10.5,
             va="center",
-            fontweight="bold" if policy == REFERENCE else "normal",
+            fontweight="bold" if colour == LINE else "normal",
         )
 
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy
 
-from boa_daemon.comparing.cells import REFERENCE, CellResult, Comparison
+from boa_daemon.comparing.cells import CellResult, Comparison
 from boa_daemon.sim.lower_bound import lower_bounds_hours
 from policies.optimum.frontier import MixedFrontier
 from policies.registry import PolicyKind, find_policy
@@ -137,7 +137,7 @@ def lines_of(comparison: Comparison, rows: Sequence[CellResult]) -> list[PolicyL
         _line([row for row in at_cap(rows, cap) if (row.policy, row.budget) == (policy, budget.amount)], rows)
         for budget in comparison.budgets
         for cap in comparison.caps
-        for policy in (REFERENCE, *comparison.rivals)
+        for policy in (comparison.reference, *comparison.rivals)
     ]
 
 
@@ -177,7 +177,7 @@ def decompose(rows: Sequence[CellResult], lines: Sequence[PolicyLine], budget: f
     if fleet is None or rule is None:
         return None
     hours = {(row.policy, row.seed): row.paid_jct_hours for row in rows if row.budget == budget}
-    return decomposition(hours, REFERENCE, fleet.policy, rule.policy)
+    return decomposition(hours, rows[0].policy, fleet.policy, rule.policy)
 
 
 def decomposition(
@@ -216,7 +216,7 @@ def _best_of_kind(lines: Sequence[PolicyLine], budget: float, kind: PolicyKind) 
 
 def best_rival(lines: Sequence[PolicyLine], budget: float) -> PolicyLine | None:
     """Return the fastest rival at the reference's spend; if none reaches it, the fastest of all."""
-    rivals = [line for line in lines if line.budget == budget and line.policy != REFERENCE]
+    rivals = [line for line in lines if line.budget == budget and line.policy != lines[0].policy]
     paid = [line for line in rivals if line.ratio_at_equal_spend is not None]
     if paid:
         return min(
@@ -236,7 +236,7 @@ def leader(rows: Sequence[CellResult]) -> str:
     if not ratios:
         return ""
     policy, ratio = min(((name, ratio_of(own).mean) for name, own in ratios.items()), key=lambda one: one[1])
-    return f"{policy} waits {ratio:.2f} times as long as boa"
+    return f"{policy} waits {ratio:.2f} times as long as {rows[0].policy}"
 
 
 def floor_of(comparison: Comparison, rows: Sequence[CellResult]) -> LowerBounds:
@@ -258,8 +258,9 @@ def floor_of(comparison: Comparison, rows: Sequence[CellResult]) -> LowerBounds:
 
 
 def _references(rows: Sequence[CellResult]) -> dict[tuple[float, int | None, int], CellResult]:
-    """Return the reference's rows by budget, cap and seed."""
-    return {(row.budget, row.max_nodes, row.seed): row for row in rows if row.policy == REFERENCE}
+    """Return the reference's rows by budget, cap and seed; a row of the reference comes first."""
+    first = rows[0].policy if rows else ""
+    return {(row.budget, row.max_nodes, row.seed): row for row in rows if row.policy == first}
 
 
 def _line(own: Sequence[CellResult], rows: Sequence[CellResult]) -> PolicyLine:

@@ -49,6 +49,8 @@ class _Source(Strict):
     apps: list[Name] | None = Field(default=None, description="only jobs of these applications")
     profiles: Name | None = Field(default=None, description="measured speed-ups for a trace without any")
     limit: int | None = Field(default=None, ge=1, description="at most this many jobs, the earliest")
+    from_hours: float | None = Field(default=None, ge=0.0, description="only jobs from this hour on")
+    to_hours: Positive | None = Field(default=None, description="only jobs before this hour")
     gpu_types: list[Name] | None = Field(default=None, min_length=1, description="only these GPU types")
 
 
@@ -250,6 +252,8 @@ def _imported(document: Document, folder: Path, at: KeyPath, source: _Source) ->
         apps=None if source.apps is None else tuple(source.apps),
         profiles=None if source.profiles is None else folder / source.profiles,
         limit=source.limit,
+        from_hours=source.from_hours,
+        to_hours=source.to_hours,
     )
     workload = import_source(source.format, folder / source.path, options)
     for place, name in enumerate(source.gpu_types or ()):

@@ -14,21 +14,27 @@ import logging
 import os
 import re
 import shlex
+import shutil
+import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon.config import AlertSettings, Settings, UserSettings
+from boa_daemon.daemon.config import AlertSettings, Settings, TeamSettings, UserSettings
 from boa_daemon.errors import CloudFailed, InputError, MissingExtra
+from boa_daemon.inputs.plain_text import one_line, plain_text
 from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import ALERTS
@@ -42,6 +48,7 @@ from policies.errors import BrokenPlugin
 _LOG = logging.getLogger("boa.alerts")
 SUBJECT_LETTERS = 100
 SEND_SECONDS = 10.0
+PROBE_SECONDS, CONNECT_SECONDS = 240.0, 5.0
 
 
 def spent_in(state: ClusterState, window: Window, settled: int) -> float:
@@ -111,6 +118,8 @@ class Alerts:
         if database is not None:
             with database.read() as connection:
                 self._said = set(connection.scalars(select(ALERTS.c.key)))
+        self._failed: dict[str, str] = {}
+        self._probed: tuple[float, str] = (float("-inf"), "")
         self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="boa-alerts")
 
     def say(self, key: str, sentence: str, *, at: float) -> bool:
@@ -124,6 +133,7 @@ class Alerts:
         """Record that an alert is sent; return False when it was recorded before."""
         if key in self._said:
             return False
+        sentence = plain_text(sentence)
         self._said.add(key)
         if self._database is not None:
             try:
@@ -136,20 +146,65 @@ class Alerts:
 
     def shout(self, sentence: str, *, key: str = "") -> None:
         """Send an alert even if it was sent before, without using the database, which may be the fault."""
+        sentence = plain_text(sentence)
         _LOG.warning(sentence, extra={"alert": key})
         settings = self.settings
         channels = _channels(
             settings.webhook, settings.sns_topic, settings.command, settings.apprise, settings.notifiers
         )
         if channels:
-            self._sender.submit(_send, channels, sentence)
+            self._sender.submit(_send, channels, sentence, self._failed)
 
-    def tell(self, user: UserSettings, sentence: str) -> None:
+    def fault(self) -> str:
+        """Return which channels lost their last message or do not answer; empty if all is well.
+
+        The hosts of webhooks and the program of the command are looked for every few minutes, without
+        sending anything. The addresses are not quoted, as they may be secrets.
+        """
+        now = time.monotonic()
+        if now - self._probed[0] >= PROBE_SECONDS:
+            self._probed = (now, "; ".join(_unreachable(self.settings)))
+        lost = list(self._failed.items())
+        sent = [f"a message could not be sent to the {name}: {said}" for name, said in lost]
+        return "; ".join([*sent, *([self._probed[1]] if self._probed[1] else [])])
+
+    def use(self, settings: AlertSettings) -> None:
+        """Take over new settings: what the old channels lost does not matter any more."""
+        self.settings, self._probed = settings, (float("-inf"), "")
+        self._failed.clear()
+
+    def tell(self, user: UserSettings, sentence: str, *, whose: str = "a user") -> None:
         """Send one user a message about their jobs, over the channels in the user's settings."""
+        sentence = plain_text(sentence)
         _LOG.info(sentence)
         channels = _channels(user.webhook, None, None, user.apprise)
         if channels:
-            self._sender.submit(_send, channels, sentence)
+            self._sender.submit(_send, channels, sentence, self._failed, f" of {whose}")
+
+    def tell_owners(
+        self,
+        key: str,
+        sentence: str,
+        owners: Sequence[UserSettings | TeamSettings],
+        *,
+        at: float,
+        is_site: bool,
+    ) -> bool:
+        """Send an alert once, over the channels of its owners; return whether it was sent.
+
+        With `is_site` it goes over the site's channels when no owner has any.
+        """
+        if not self.once(key, sentence, at=at):
+            return False
+        channels = [one for owner in owners for one in _channels(owner.webhook, None, None, owner.apprise)]
+        if not channels and is_site:
+            self.shout(sentence, key=key)
+            return True
+        _LOG.warning(sentence, extra={"alert": key})
+        if channels:
+            once = list({one[:2]: one for one in channels}.values())
+            self._sender.submit(_send, once, sentence, self._failed, " of an owner")
+        return True
 
     def latest(self, limit: int) -> list[dict[str, Any]]:
         """Return the newest alerts: key, instant and sentence."""
@@ -185,14 +240,35 @@ def _channels(
     return [*set_ones, *(("apprise channel", url, _to_apprise) for url in apprise), *plugged]
 
 
-def _send(channels: Sequence[_Channel], sentence: str) -> None:
-    """Send a sentence over channels; a failed channel is logged and does not stop the others."""
+def _send(channels: Sequence[_Channel], sentence: str, failed: dict[str, str], whose: str = "") -> None:
+    """Send a sentence over channels; a failed channel is logged and does not stop the others.
+
+    `failed` has why the last message of each kind of channel was lost; `whose` tells users' channels apart.
+    """
     for name, address, do in channels:
+        key = f"{name}{whose}"
         try:
             do(address, sentence)
+            failed.pop(key, None)
         except Exception as error:
             # The address of a webhook is a secret, and errors quote it.
             _LOG.error("an alert could not be sent to the %s: %s", name, _said(error))
+            failed[key] = _said(error)
+
+
+def _unreachable(settings: AlertSettings) -> Iterator[str]:
+    """Yield what cannot be reached of the channels in the settings, without sending anything."""
+    if settings.command:
+        program = shlex.split(settings.command)[0]
+        if shutil.which(program) is None:
+            yield f"the command of [alerts] command is not there: {Path(program).name}"
+    if settings.webhook:
+        url = urlsplit(settings.webhook)
+        port = url.port or (443 if url.scheme == "https" else 80)
+        try:
+            socket.create_connection((url.hostname or "", port), timeout=CONNECT_SECONDS).close()
+        except OSError as error:
+            yield f"the host of [alerts] webhook does not answer: {error.strerror or type(error).__name__}"
 
 
 def check_channels(settings: Settings) -> None:
@@ -205,6 +281,7 @@ def check_channels(settings: Settings) -> None:
     named = {"[alerts]": settings.alerts.apprise} | {
         f"[users.{name}]": user.apprise for name, user in settings.users.items()
     }
+    named |= {f"[teams.{name}]": team.apprise for name, team in settings.teams.items()}
     for section, urls in named.items():
         for number, url in enumerate(urls):
             try:
@@ -216,6 +293,7 @@ def check_channels(settings: Settings) -> None:
                 raise InputError(
                     f"{section} apprise[{number}] is no URL of apprise",
                     hint="For example mailtos://USER:PASSWORD@HOST",
+                    setting=(*section.strip("[]").split("."), "apprise"),
                 )
 
 
@@ -230,7 +308,7 @@ def _to_apprise(url: str, sentence: str) -> None:
 def subject_of(sentence: str) -> str:
     """Return a mail subject for a sentence: its beginning, so that an inbox tells alerts apart."""
     beginning = re.split(r"[:;] |\n", sentence)[0]
-    return f"BOA: {beginning[:SUBJECT_LETTERS]}"
+    return f"BOA: {one_line(beginning)[:SUBJECT_LETTERS]}"
 
 
 def _to_webhook(url: str, sentence: str) -> None:

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.resource_names import bucket_of, claim_key
-from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.cloud import RELOADED, AwsCloud
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
@@ -132,6 +132,14 @@ def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provi
     )
 
 
+def reload_cloud(cloud: Provider, settings: Settings) -> tuple[str, ...]:
+    """Give an open cloud the changed settings that it can use without a restart; return their keys."""
+    if not isinstance(cloud, AwsCloud):
+        return ()
+    cloud.use(aws_settings(settings.cloud))
+    return RELOADED
+
+
 def _simulated(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provider:
     """Return the simulated cloud, which keeps its state in a file."""
     del ledger_id
@@ -168,7 +176,11 @@ def cloud_class(settings: Settings) -> type[Provider]:
 def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
     del cloud
     if cloud_kind(settings.cloud.provider).on_aws:
-        raise InputError("the local engine runs jobs here, not on AWS", hint='Set [engine] name = "ssm"')
+        raise InputError(
+            "the local engine runs jobs here, not on AWS",
+            hint='Set [engine] name = "ssm"',
+            setting=("engine", "name"),
+        )
     return LocalEngine(
         state / "jobs",
         gate=door,
@@ -184,21 +196,25 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
         raise InputError(
             f"the engine {engine.name!r} does not go with the provider {settings.cloud.provider!r}",
             hint='"local" goes with "simulated" and "local", "ssm" with "aws", "ray" with any',
+            setting=("engine", "name"),
         )
     if not (engine.queue_url and engine.uri):
         raise InputError(
             "the ssm engine needs [engine] queue_url and uri",
             hint="`boa up` makes the queue and the bucket, and writes both",
+            setting=("engine", "name"),
         )
     if engine.queue_url == cloud.settings.queue_url:
         raise InputError(
             "[engine] queue_url and [cloud] queue_url are one queue: each would take the other's messages",
             hint="Make two; `boa up` does",
+            setting=("engine", "queue_url"),
         )
     if not cloud.settings.instance_profile:
         raise InputError(
             "the ssm engine needs [cloud] instance_profile: a node without one never comes online in SSM",
             hint="`boa up` makes the profile, and writes it",
+            setting=("engine", "name"),
         )
     calls = cloud.calls
 
@@ -224,11 +240,15 @@ def _ray(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
     del state, cloud
     engine = settings.engine
     if not engine.shared_dir:
-        raise InputError("the ray engine needs [engine] shared_dir, a folder that all nodes share")
+        raise InputError(
+            "the ray engine needs [engine] shared_dir, a folder that all nodes share",
+            setting=("engine", "name"),
+        )
     if settings.cloud.gpu_places:
         raise InputError(
             "[cloud] gpu_places does not go with the ray engine: Ray gives a job whole GPUs only",
             hint='Leave it out, or use "local" or "ssm"',
+            setting=("cloud", "gpu_places"),
         )
     return RayEngine(
         Path(engine.shared_dir), address=engine.ray_address, gate=door, secrets_file=engine.secrets_file

@@ -5,6 +5,7 @@ This module constructs and looks up components. `adaptive_daemon.py` plans from 
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.node_view import Fleet
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.purses import Purses, TeamTerms
+from boa_daemon.daemon.safety_nets import SafetyNets
+from boa_daemon.daemon.settings_reload import SettingsReader
 from boa_daemon.daemon.site_metrics import SiteMetrics
 from boa_daemon.daemon.standing_costs import StandingCosts
 from boa_daemon.errors import InputError
@@ -75,9 +78,16 @@ class DaemonComponents:
         self.site_metrics = SiteMetrics(self.metrics.registry)
         self.standing = DaemonHealth(fault=fault, started_at=world.clock.now())
         self.wake: Callable[[float], None] = lambda _seconds: None
+        self.settings_source: SettingsReader | None = None
+        """Where the settings come from; None for a daemon that reads none, as in tests."""
+        self.apply_settings: Callable[[str], list[str]] = lambda _consent: []
+        """Reads the settings again and uses them, given the code of consent."""
         self._lock = threading.Lock()
         database = None if storage is None else storage.store.database
         self.alerts = Alerts(database, settings.alerts)
+        self.nets = SafetyNets(self._alert, self.metrics.net_is_lost)
+        self.own_faults: dict[str, Callable[[], str]] = {"notifier": self.alerts.fault}
+        """Faults of nets that are not the cloud's: by name, what returns why the net is lost, if it is."""
         self.kept = None if database is None else HistoryStore(database)
         self.history = None if self.kept is None else self.kept.history
         self.spot = SpotHistory({} if self.kept is None else self.kept.spot.read())
@@ -153,7 +163,7 @@ class DaemonComponents:
         self.learning.beliefs = Beliefs(
             weights=EvidenceWeights(prior_jobs=learning.prior_jobs, half_life_hours=learning.half_life_hours)
         )
-        self.alerts.settings = settings.alerts
+        self.alerts.use(settings.alerts)
         self.learning.tries.fraction = settings.workload.explore_fraction
         self.liveness.floor_seconds = settings.daemon.stall_seconds
         self._controllers: dict[str, Controller] = {}
@@ -211,6 +221,12 @@ class DaemonComponents:
     def _speed(self, name: str, phase: int, width: Width) -> float:
         """Return the speed of a class; 0 when unknown."""
         return self.planner.speed(name, phase, width)
+
+    def say_settings_refused(self, note: str) -> None:
+        """Alert once an hour that the settings in force are not those of the files."""
+        hour = int(self.world.clock.now() // 3600)
+        digest = hashlib.sha256(note.encode()).hexdigest()[:8]
+        self._alert(f"settings:{digest}:{hour}", note)
 
     def _alert(self, key: str, sentence: str) -> None:
         """Send an alert once."""

@@ -6,21 +6,27 @@ Each key's description gives its meaning and unit; `docs/reference/settings.md` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, ValidationError, create_model, model_validator
+from pydantic import Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.errors import InputError
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import Event
-from boa_daemon.inputs.schema import Fraction, Name, NotNegative, Positive, Strict
+from boa_daemon.inputs.schema import Fraction, Limit, Name, NotNegative, Positive, Private, Strict, checked
 from boa_daemon.learning.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
 from policies.online.pacing import MONTH_HOURS, PERIOD, TOLERANCE, Period
 from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY
 
 CAP_DAYS = 2.0
 """Default daily cap, in mean days of the budget, when the budget is monthly and no cap is set."""
+
+
+Cap: TypeAlias = Annotated[Positive | None, Limit("up")]
+"""Dollars that are never exceeded; None is no cap."""
+Cost: TypeAlias = Annotated[NotNegative, Limit("down")]
+"""A cost that counts against the caps: a lower figure lets more be spent."""
 
 
 class BudgetSettings(Strict):
@@ -32,23 +38,25 @@ class BudgetSettings(Strict):
     usd_per_month: Positive | None = Field(
         default=None, description="dollars per calendar month (UTC), in place of usd_per_hour"
     )
-    usd_per_day_cap: Positive | None = Field(
+    usd_per_day_cap: Cap = Field(
         default=300.0,
         description="dollars per day (UTC), never exceeded; set it above 24 h of the budget. With "
         "usd_per_month, two mean days of the budget if unset",
     )
-    usd_per_month_cap: Positive | None = Field(
+    usd_per_month_cap: Cap = Field(
         default=None, description="dollars per calendar month (UTC), never exceeded"
     )
-    usd_per_hour_ceiling: Positive | None = Field(
+    usd_per_hour_ceiling: Cap = Field(
         default=None, description="dollars per hour of all nodes at any instant, never exceeded"
     )
-    standing_usd_per_hour: NotNegative = Field(
+    standing_usd_per_hour: Cost = Field(
         default=0.0,
         description="dollars per hour that the site costs without a node, such as a NAT gateway; charged "
         "hourly",
     )
-    max_instances: int | None = Field(default=16, ge=1, le=100_000, description="instances at once")
+    max_instances: Annotated[int | None, Limit("up")] = Field(
+        default=16, ge=1, le=100_000, description="instances at once"
+    )
     share_half_life_hours: Positive = Field(
         default=24.0, description="hours after which money that a team was lent, or left unspent, counts half"
     )
@@ -131,48 +139,50 @@ class _CloudSettings(Strict):
     )
 
 
-_AWS_ONLY: dict[str, Any] = {
-    name: (Any, Field(default=None, description=f"{(field.description or name).rstrip('.')} (aws)"))
-    for name, field in AwsSettings.model_fields.items()
-    if name not in _CloudSettings.model_fields
-}
+def _unset(name: str) -> tuple[Any, Any]:
+    """Return a field of AWS for the section: with its type, and None while it is not given."""
+    field = AwsSettings.model_fields[name]
+    kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    said = f"{(field.description or name).rstrip('.')} (aws)"
+    marks = [mark for mark in field.metadata if isinstance(mark, Limit)]
+    return (Annotated[kind | None, *marks] if marks else kind | None, Field(default=None, description=said))
+
+
+AWS_ONLY = tuple(name for name in AwsSettings.model_fields if name not in _CloudSettings.model_fields)
+"""Keys of [cloud] that only AWS has."""
 if TYPE_CHECKING:
     CloudSettings = _CloudSettings
 else:
-    CloudSettings = create_model("CloudSettings", __base__=_CloudSettings, **_AWS_ONLY)
-"""Settings that only AWS has; `AwsSettings` checks them when AWS is the provider."""
+    CloudSettings = create_model(
+        "CloudSettings", __base__=_CloudSettings, **{name: _unset(name) for name in AWS_ONLY}
+    )
 
 
 def aws_settings(cloud: _CloudSettings) -> AwsSettings:
     """Return the settings of the AWS backend.
 
     Raises:
-        InputError: when one of them is wrong.
+        InputError: when AWS has no such region.
     """
-    given = {
-        name: value for name in AwsSettings.model_fields if (value := getattr(cloud, name, None)) is not None
-    }
     from boa_daemon.backends.aws.client.calls import check_region  # noqa: PLC0415 - slow to import, for AWS alone
 
     check_region(cloud.region)
-    try:
-        return AwsSettings.model_validate(given)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join(str(part) for part in fault["loc"])
-        raise InputError(f"[cloud] {where}: {fault['msg']}") from None
+    given = {
+        name: value for name in AwsSettings.model_fields if (value := getattr(cloud, name, None)) is not None
+    }
+    return checked(AwsSettings, given, document=Document(name="the settings", content=given), at=("cloud",))
 
 
 class EngineSettings(Strict):
     """What runs jobs on machines."""
 
     name: Name = Field(default="local", description="local, ssm or ray")
-    shared_account: bool = Field(
+    shared_account: Annotated[bool, Limit("true")] = Field(
         default=False,
         description="let others submit jobs that run as the daemon's own user (local, ray): every "
         "submitter then has the daemon's rights",
     )
-    own_user: bool = Field(
+    own_user: Annotated[bool, Limit("false")] = Field(
         default=True,
         description="run each job as its own user if the daemon can (ssm; local: as the submitter's "
         "account if the daemon is root); false: as root on nodes, as the daemon's user here",
@@ -181,12 +191,12 @@ class EngineSettings(Strict):
         default="",
         description="file of NAME=VALUE lines, mode 0600: secrets that jobs name as env:NAME (local, ray)",
     )
-    secrets: list[Name] = Field(
+    secrets: Annotated[list[Name], Limit("more")] = Field(
         default_factory=list,
         description="references, ssm:/PATH or secretsmanager:ARN, that jobs may name; * matches any part "
         "(ssm)",
     )
-    data: list[Name] = Field(
+    data: Annotated[list[Name], Limit("more")] = Field(
         default_factory=list,
         description="s3://BUCKET/PREFIX/* that jobs may name as data, with the nodes' or the daemon's rights",
     )
@@ -249,7 +259,9 @@ class DaemonSettings(Strict):
         default=None, description="folder of the database; STATE_DIRECTORY if unset"
     )
     socket: str | None = Field(default=None, description="path of the socket that the command line talks to")
-    database: str | None = Field(default=None, description="URL; a SQLite file in state_dir if unset")
+    database: Annotated[str | None, Private()] = Field(
+        default=None, description="URL; a SQLite file in state_dir if unset"
+    )
     observe: bool = Field(default=False, description="decide and record, and touch nothing")
     idle_hold_seconds: NotNegative = Field(
         default=300.0, description="seconds that an idle node is kept, at most"
@@ -264,6 +276,11 @@ class DaemonSettings(Strict):
         description="days after which a job that is over is deleted, with its folder here; kept if unset",
     )
     backup_seconds: Positive = Field(default=3600.0, description="seconds between backups")
+    accept_changes: str | None = Field(
+        default=None,
+        description="code of changes that loosen limits, as the daemon prints it when it refuses them: they "
+        "are applied; see boa config apply",
+    )
 
 
 class SteadySettings(Strict):
@@ -282,7 +299,7 @@ class SteadySettings(Strict):
 class AlertSettings(Strict):
     """Who receives alerts, and when."""
 
-    apprise: list[Name] = Field(
+    apprise: Annotated[list[Name], Private()] = Field(
         default_factory=list, description="URLs of apprise (mail, chat and others; needs the extra apprise)"
     )
     long_wait_hours: Positive = Field(
@@ -292,12 +309,14 @@ class AlertSettings(Strict):
     at_fractions: list[Fraction] = Field(
         default_factory=lambda: [0.5, 0.8, 1.0], description="fractions of a cap that are worth a message"
     )
-    webhook: str | None = Field(default=None, description="URL that takes Slack-compatible JSON")
+    webhook: Annotated[str | None, Private()] = Field(
+        default=None, description="URL that takes Slack-compatible JSON"
+    )
     sns_topic: str | None = Field(default=None, description="ARN of an SNS topic")
-    command: str | None = Field(
+    command: Annotated[str | None, Private()] = Field(
         default=None, description="command, run without a shell; the sentence is in BOA_ALERT"
     )
-    notifiers: dict[Name, str] = Field(
+    notifiers: Annotated[dict[Name, str], Private()] = Field(
         default_factory=dict, description="addresses by the name of the notifier plug-in that sends to them"
     )
 
@@ -311,8 +330,10 @@ class ApiSettings(Strict):
         default=None, description="certificate chain (PEM) for TCP; needed where listen is not this machine"
     )
     tls_key: str | None = Field(default=None, description="private key (PEM) of tls_cert, mode 0600")
-    admins: list[Name] = Field(default_factory=list, description="users who may cancel the jobs of others")
-    readers: list[Name] = Field(
+    admins: Annotated[list[Name], Limit("more")] = Field(
+        default_factory=list, description="users who may cancel the jobs of others"
+    )
+    readers: Annotated[list[Name], Limit("more")] = Field(
         default_factory=list, description="users who may read the files and logs of the jobs of others"
     )
     hosts: list[str] = Field(
@@ -346,8 +367,10 @@ class GateSection(Strict):
 class UserSettings(Strict):
     """What one user may do."""
 
-    max_jobs: int | None = Field(default=None, ge=0, description="jobs that wait or run at once")
-    usd_per_day_cap: Positive | None = Field(
+    max_jobs: Annotated[int | None, Limit("up")] = Field(
+        default=None, ge=0, description="jobs that wait or run at once"
+    )
+    usd_per_day_cap: Cap = Field(
         default=None, description="dollars per day (UTC) after which no job of the user is taken or started"
     )
     notify: list[Event] = Field(
@@ -355,8 +378,10 @@ class UserSettings(Strict):
         description="events of their jobs that the user is notified of, unless the job's file says "
         "otherwise: start, end, failure, move, waiting",
     )
-    webhook: str | None = Field(default=None, description="URL that takes Slack-compatible JSON")
-    apprise: list[Name] = Field(
+    webhook: Annotated[str | None, Private()] = Field(
+        default=None, description="URL that takes Slack-compatible JSON"
+    )
+    apprise: Annotated[list[Name], Private()] = Field(
         default_factory=list, description="URLs of apprise (mail, chat and others; needs the extra apprise)"
     )
 
@@ -364,17 +389,25 @@ class UserSettings(Strict):
 class TeamSettings(Strict):
     """A team's members, caps and share of the budget."""
 
-    members: list[Name] = Field(default_factory=list, description="users whose jobs the team may pay for")
-    usd_per_day_cap: Positive | None = Field(
-        default=None, description="dollars per day (UTC) that its jobs never exceed"
+    members: Annotated[list[Name], Limit("fewer")] = Field(
+        default_factory=list, description="users whose jobs the team may pay for"
     )
-    usd_per_month_cap: Positive | None = Field(
+    usd_per_day_cap: Cap = Field(default=None, description="dollars per day (UTC) that its jobs never exceed")
+    usd_per_month_cap: Cap = Field(
         default=None, description="dollars per month (UTC) that its jobs never exceed"
     )
     share: Positive | None = Field(
         default=None,
         description="its part of the budget, relative to the other teams' shares; what it leaves is lent "
         "to them",
+    )
+    webhook: Annotated[str | None, Private()] = Field(
+        default=None,
+        description="URL that takes Slack-compatible JSON, for alerts about its caps; the channels of its "
+        "members if unset",
+    )
+    apprise: Annotated[list[Name], Private()] = Field(
+        default_factory=list, description="URLs of apprise for alerts about its caps"
     )
 
 
@@ -402,4 +435,7 @@ class Settings(Strict):
         description="who may name a secret in a job: users and team:NAME, by reference; * matches any "
         "part, and the longest matching pattern decides. Anybody may name a reference that no "
         "pattern matches",
+    )
+    plugins: dict[Name, dict[Name, Any]] = Field(
+        default_factory=dict, description="settings of plug-ins, by the plug-in's name"
     )

@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.clock import SMALL_SECONDS
 from boa_daemon.daemon.decision_summary import DecisionSummary
+from boa_daemon.daemon.purse_alerts import Purse
 from boa_daemon.tick.decision import Decision
 from boa_daemon.units import counted
 from policies.online.pacing import Pace
@@ -39,11 +40,16 @@ class DaemonHealth:
     started_at: float = 0.0
     notes: list[str] = field(default_factory=list)
     plan_fault: str = ""
+    purses: tuple[Purse, ...] = ()
     pace: Pace | None = None
     priced: tuple[tuple[Pace, int], list[dict[str, Any]], bool] | None = None
     done_at: float = field(default_factory=time.monotonic)
     is_late: bool = False
     clock_note: str = ""
+    setting_warnings: tuple[str, ...] = ()
+    """Sentences about settings in force that do not go together."""
+    settings_note: str = ""
+    """Why the settings in force are not those of the files; empty when they are."""
 
     def trouble(self, tick_seconds: float | None) -> str:
         """Return why the daemon is not ready: ticks fail or do not complete; empty when it is ready.

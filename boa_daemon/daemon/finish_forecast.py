@@ -10,12 +10,14 @@ Cost: O(jobs log jobs), half a second for 11,000 (benchmarks/tick.py).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite
 
 from boa_daemon.daemon.dates import hours_on
+from boa_daemon.tick.service_order import waiting_in_order
+from boa_daemon.tick.spending import price_of_next
 from boa_daemon.tick.state import ClusterState, JobState, Plan
 from boa_daemon.units import SECONDS_PER_HOUR, format_hours
 from policies.model import InstanceType, JobClass, JobId, Width
@@ -37,7 +39,10 @@ class JobEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishForecast:
-    """When a job ends and what it costs until then, with 90 % intervals: epoch seconds and dollars."""
+    """When a job ends and what it costs until then, with 90 % intervals: epoch seconds and dollars.
+
+    `starts_at` is when a waiting job starts, if jobs need as long as expected.
+    """
 
     at: float
     low: float
@@ -45,11 +50,13 @@ class FinishForecast:
     usd: float
     usd_low: float
     usd_high: float
+    starts_at: float | None = None
 
     @property
-    def document(self) -> dict[str, float]:
+    def document(self) -> dict[str, float | None]:
         """The forecast for programs."""
         return {
+            "starts_at": self.starts_at,
             "at": self.at,
             "low": self.low,
             "high": self.high,
@@ -63,8 +70,12 @@ class FinishForecast:
         low, at, high = (
             format_hours(max(end - now, 0.0) / SECONDS_PER_HOUR) for end in (self.low, self.at, self.high)
         )
+        start = ""
+        if self.starts_at is not None:
+            wait = format_hours(max(self.starts_at - now, 0.0) / SECONDS_PER_HOUR)
+            start = f"It should start in {wait}, by the jobs before it. "
         return (
-            f"It should end in {at} ({low} to {high} in nine of ten cases), for ${self.usd:,.2f} more "
+            f"{start}It should end in {at} ({low} to {high} in nine of ten cases), for ${self.usd:,.2f} more "
             f"(${self.usd_low:,.2f} to ${self.usd_high:,.2f})."
         )
 
@@ -85,15 +96,25 @@ def forecast_finishes(
 ) -> dict[JobId, FinishForecast]:
     """Return when jobs end; a job whose width or start is unknown is left out."""
     courses = _courses(state, plan, known)
-    ends = [_played(state, plan, courses, at, boot_hours) for at in range(3)]
+    queue = waiting_in_order(state, plan)
+    ends = [_played(state, plan, courses, at, boot_hours=boot_hours, queue=queue) for at in range(3)]
     found: dict[JobId, FinishForecast] = {}
     for name, course in courses.items():
         if not all(name in one for one in ends):
             continue
         low, at, high = (state.now + SECONDS_PER_HOUR * one[name] for one in ends)
+        starts_at = None
+        if not course.runs:
+            starts_at = at - SECONDS_PER_HOUR * (course.startup_hours + course.hours[1])
         cost = [(hours + course.startup_hours) * course.usd_per_hour for hours in course.hours]
         found[name] = FinishForecast(
-            at=at, low=min(low, at), high=max(high, at), usd_low=cost[0], usd=cost[1], usd_high=cost[2]
+            at=at,
+            low=min(low, at),
+            high=max(high, at),
+            usd_low=cost[0],
+            usd=cost[1],
+            usd_high=cost[2],
+            starts_at=starts_at,
         )
     return found
 
@@ -155,11 +176,20 @@ def _usd_per_hour(
     if nodes:
         return sum(node.usd_per_hour / node.instance_type.gpus for node in nodes)
     machine = machines.get(width.gpu_type)
-    return 0.0 if machine is None else width.gpus * machine.usd_per_gpu_hour
+    if machine is None:
+        return 0.0
+    # The price of the offer in use: spot where the next node is rented on spot.
+    return width.gpus * price_of_next(state, machine.name, machine.usd_per_hour) / machine.gpus
 
 
 def _played(
-    state: ClusterState, plan: Plan, courses: Mapping[JobId, _Course], at: int, boot_hours: float
+    state: ClusterState,
+    plan: Plan,
+    courses: Mapping[JobId, _Course],
+    at: int,
+    *,
+    boot_hours: float,
+    queue: Sequence[JobId],
 ) -> dict[JobId, float]:
     """Simulate once; `at` selects low, expected or high work. Return the hours until each job ends."""
     free: dict[str, list[tuple[float, int]]] = {}
@@ -181,7 +211,7 @@ def _played(
     in_all = {kind: sum(gpus for _, gpus in pool) for kind, pool in free.items()}
     for pool in free.values():
         heapq.heapify(pool)
-    for name in dict.fromkeys((*plan.slots, *plan.waiting, *courses)):
+    for name in dict.fromkeys((*plan.slots, *queue, *plan.waiting, *courses)):
         course = courses.get(name)
         if course is None or course.runs:
             continue

@@ -53,7 +53,7 @@ def gate_endpoint(settings: Settings, socket: Path, machines: Mapping[str, Insta
         try:
             return GateEndpoint(addresses=(*local, GateAddress.parse(f"tcp:{settings.gate.listen}")))
         except BadAddress as error:
-            raise InputError(f"[gate] listen: {error}") from None
+            raise InputError(f"[gate] listen: {error}", setting=("gate", "listen")) from None
     if engine_kind(settings.engine.name).elsewhere:
         host = own_address()
         if not host:

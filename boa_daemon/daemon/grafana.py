@@ -42,6 +42,16 @@ _PANELS: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
         "currencyUSD",
         (("topk(12, sum by (user) (increase(boa_user_spend_dollars_total[1d])))", "{{user}}"),),
     ),
+    (
+        "Caps of teams and users",
+        "bargauge",
+        "currencyUSD",
+        (
+            ("boa_purse_spent_dollars", "spent, {{kind}} {{name}} {{window}}"),
+            ("boa_purse_reserved_dollars", "reserved, {{kind}} {{name}} {{window}}"),
+            ("boa_purse_cap_dollars", "cap, {{kind}} {{name}} {{window}}"),
+        ),
+    ),
     ("GPUs", "timeseries", "short", (("boa_gpus", "{{state}}"),)),
     (
         "Nodes by type, zone and market",
@@ -114,6 +124,13 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "no tick completed for ten minutes: running nodes continue to cost money",
     ),
     ("BoaFault", "boa_fault == 1", "2m", "critical", "the daemon cannot do its work: see `boa status`"),
+    (
+        "BoaSafetyNetLost",
+        "boa_safety_net_lost == 1",
+        "5m",
+        "warning",
+        "the safety net {{ $labels.net }} is lost: see the notes of `boa status`",
+    ),
     (
         "BoaCapNear",
         "boa_spent_dollars / on (window) boa_cap_dollars > 0.9",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from boa_daemon.daemon.dates import due_of
 from boa_daemon.daemon.group_money import GroupMoney, usd_per_hour_of
 from boa_daemon.daemon.job_dependencies import JobDependencies
+from boa_daemon.daemon.job_visibility import public_cause
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.engines.backoff import Backoff
 from boa_daemon.learning.beliefs import RemainingWork, phase_at, remaining_work_of
@@ -196,7 +197,7 @@ class JobFacts:
                 group=job.group,
                 not_before=job.not_before or None,
                 failures=job.failures,
-                last_end=job.cause if job.failures else "",
+                last_end=public_cause(job) if job.failures else "",
                 failed=_failures(job) if waits else (),
                 retries=Retries.of(job.content["retries"]) if waits and job.failed else ANY_RETRIES,
                 refused=self.refused.of(job.id) if waits else None,
@@ -211,6 +212,8 @@ class JobFacts:
                 due=due,
             ),
             is_rigid=job.is_rigid,
+            began_at=job.started_at if job.slots else None,
+            before=None if job.width_before is None else Width(*job.width_before),
         )
 
 

@@ -96,4 +96,4 @@ class JobNotifier:
         of_group = job.group and event != "waiting"
         if of_group and not self._alerts.once(f"{event}:{job.group}", sentence, at=now):
             return
-        self._alerts.tell(self._settings().users.get(job.user, _NOBODY), sentence)
+        self._alerts.tell(self._settings().users.get(job.user, _NOBODY), sentence, whose=job.user)

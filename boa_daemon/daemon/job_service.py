@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
+from boa_daemon.daemon.job_visibility import file_for, public_cause, row_for
 from boa_daemon.daemon.liveness import first_report_limit
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.orders import interrupt, others_on, resize
@@ -18,13 +20,13 @@ from boa_daemon.store.groups import JobGroup, member_statuses, settled_micro_dol
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.ports import ArtifactStore
 from boa_daemon.tick.reasons import JobReason
-from boa_daemon.tick.runner_up import width_choice
+from boa_daemon.tick.runner_up import Choice, width_choice
+from boa_daemon.tick.service_order import places_in_queue
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import WaitReason
 from boa_daemon.units import dollars, format_hours
 from policies.model import JobId
 
-HIDDEN = "(only for its user)"
 LEAST_LOST_GPU_HOURS = 0.001
 """Least loss that an explanation mentions."""
 
@@ -86,20 +88,29 @@ class JobService(ServiceBase):
         records = self._storage().queue.jobs(
             limit=limit + 1, user=user, ended=ended, team=team, within=within, before=before
         )
-        rows = [_readable_row(self._job(job), may_read(job.user)) for job in records[:limit]]
+        places = self._places()
+        rows = [
+            row_for(self._job(job, places), job, is_readable=may_read(job.user)) for job in records[:limit]
+        ]
         following = records[limit - 1].seq if len(records) > limit else None
         return {"as_of": self._as_of(), "jobs": rows, "next": following}
 
     def job(self, name: JobId, *, may_read: Callable[[str], bool] = lambda _owner: True) -> dict[str, Any]:
-        """Return one job with its file; its command and environment only to callers who may read them."""
+        """Return one job with its file; its texts only to callers who may read them."""
         record = self._find(name)
-        file, is_readable = dict(record.content), may_read(record.user)
-        if not is_readable:
-            file["environment"] = dict.fromkeys(file.get("environment", {}), HIDDEN)
-            file["run"] = HIDDEN
-        return {"as_of": self._as_of(), **_readable_row(self._job(record), is_readable), "file": file}
+        is_readable = may_read(record.user)
+        return {
+            "as_of": self._as_of(),
+            **row_for(self._job(record, self._places()), record, is_readable=is_readable),
+            "file": file_for(record.content, is_readable=is_readable),
+        }
 
-    def _job(self, job: JobRecord) -> dict[str, Any]:
+    def _places(self) -> Mapping[JobId, int]:
+        """Return the place in the queue of each job that waits for GPUs, by the last decision."""
+        decision = self.daemon.standing.decision
+        return {} if decision is None else places_in_queue(decision.state, decision.plan)
+
+    def _job(self, job: JobRecord, places: Mapping[JobId, int]) -> dict[str, Any]:
         decision = self.daemon.standing.decision
         waits: WaitReason | None = None
         if decision is not None and job.is_active:
@@ -136,16 +147,21 @@ class JobService(ServiceBase):
             "lost_gpu_hours": job.lost_gpu_hours,
             "usd": dollars(job.micro_dollars + running),
             "waits_for": waits,
+            "place_in_queue": None if job.slots or not job.is_active else places.get(job.id),
             "cause": job.cause,
         }
 
-    def explain(self, name: JobId) -> dict[str, Any]:
+    def explain(
+        self, name: JobId, *, may_read: Callable[[str], bool] = lambda _owner: True
+    ) -> dict[str, Any]:
         """Return why a job has its width and its nodes, or why it waits."""
         record = self._find(name)
+        is_readable = may_read(record.user)
         decision = self.daemon.standing.decision
         over = _OVER.get(record.status)
         if over is not None:
-            said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
+            cause = record.cause if is_readable or not record.cause else public_cause(record)
+            said = f"Job {name} is {record.status}" + (f": {cause}" if cause else "")
             return self._said(name, f"{said}.", over)
         fault = [f"No tick can be done now: {fault}."] if (fault := self.daemon.standing.fault) else []
         if decision is None or name not in decision.state.all_jobs:
@@ -160,12 +176,14 @@ class JobService(ServiceBase):
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
         reason = decision.reason(name, holds_gpus=bool(record.slots))
         choice = width_choice(decision.state, decision.plan, name)
-        weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
+        weighed = [] if choice is None else [_weighed(choice)]
         if not record.slots:
             weighed += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in self._troubles()]
         if bool(record.slots) != decision.state.all_jobs[name].is_running and name not in decision.plan.slots:
             weighed.append(f"Since then it has {'started' if record.slots else 'let go of its GPUs'}.")
         weighed += fault
+        if is_readable and record.failures and record.cause:
+            weighed.append(f"Its last end in full: {record.cause}.")
         if name in decision.state.unplanned and (why := self.daemon.standing.plan_fault):
             weighed.append(f"{why[0].upper()}{why[1:]}.")
         if record.is_cancelled:
@@ -188,13 +206,25 @@ class JobService(ServiceBase):
         return {
             "as_of": decision.state.now,
             "job": name,
-            "text": " ".join([decision.explain(name), *self.outlook.sentences(name), *weighed, *measured]),
+            "text": " ".join(
+                [
+                    decision.explain(name),
+                    *self.outlook.sentences(name),
+                    *weighed,
+                    *measured,
+                ]
+            ),
             "finish": None if (finish := self.outlook.finishes().get(name)) is None else finish.document,
             "choice": None if choice is None else choice.document,
             "measured": measured,
             "reason": reason,
             "held": [
-                {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
+                {
+                    "what": held.what,
+                    "code": held.code,
+                    "numbers": dict(held.numbers),
+                    "money": None if held.money is None else asdict(held.money),
+                }
                 for held in decision.plan.held
                 if held.what in (f"job {name}", f"user {record.user}")
             ],
@@ -344,14 +374,19 @@ class JobService(ServiceBase):
         return {"as_of": self._as_of(), "job": name, "node": node, "ends_by": at}
 
 
-def _readable_row(row: dict[str, Any], is_readable: bool) -> dict[str, Any]:
-    """Return a job's row, without the printed lines if the caller may not read them."""
-    return row if is_readable else {**row, "last_lines": []}
-
-
 def _running_seconds(job: JobRecord, now: float) -> float:
     """Return the seconds that the running generation has held its GPUs."""
     return max(now - job.started_at, 0.0) if job.is_active and job.started_at is not None else 0.0
+
+
+def _weighed(choice: Choice) -> str:
+    """Return the sentence on a job's widths; it calls the chosen one the best only if it costs least."""
+    if choice.is_best:
+        return f"For the rest of its phase it is the best of the possible widths: {choice.sentence}."
+    return (
+        f"For the rest of its phase: {choice.sentence}; "
+        "later phases, restarts and whole nodes decide for the chosen one."
+    )
 
 
 def _rigidity(job: JobRecord) -> list[str]:

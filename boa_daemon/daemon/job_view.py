@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.daemon.costs import spent_today
 from boa_daemon.daemon.job_facts import JobFacts, generation_hours
+from boa_daemon.daemon.job_visibility import in_full
 from boa_daemon.daemon.job_warnings import grace_warning, silence_warning, stall_warning
 from boa_daemon.daemon.learner_feed import LearnerFeed, kept_fraction
 from boa_daemon.daemon.liveness import Liveness, first_report_silence
@@ -33,7 +34,7 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.actions import EndGeneration, GiveUpJob, StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
-from boa_daemon.tick.state import JobState, UserMoney
+from boa_daemon.tick.state import Claim, JobState, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from policies.model import JobClass, JobId, NodeId, Width
 from policies.online.estimates import SPREAD
@@ -116,6 +117,15 @@ class JobView:
     def teams(self) -> Mapping[str, TeamMoney]:
         """Return the money of teams as of now."""
         return self._teams(self._purses, self._clock.now())
+
+    def claims(self) -> Mapping[JobId, Claim]:
+        """Return what jobs claim from the order to stop until they start."""
+        claims = self._queue.claims
+        for name in list(claims):
+            job = self._queue.active.get(name)
+            if job is None or job.is_cancelled or (job.slots and name not in self._stopping):
+                del claims[name]
+        return dict(claims)
 
     def _take_in(self, reports: Mapping[JobId, RunReport]) -> bool:
         """Update the queue from reports; return whether a generation has ended."""
@@ -390,7 +400,9 @@ class JobView:
         if job is None or job.slots or job.is_cancelled:
             return Accepted()
         began, ended = self._queue.last_run(job) or (None, now)
-        over = replace(job, status="failed", cause=action.reason, started_at=began, ended_at=ended)
+        # Everybody may read a tick's reason; the job's own words are for its user.
+        cause = in_full(action.reason, job)
+        over = replace(job, status="failed", cause=cause, started_at=began, ended_at=ended)
         with self._queue.database.write():
             self._lessons.ended(job, now, is_whole=False)
             self._queue.save(over)

@@ -12,8 +12,14 @@ MOST_OF_GRACE = 0.7
 
 
 def grace_warning(job: JobRecord, report: RunReport) -> tuple[str, str] | None:
-    """Warn, before any stop, that a job's saves take most of its stop grace."""
+    """Warn, before any stop, that a job's steps or saves take too long for its stop grace."""
     grace = float(job.content["stop_grace_seconds"])
+    if report.gap_seconds is not None and report.gap_seconds > grace:
+        return f"gap:{job.id}", (
+            f"job {job.id} took {report.gap_seconds:.0f} s from one step to the next and has {grace:.0f} s "
+            "when it is stopped: raise its stop_grace_seconds, or report and save more often, or its last "
+            "steps may be lost"
+        )
     if report.save_seconds is None or report.save_seconds <= MOST_OF_GRACE * grace:
         return None
     return f"grace:{job.id}", (

@@ -9,16 +9,28 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import isfinite
 
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon import systemd
 from boa_daemon.daemon.adaptive_daemon import AdaptiveDaemon
 from boa_daemon.daemon.alerts import due_alerts
+from boa_daemon.daemon.config import TeamSettings, UserSettings
 from boa_daemon.daemon.daemon_health import clock_note, fault_of
 from boa_daemon.daemon.decision_summary import DecisionSummary
+from boa_daemon.daemon.group_money import usd_per_hour_of
 from boa_daemon.daemon.minute_history import current_figures
+from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.planned_markets import listed_node
+from boa_daemon.daemon.purse_alerts import (
+    JobMoney,
+    Purse,
+    commitment_purses,
+    due_purse_alerts,
+    job_purses,
+    team_and_user_purses,
+)
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.samples import DAY
 from boa_daemon.store.leader import LedElsewhere
@@ -28,11 +40,13 @@ from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.tick.controller import ActsFailed
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.ports import JobFolderStore
-from boa_daemon.tick.state import NodeState
-from boa_daemon.units import counted
+from boa_daemon.tick.state import ClusterState, JobState, NodeState
+from boa_daemon.units import counted, dollars
 from policies.model import JobId, NodeId
 
 _LOG = logging.getLogger("boa.daemon")
+REFUSED_SECONDS = 1.0
+"""Seconds from a tick with a refused launch to the next, which tries the offers that are still open."""
 AWAITED_SECONDS = 3.0
 """Seconds between ticks while nodes boot: a ready node that waits for a tick is lost time for its jobs."""
 
@@ -185,6 +199,7 @@ class Daemon(AdaptiveDaemon):
         fractions = self.settings.alerts.at_fractions
         for key, sentence in due_alerts(decision.state, caps, fractions, figures=picture.figures):
             self._alert(key, sentence)
+        self._look_at_purses(decision)
         for held in decision.plan.held:
             if held.code in ("loop", "no-effect"):
                 self._alert(f"{held.code}:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
@@ -194,8 +209,82 @@ class Daemon(AdaptiveDaemon):
                 _LOG.info("%s", held.sentence)
         if decision.wake_at is not None:
             self.wake(max(decision.wake_at - self.world.clock.now(), 0.0))
+        if decision.plan.launches and self._has_new_rests(decision):
+            self.wake(REFUSED_SECONDS)
         if decision.plan.launches or any(node.phase == "requested" for node in decision.state.nodes.values()):
             self.wake(AWAITED_SECONDS)
+
+    def _has_new_rests(self, decision: Decision) -> bool:
+        """Return whether launches of a tick were refused, so that the next may try other offers."""
+        if self.storage is None:
+            return False
+        return self.storage.store.cooldowns(decision.state.now).keys() != decision.state.cooldowns.keys()
+
+    def _look_at_purses(self, decision: Decision) -> None:
+        """Update the money of teams, users, jobs and commitments, and alert whom it belongs to."""
+        state, caps = decision.state, self.planner.rules().caps
+        reserve = 0.0 if caps is None else caps.least_run_seconds
+        purses = team_and_user_purses(state, reserve_seconds=reserve)
+        purses += job_purses(self._job_money(state))
+        purses += commitment_purses(() if caps is None else caps.fixed, state.now)
+        self.standing.purses = tuple(purses)
+        self.metrics.purses(purses)
+        said: set[str] = set()
+        for purse, key, sentence in due_purse_alerts(purses, self.settings.alerts.at_fractions):
+            if not key.endswith(":forecast"):
+                if purse.key in said:
+                    self.alerts.once(key, sentence, at=state.now)  # A higher fraction says it already.
+                    continue
+                said.add(purse.key)
+            owners = self._owners_of(purse)
+            is_site = purse.kind != "job"
+            self.alerts.tell_owners(key, sentence, owners, at=state.now, is_site=is_site)
+
+    def _owners_of(self, purse: Purse) -> list[UserSettings | TeamSettings]:
+        """Return whom a purse belongs to, as far as they have settings: a team, else its members; a user."""
+        users = self.settings.users
+        if purse.kind == "team":
+            team = self.settings.teams.get(purse.name)
+            if team is None or team.webhook or team.apprise:
+                return [] if team is None else [team]
+            return [users[name] for name in team.members if name in users]
+        name = purse.owner or purse.name
+        return [users[name]] if purse.kind in ("user", "job") and name in users else []
+
+    def _job_money(self, state: ClusterState) -> Iterator[JobMoney]:
+        """Yield the money of each running job with `max_usd`; of a group once, under the group's name."""
+        if self.storage is None:
+            return
+        queue, groups = self.storage.queue, self.work.facts.group_money
+        seen: set[str] = set()
+        for name, present in state.all_jobs.items():
+            job = queue.active.get(name)
+            most = None if job is None else job.content.get("max_usd")
+            if job is None or most is None or not job.slots or (job.group and job.group in seen):
+                continue
+            rate, hours = usd_per_hour_of(job, queue), None
+            if job.group:
+                seen.add(job.group)
+                spent = groups.spent_usd(job, state.now)
+            else:
+                spent = dollars(job.micro_dollars + cost_of(job, queue.instances, until=state.now))
+                hours = self._hours_left(present)
+            yield JobMoney(
+                name=job.group or job.id,
+                user=job.user,
+                spent_usd=spent,
+                max_usd=float(most),
+                usd_per_hour=rate,
+                hours_left=hours,
+            )
+
+    def _hours_left(self, present: JobState) -> float | None:
+        """Return the hours that a running job has left by what is known of its class; None if unknown."""
+        job = present.job
+        if job.width is None or not isfinite(job.remaining_gpu_hours):
+            return None
+        speed = self._speed(job.class_name, job.phase, job.width)
+        return job.remaining_gpu_hours / speed if speed > 0.0 else None
 
     def _stumble(self, error: Exception) -> None:
         """Handle a failed tick: report it, reload the state from the database, and keep the caps."""
@@ -320,6 +409,21 @@ class Daemon(AdaptiveDaemon):
         for name, sentence in leaks.items():
             self._alert(f"leak:{name}", f"leak: {sentence}")
         return len(leaks)
+
+    def look_at_nets(self) -> None:
+        """Look which safety nets and facts from outside are lost, without the lock that a tick may hold."""
+        faults = dict(self.world.cloud.faults())
+        for name, why in self.own_faults.items():
+            if said := why():
+                faults[name] = said
+        self.nets.look(faults, now=self.world.clock.now())
+
+    def ask_anew(self) -> None:
+        """Ask for every fact from outside again, and end the rests whose cause a person may have mended."""
+        self.world.cloud.ask_anew()
+        if self.storage is not None:
+            with self._lock:
+                self.storage.store.open_mended(self.world.clock.now())
 
     def close(self) -> None:
         """Wait for the running tick and close all components; jobs and nodes continue."""

@@ -42,9 +42,24 @@ def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]
     known = {machine.name: machine for machine in own.values()}
     twice = [name for name, times in Counter(settings.cloud.instance_types).items() if times > 1]
     if twice:
-        raise InputError(f"[cloud] instance_types names {twice[0]} twice")
-    rented = {name: known.get(name) or catalog.instance_type(name) for name in settings.cloud.instance_types}
+        raise InputError(
+            f"[cloud] instance_types names {twice[0]} twice", setting=("cloud", "instance_types")
+        )
+    rented = {name: known.get(name) or _listed(name, catalog) for name in settings.cloud.instance_types}
     return machines_by_kind(with_places(rented, settings.cloud.gpu_places, catalog).values(), own)
+
+
+def _listed(name: str, catalog: Catalog) -> InstanceType:
+    """Return a machine of the catalogue; its error names the setting.
+
+    Raises:
+        InputError: when the type is unknown or has no price.
+    """
+    try:
+        return catalog.instance_type(name)
+    except InputError as error:
+        error.setting = error.setting or ("cloud", "instance_types")
+        raise
 
 
 def check_prior_class(settings: Settings, stated: Mapping[str, JobClass]) -> None:
@@ -56,7 +71,9 @@ def check_prior_class(settings: Settings, stated: Mapping[str, JobClass]) -> Non
     prior = settings.learning.prior_class
     if prior is not None and prior not in stated:
         raise InputError(
-            f"[learning] prior_class: no class {prior!r} runs here", hint=did_you_mean(prior, stated)
+            f"[learning] prior_class: no class {prior!r} runs here",
+            hint=did_you_mean(prior, stated),
+            setting=("learning", "prior_class"),
         )
 
 
@@ -92,7 +109,11 @@ def configured_classes(
     if settings.workload.classes is None:
         if all(machine.places_per_gpu > 1 for machine in machines.values()):
             hint = "Name a class file in [workload] classes, with shares_gpu in it, or another machine"
-            raise InputError("[cloud] gpu_places: no class says that it may share GPUs", hint=hint)
+            raise InputError(
+                "[cloud] gpu_places: no class says that it may share GPUs",
+                hint=hint,
+                setting=("cloud", "gpu_places"),
+            )
         phase = Phase(
             size_gpu_hours=1.0,
             speedups={
@@ -127,5 +148,6 @@ def configured_classes(
         raise InputError(
             f"no class of {settings.workload.classes} runs on {', '.join(machines)}",
             hint="Name machines of its GPU types in [cloud] instance_types",
+            setting=("workload", "classes"),
         )
     return found, file.classes_without_rates & found.keys(), file.needs

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client import Counter as Count
 
 from boa_daemon.daemon.decision_summary import DecisionSummary
+from boa_daemon.daemon.purse_alerts import Purse
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.store.sql import kind_and_target
 from policies.online.best_effort import Shortfall
@@ -33,6 +35,16 @@ class Metrics:
         self.burn = Gauge("boa_price_dollars_per_hour", "What the nodes cost now.", registry=registry)
         self.spent = Gauge("boa_spent_dollars", "Spent in the window so far.", ["window"], registry=registry)
         self.cap = Gauge("boa_cap_dollars", "The hard cap of the window.", ["window"], registry=registry)
+        of_purse = ["kind", "name", "window"]
+        self.purse_spent = Gauge(
+            "boa_purse_spent_dollars", "Spent by a team or user in the window.", of_purse, registry=registry
+        )
+        self.purse_reserved = Gauge(
+            "boa_purse_reserved_dollars", "Reserved for its running jobs.", of_purse, registry=registry
+        )
+        self.purse_cap = Gauge(
+            "boa_purse_cap_dollars", "The hard cap of a team or user.", of_purse, registry=registry
+        )
         self.best_effort = Gauge(
             "boa_best_effort", "1 while the budget is below the load.", registry=registry
         )
@@ -51,7 +63,26 @@ class Metrics:
         self.refused = Gauge(
             "boa_refused_messages", "Messages from outside that were dropped.", ["source"], registry=registry
         )
+        self.nets = Gauge(
+            "boa_safety_net_lost",
+            "1 while a safety net or a fact from outside is lost.",
+            ["net"],
+            registry=registry,
+        )
         self.fault = Gauge("boa_fault", "1 while the daemon cannot do its work.", registry=registry)
+
+    def purses(self, purses: Iterable[Purse]) -> None:
+        """Set the money of teams and users; their names come from the settings, so the series are bounded."""
+        gauges = (self.purse_spent, self.purse_reserved, self.purse_cap)
+        for gauge in gauges:
+            gauge.clear()
+        for purse in purses:
+            if purse.kind in ("team", "user"):
+                labels = (purse.kind, purse.name, purse.window.partition(" ")[0])
+                for gauge, usd in zip(
+                    gauges, (purse.spent_usd, purse.reserved_usd, purse.cap_usd), strict=True
+                ):
+                    gauge.labels(*labels).set(usd)
 
     def ticked(self, picture: DecisionSummary, seconds: float) -> None:
         """Record a completed tick."""
@@ -85,6 +116,10 @@ class Metrics:
         self.least_budget.set(0.0 if shortfall is None else shortfall.least_spend)
         self.growth.labels("jobs").set(0.0 if shortfall is None else shortfall.jobs_per_hour)
         self.growth.labels("gpu_hours").set(0.0 if shortfall is None else shortfall.gpu_hours_per_hour)
+
+    def net_is_lost(self, name: str, is_lost: bool) -> None:
+        """Record whether a safety net is lost."""
+        self.nets.labels(name).set(is_lost)
 
     def failed(self) -> None:
         """Record a failed tick."""

@@ -23,6 +23,7 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import InstanceRecord, JobRecord
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.ledger import bill
+from boa_daemon.tick.limits import DAY_SECONDS
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import (
     Accepted,
@@ -30,6 +31,7 @@ from boa_daemon.tick.ports import (
     Cloud,
     InterruptionSource,
     Launched,
+    LaunchFailureSource,
     NodeFaultDetector,
     Refused,
     Runner,
@@ -88,6 +90,7 @@ class Fleet:
         self._warned: set[NodeId] = set()
         self._unusable: dict[NodeId, UnusableNode] = {}
         self._full: set[str] = set()
+        self._failed: dict[str, tuple[float, str]] = {}
         self._logged: dict[NodeId, str] = {}
         self._told: dict[NodeId, NodeState] = {}
         self._machines, self._spot = machines, spot or SpotHistory()
@@ -315,6 +318,25 @@ class Fleet:
         elif isinstance(answer, Refused) and answer.kind == "no-capacity":
             self._spot.note_launch(action.offer, asked=action.count, given=0)
         return answer
+
+    def failed_launches(self) -> Sequence[tuple[str, Refused]]:
+        """Return launches that failed after the cloud accepted them, named as in plans; alert once a day."""
+        if not isinstance(self._cloud, LaunchFailureSource):
+            return []
+        found, now = [], self._clock.now()
+        for offer, refused in self._cloud.failed_launches():
+            self._failed[offer] = (now, refused.reason)
+            said = f"a launched node of {offer} failed at its start: {refused.reason}"
+            self._alert(f"never-ran:{offer}:{int(now // DAY_SECONDS)}", said)
+            answer = answer_as_planned(refused, self._names())
+            assert isinstance(answer, Refused)
+            found.append((offer, answer))
+        return found
+
+    def failures(self) -> Mapping[str, tuple[float, str]]:
+        """Return by offer when and why its last launched node failed to run, for an hour."""
+        now = self._clock.now()
+        return {key: each for key, each in list(self._failed.items()) if now - each[0] <= SECONDS_PER_HOUR}
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Release nodes; kill the jobs still on them first, so that none runs on unseen."""

@@ -12,6 +12,8 @@ from boa_daemon.store.records import JobRecord
 from boa_daemon.store.storage import Storage
 from policies.model import JobId
 
+MOST_OFFERS = 5
+"""Number of offers that a note about refusals names."""
 RECENT_JOBS = 200
 """Number of newest jobs that are suggested for a mistyped id."""
 
@@ -93,5 +95,14 @@ class ServiceBase:
         if self.daemon.storage is not None:
             yield from self.daemon.fleet.unusable().values()
             now = self.daemon.world.clock.now()
-            for offer, (at, why) in self.daemon.storage.store.refused_launches(now).items():
-                yield f"the last launch of {offer.rstrip('/')} was refused {now - at:.0f} s ago: {why}"
+            refused = self.daemon.storage.store.refused_launches(now)
+            by_reason: dict[str, list[str]] = {}
+            for offer, (_, why) in refused.items():
+                by_reason.setdefault(why, []).append(offer)
+            for why, offers in by_reason.items():
+                ago = now - max(refused[offer][0] for offer in offers)
+                which = ", ".join(offer.rstrip("/") for offer in offers[:MOST_OFFERS])
+                which += f" and {len(offers) - MOST_OFFERS} more offers" if len(offers) > MOST_OFFERS else ""
+                yield f"the last launch of {which} was refused {ago:.0f} s ago: {why}"
+            for offer, (at, why) in self.daemon.fleet.failures().items():
+                yield f"the last node of {offer} failed at its start {now - at:.0f} s ago: {why}"

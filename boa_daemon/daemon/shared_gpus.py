@@ -33,16 +33,20 @@ def with_places(
     for name, count in places.items():
         if name not in machines:
             hint = did_you_mean(name, machines) or "Name one of [cloud] instance_types"
-            raise InputError(f"[cloud] gpu_places: {name!r} is not rented here", hint=hint)
+            raise InputError(
+                f"[cloud] gpu_places: {name!r} is not rented here", hint=hint, setting=("cloud", "gpu_places")
+            )
         if not 2 <= count <= MOST_PLACES:
             raise InputError(
-                f"[cloud] gpu_places: {name} has 2 to {MOST_PLACES} places on a GPU; got {count}"
+                f"[cloud] gpu_places: {name} has 2 to {MOST_PLACES} places on a GPU; got {count}",
+                setting=("cloud", "gpu_places"),
             )
         entry = catalog.entries.get(name)
         if entry is None or not entry.gpu_memory_mib:
             raise InputError(
                 f"[cloud] gpu_places: the catalogue does not know how much memory a GPU of {name} has",
                 hint="Add gpu_memory_mib to its row of the price file",
+                setting=("cloud", "gpu_places"),
             )
     return {
         name: replace(machine, gpus=machine.gpus * places[name], places_per_gpu=places[name])

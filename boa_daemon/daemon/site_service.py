@@ -8,7 +8,9 @@ from typing import Any
 
 from boa_daemon.daemon.costs import CostBy, cost_rows, with_fixed_costs
 from boa_daemon.daemon.daemon_health import LATE_SECONDS, LATE_TICKS
+from boa_daemon.daemon.purse_alerts import purse_document
 from boa_daemon.daemon.service_base import NotReady, ServiceBase
+from boa_daemon.daemon.settings_reload import PendingChanges
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.learning.class_document import class_document
 from boa_daemon.learning.kappa_document import kappa_document
@@ -38,6 +40,7 @@ class SiteService(ServiceBase):
             "is_down": standing.is_down,
             "leader": self._leader(),
             "notes": [*self._notes(), *self._late()],
+            "setting_warnings": list(standing.setting_warnings),
             "best_effort": self._best_effort(),
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
@@ -61,6 +64,7 @@ class SiteService(ServiceBase):
                 "waiting": picture.waiting,
                 "books": picture.figures,
                 "pacing": _pacing(standing.pace, picture.decision.plan.memory, self._promises(standing.pace)),
+                "purses": purse_document(standing.purses),
                 "held": list(picture.held),
                 **self.outlook.document,
             }
@@ -84,6 +88,27 @@ class SiteService(ServiceBase):
             self.daemon.standing.priced = priced = asked, promise_rows(pace, loads), loads is not None
         return priced[1]
 
+    def setting_changes(self) -> dict[str, Any]:
+        """Return what the settings files would change of the settings in force.
+
+        Raises:
+            InputError: when the files cannot be read.
+        """
+        source = self.daemon.settings_source
+        if source is None:
+            return {"note": "", **PendingChanges().to_document()}
+        return {"note": source.note, **source.pending().to_document()}
+
+    def apply_settings(self, code: str) -> dict[str, Any]:
+        """Read the settings again and use them; `code` consents to changes that loosen limits.
+
+        Raises:
+            BoaError: when they are wrong, or loosen limits and the code is of other changes.
+        """
+        pending = self.setting_changes()
+        later = self.daemon.apply_settings(code)
+        return {**pending, "note": "", "is_applied": True, "after_restart": later}
+
     def _leader(self) -> dict[str, Any] | None:
         """Return the leader of the database, if this daemon leads; else None."""
         storage = self.daemon.storage
@@ -95,12 +120,13 @@ class SiteService(ServiceBase):
         standing, short = self.daemon.standing, self.daemon.watched.shortfall
         notes = [
             *standing.notes,
+            standing.settings_note,
             standing.plan_fault,
             standing.clock_note,
             self._own_user_note(),
             "" if short is None else shortfall_sentence(short),
         ]
-        return [note for note in (*notes, *self._troubles()) if note]
+        return [note for note in (*notes, *self.daemon.nets.notes(), *self._troubles()) if note]
 
     def _own_user_note(self) -> str:
         """Return a warning when jobs run as the daemon's own user; empty otherwise."""

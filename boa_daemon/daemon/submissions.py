@@ -100,7 +100,7 @@ class Submissions(ServiceBase):
                 raise InputError(f"a submission has {MOST_JOBS_AT_ONCE} jobs at the most, groups included")
             check_rights(checked, user, self.daemon.settings)
             check_secrets(checked, self.daemon.settings.engine)
-            check_data(checked, self.daemon.settings.engine, self.daemon.world.runner)
+            check_data(checked, self.daemon.settings.engine, self.daemon.world.runner, user)
             checked = {**checked, "team": team_of(checked["team"], user, self.daemon.settings.teams)}
             for other in checked["after"]:
                 self._check_known(other.partition(":")[0])

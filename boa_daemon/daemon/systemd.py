@@ -12,7 +12,6 @@ import re
 import shutil
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,6 +19,7 @@ from importlib import resources
 from pathlib import Path
 
 from boa_daemon.errors import BoaError, InputError
+from boa_daemon.inputs.whole_files import write_whole
 
 UNIT = "boa-daemon.service"
 UNIT_FOLDER = Path("/etc/systemd/system")
@@ -99,19 +99,9 @@ def install_unit(text: str, folder: Path = UNIT_FOLDER) -> Path:
         BoaError: when the folder cannot be written.
     """
     target = folder / UNIT
-    partial: str | None = None
     try:
-        handle, partial = tempfile.mkstemp(dir=folder, prefix=f".{UNIT}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            os.fchmod(file.fileno(), 0o644)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
+        write_whole(target, text, mode=0o644)
     except OSError as error:
-        if partial is not None:
-            with suppress(OSError):
-                os.unlink(partial)
         reason = error.strerror or type(error).__name__
         raise BoaError(
             f"cannot write {target}: {reason}. Nothing was changed. Run it as root, or --print it"

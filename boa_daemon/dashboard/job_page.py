@@ -21,7 +21,7 @@ def job_document(service: Service, name: JobId, *, may_read: Callable[[str], boo
         InputError: when there is no such job.
     """
     job = service.job(name, may_read=may_read)
-    explained = service.explain(name)
+    explained = service.explain(name, may_read=may_read)
     class_name = str(job["class"]).partition("[")[0]
     own = [one for one in service.classes()["classes"] if one["name"] == class_name]
     return {

@@ -16,8 +16,10 @@ from boa_daemon.daemon.service import Service
 from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.reasons import JOB_REASON_TEXTS, REASON_TEXTS, WAIT_REASON_TEXTS
+from boa_daemon.tick.service_order import places_in_queue
 from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR, counted
+from policies.answer import was_changed
 from policies.model import JobId, NodeId, Width
 
 MOST_JOBS = 200
@@ -46,7 +48,9 @@ def overview_document(service: Service) -> dict[str, Any]:
 
 
 def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOBS) -> list[dict[str, Any]]:
-    """Return rows of running jobs by expected end, then of waiting jobs by arrival.
+    """Return rows of running jobs by expected end, then of waiting jobs in the order of service.
+
+    Waiting jobs that are in no queue, such as those that rest, come last, by arrival.
 
     If there are many of both, each has half of the `most` rows. O(jobs); sentences only for the rows.
     """
@@ -55,7 +59,10 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
     active = list(service.daemon.storage.queue.active.values())
     left = {job.id: _left(decision, job) for job in active if job.slots}
     running = sorted((job for job in active if job.slots), key=lambda job: (left[job.id], job.seq))
-    waiting = sorted((job for job in active if not job.slots), key=lambda job: job.seq)
+    places = {} if decision is None else places_in_queue(decision.state, decision.plan)
+    waiting = sorted(
+        (job for job in active if not job.slots), key=lambda job: (places.get(job.id, math.inf), job.seq)
+    )
     half = max(most // 2, most - len(waiting))
     now = service.daemon.world.clock.now()
     lag = 0.0 if decision is None else now - decision.state.now
@@ -71,7 +78,7 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
                 "gpus": len(job.slots),
                 "gpu_type": None if job.width is None else job.width.gpu_type,
                 "nodes": len({slot.node for slot in job.slots}),
-                "why": _sentence(decision, job),
+                "why": _sentence(decision, job, places.get(job.id)),
                 "seconds_left": None if math.isinf(seconds) else max(seconds, 0.0),
                 "waited_seconds": now - job.arrived_at,
                 "stalled_since": job.stalled_since,
@@ -80,17 +87,22 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
     return rows
 
 
-def _sentence(decision: Decision | None, job: JobRecord) -> str:
+def _sentence(decision: Decision | None, job: JobRecord, place: int | None) -> str:
+    """Return why a job has its GPUs, or what it waits for and its place in the queue."""
     plan = None if decision is None else decision.plan
     width, reason = (None, None) if plan is None else (plan.widths.get(job.id), plan.waiting.get(job.id))
     if job.slots:
         said = f"{job.width} on {counted(len({slot.node for slot in job.slots}), 'node')}"
         if reason is not None and width is not None and width != job.width:
             said += f"; {width} planned: {WAIT_REASON_TEXTS[reason]}"
+        elif plan is not None and width == job.width and was_changed(plan.reasons, job.id):
+            said += f": {plan.reasons[job.id]}"
         return said
     if decision is None:
         return JOB_REASON_TEXTS["new"]
     said = REASON_TEXTS[decision.reason(job.id, holds_gpus=False)]
+    if place is not None:
+        said = f"number {place} in the queue: {said}"
     return said if reason is None or width is None else f"{said} ({width} planned)"
 
 

@@ -43,6 +43,13 @@ class UnixAccount:
         return {"uid": self.uid, "gid": self.gid, "door_gid": self.door_gid, "groups": self.groups}
 
 
+def fs_rights(account: UnixAccount | None) -> tuple[int | None, int, tuple[int, ...]]:
+    """Return the arguments of `acting_as` for an account; None is the daemon's own user."""
+    return (
+        (None, 0, ()) if account is None else (account.uid, account.door_gid, (account.gid, *account.groups))
+    )
+
+
 def own_account(job: JobId, home: Path) -> UnixAccount:
     """Return the user that only this job has; the same on every machine."""
     digest = hashlib.sha256(job.encode()).digest()

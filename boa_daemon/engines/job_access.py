@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -118,6 +119,7 @@ class LocalJobAccess:
         output = tempfile.TemporaryFile()  # noqa: SIM115  closed where its end is read
         process = subprocess.Popen(
             [sys.executable, "-m", MODULE, str(folder), "--seconds", f"{seconds:g}", command],
+            cwd="/",
             env=dict(self._environment()),
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -146,15 +148,14 @@ class LocalJobAccess:
         if isinstance(folder, Refused):
             return folder
         try:
-            end = os.open(terminal, os.O_RDWR | os.O_NOCTTY | os.O_NOFOLLOW)
-        except OSError as error:
-            return Refused(reason=f"{terminal} cannot be opened: {error.strerror}", kind="bad-request")
+            end = _opened_terminal(terminal, may_use)
+        except (OSError, ValueError):
+            # One sentence for all: what is at a path that the caller chose is none of the caller's business.
+            return Refused(reason=f"{terminal!r} is not a terminal of yours", kind="bad-request")
         try:
-            found = os.fstat(end)
-            if not stat.S_ISCHR(found.st_mode) or not os.isatty(end) or not may_use(found.st_uid):
-                return Refused(reason=f"{terminal} is not a terminal of yours", kind="bad-request")
             process = subprocess.Popen(
                 [sys.executable, "-m", MODULE, str(folder), "--terminal"],
+                cwd="/",
                 env={**self._environment(), "TERM": term},
                 stdin=end,
                 stdout=end,
@@ -165,6 +166,29 @@ class LocalJobAccess:
             os.close(end)
         threading.Thread(target=process.wait, name="boa-shell", daemon=True).start()
         return Accepted()
+
+
+def _opened_terminal(path: str, may_use: Callable[[int], bool]) -> int:
+    """Return a descriptor of a terminal, if `may_use` accepts its owner.
+
+    The file is looked at before it is really opened: to open a device can be an act, as with a watchdog.
+
+    Raises:
+        OSError: when it is no terminal, not the caller's, or cannot be opened.
+    """
+    seen = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(seen)
+        if not stat.S_ISCHR(found.st_mode) or found.st_rdev == 0 or not may_use(found.st_uid):
+            raise OSError(errno.ENOTTY, "no terminal")
+        end = os.open(f"/proc/self/fd/{seen}", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    finally:
+        os.close(seen)
+    if not os.isatty(end):
+        os.close(end)
+        raise OSError(errno.ENOTTY, "no terminal")
+    os.set_blocking(end, True)
+    return end
 
 
 class SsmJobAccess:

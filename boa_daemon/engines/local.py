@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from boa_daemon.engines.accounts import UnixAccount, account_here
+from boa_daemon.engines.accounts import UnixAccount, account_here, fs_rights
 from boa_daemon.engines.early_start import FORGET_SECONDS, WaitingGeneration, as_waiting_units, drop_units
 from boa_daemon.engines.generation_units import units_of
 from boa_daemon.engines.job_access import LocalJobAccess, no_such_node
@@ -28,13 +28,13 @@ from boa_daemon.engines.layout import OWN, Layout
 from boa_daemon.engines.local_units import authentic_status, read_unit_status, send_to_keeper
 from boa_daemon.engines.run_reports import Generation, UnitStatus, is_broken, report_of
 from boa_daemon.job.checkpoint import set_fence
-from boa_daemon.job.code import forget_code
+from boa_daemon.job.code import forget_code, own_folder
 from boa_daemon.job.data import DataFailed, objects_of
 from boa_daemon.job.gate.token import write_token
 from boa_daemon.job.keeper import GO, start_apart
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.seal import KEY_FILE
-from boa_daemon.job.unit import Unit, read_json, write_json
+from boa_daemon.job.unit import Unit, acting_as, read_json, write_json
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import (
     Accepted,
@@ -106,16 +106,22 @@ class LocalEngine:
     def admit(self, spec: JobSpec) -> Accepted | Refused:
         """Store the job's specification."""
         if not spec.code:
-            if not os.path.isdir(spec.workdir):
+            # Looked up with the rights of the job's user, who otherwise learnt what folders there are.
+            with acting_as(*fs_rights(self._account(spec))):
+                is_there = os.path.isdir(spec.workdir)
+                workdir = os.path.realpath(spec.workdir) if is_there else ""
+            if not is_there:
                 return Refused(
                     reason=f"{spec.workdir} is not a folder; set workdir to one", kind="bad-request"
                 )
-            spec = replace(spec, workdir=str(Path(spec.workdir).resolve()))
+            spec = replace(spec, workdir=workdir)
         spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
         spec = replace(spec, data=dict(spec.data))
         try:
             folder = self.layout.job(spec.job)
-            folder.mkdir(parents=True, exist_ok=True)
+            self.layout.root.mkdir(parents=True, exist_ok=True)
+            # Closed from the start: the keeper opens it to the job's group when it hands it over.
+            folder.mkdir(mode=0o700, exist_ok=True)
             write_json(folder / "spec.json", asdict(spec))
             (folder / "forgotten").unlink(missing_ok=True)
         except OSError as error:
@@ -298,7 +304,7 @@ class LocalEngine:
     def take_code(self, digest: str, archive: bytes) -> None:
         """Store a code archive beside the jobs."""
         file = self._archive(digest)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        own_folder(file.parent)
         aside = file.with_name(f".{file.name}.{os.getpid()}")
         aside.write_bytes(archive)
         aside.replace(file)
@@ -376,8 +382,7 @@ class LocalEngine:
             generation = run.number if run is not None else max(self._generations(job), default=0)
         folder = self.layout.generation(job, generation)
         if node is None:
-            said = (read_json(folder / OWN / "progress.json") or {}).get("node", 0)
-            node = said if isinstance(said, int) else 0
+            node = _node_that_reports(folder)
         found, after, dropped = read_log(folder / f"n{node}", since)
         return LogChunk(
             text=found.decode(errors="replace"),
@@ -484,6 +489,16 @@ def _take_over(generation: Path) -> None:
     for folder in generation.glob("n*"):
         if (read_json(folder / "unit.json") or {}).get("waits") and not (folder / "exit.json").exists():
             (folder / GO).touch()
+
+
+def _node_that_reports(generation: Path) -> int:
+    """Return the number of the node whose process reports progress, read as the job's user."""
+    try:
+        with Unit.read(generation / "n0").as_user():
+            said = (read_json(generation / OWN / "progress.json") or {}).get("node", 0)
+    except (OSError, ValueError, TypeError):
+        return 0
+    return said if isinstance(said, int) and 0 <= said < len(_unit_folders(generation)) else 0
 
 
 def _nodes_of(action: StartJob) -> tuple[NodeId, ...]:

@@ -69,7 +69,7 @@ def _progress(run: Generation, units: Sequence[UnitStatus]) -> dict[str, Any]:
     records = [unit["progress"] for unit in units if unit["progress"]]
     own = [record for record in records if record.get("generation") == run.number]
     record: Mapping[str, Any] = max(own, key=lambda found: found.get("step") or 0, default={})
-    names = ("step", "samples", "seconds", "loss", "gradient_noise", "save_seconds")
+    names = ("step", "samples", "seconds", "loss", "gradient_noise", "save_seconds", "gap_seconds")
     quiet = [unit["quiet_seconds"] for unit in units if unit.get("quiet_seconds") is not None]
     facts = {"reported_at": record.get("at"), "quiet_seconds": min(quiet, default=None)}
     return {**{name: record.get(name) for name in names}, **facts}
@@ -84,7 +84,7 @@ def _ended(run: Generation, units: Sequence[UnitStatus], facts: dict[str, Any]) 
     phase, cause, evidence = _verdict(run, units, facts)
     guilty = next((unit for unit in _by_guilt(units) if _has_failed(unit["exit"])), leader)
     facts |= {"exit_code": _code_of(units), "last_lines": tuple(guilty["last_lines"])}
-    notes = [evidence, leader["wrong_manifest"], _lost_note(facts["lost_steps"]), _linger_note(units)]
+    notes = [evidence, leader["wrong_manifest"], _lost_note(units, facts["lost_steps"]), _linger_note(units)]
     return _report(run, phase, facts, cause=cause, evidence="; ".join(note for note in notes if note))
 
 
@@ -168,19 +168,23 @@ def _said(code: int | None) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def _lost_note(lost: int) -> str:
-    return f"{counted(lost, 'step')} lost" if lost else ""
+def _lost_note(units: Sequence[UnitStatus], lost: int) -> str:
+    """Return how many steps were lost and, if a keeper knows it, why and what to change."""
+    why = next((str(unit["exit"]["why_lost"]) for unit in units if unit["exit"].get("why_lost")), "")
+    return f"{counted(lost, 'step')} lost{': ' if why else ''}{why}" if lost else ""
 
 
 def _linger_note(units: Sequence[UnitStatus]) -> str:
     count = sum(int(unit["exit"].get("lingering", 0)) for unit in units)
     if not count:
         return ""
-    return (
+    said = (
         "1 process outlived it and was ended"
         if count == 1
         else f"{count} processes outlived it and were ended"
     )
+    is_ordered = any(unit["exit"]["stop_asked"] for unit in units)
+    return said if is_ordered else f"{said} (a command that works in the background ends with `wait`)"
 
 
 def _leader(run: Generation, units: Sequence[UnitStatus]) -> UnitStatus:

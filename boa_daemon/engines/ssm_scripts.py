@@ -93,15 +93,14 @@ def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = 
     within = "".join(f"  -p {one} \\\n" for one in limits)
     told = f"--setenv={LIMITED}=1 " if limits else ""
     keeper = "python3 -m boa_daemon.job.keeper"
+    # Closed from the start: the keeper opens it to the job's group when it hands it over.
+    job = quote(str(Path(str(unit["checkpoint_dir"])).parent))
     files = _key_file(Path(folder).parent, key) + _gate_files(Path(folder).parent, gate)
-    work = quote(str(unit["workdir"]))
-    # An existing folder keeps its owner; a new one belongs to the job's user.
-    give = "" if unit.get("uid") is None else f"; chown {unit['uid']}:{unit['gid']} {work} || true"
     return f"""set -eu
 umask 022
+[ -d {job} ] || mkdir -p -m 700 {job}
 mkdir -p {quote(folder)} {quote(str(unit["checkpoint_dir"]))}
-if [ ! -d {work} ]; then mkdir -p {work}{give}; fi
-{files}if [ ! -e {quote(folder)}/unit.json ]; then
+{_workdir_script(unit)}{files}if [ ! -e {quote(folder)}/unit.json ]; then
   cat > {quote(folder)}/unit.part <<'UNIT'
 {json.dumps(unit)}
 UNIT
@@ -113,6 +112,30 @@ systemd-run --unit={quote(name)} --collect -p KillMode=mixed \\
 {within}  -p 'ExecStopPost={keeper} --settle {quote(folder)}' \\
   {told}--setenv=PYTHONPATH={quote(library(root))} {keeper} --foreground {quote(folder)}
 """
+
+
+_MAKE_AS_USER = (
+    "import os, sys; gid, uid, folder = sys.argv[1:]; os.setgroups([]); os.setgid(int(gid)); "
+    "os.setuid(int(uid)); os.makedirs(folder, exist_ok=True)"
+)
+
+
+def _workdir_script(unit: Mapping[str, Any]) -> str:
+    """Return the lines that make a unit's working folder unless it is there.
+
+    With code there is nothing to make: the folder comes with it. Root makes a folder for the job's user only
+    in the job's own folder, which belongs to root. Elsewhere the user makes it: root would follow the links
+    of other users, and could be made to give away a folder of the system.
+    """
+    work, uid, gid = str(unit["workdir"]), unit.get("uid"), unit.get("gid")
+    if unit.get("mounts"):
+        return ""
+    make = f"mkdir -p {quote(work)}"
+    if uid is not None and Path(work).parent == Path(str(unit["checkpoint_dir"])).parent:
+        make += f" && chown {uid}:{gid} {quote(work)}"
+    elif uid is not None:
+        make = f"python3 -c {quote(_MAKE_AS_USER)} {gid} {uid} {quote(work)} || true"
+    return f"if [ ! -d {quote(work)} ]; then {make}; fi\n"
 
 
 def _key_file(generation: Path, key: str) -> str:

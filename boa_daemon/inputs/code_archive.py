@@ -1,6 +1,8 @@
 """Pack the code of a job: the files of a folder that git does not ignore, or a git revision.
 
-The same files give the same archive on any machine, so code that the daemon has is not sent again.
+The same files give the same archive on any machine, so code that the daemon has is not sent again. A revision
+is checked out aside instead of asking `git archive`, which leaves out and changes files by the repository's
+export rules. Submodules are packed with it.
 """
 
 from __future__ import annotations
@@ -12,15 +14,17 @@ import os
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from boa_daemon.errors import InputError
 
 MOST_BYTES = 30 * 2**20
 """Largest archive in bytes; it goes to the daemon in one request."""
+MOST_PLAIN_BYTES = 40 * MOST_BYTES
+"""Largest code before it is packed."""
 MOST_FILES = 100_000
 GIT_SECONDS = 120.0
 
@@ -34,7 +38,11 @@ class CodeArchive:
     names: frozenset[str]
 
 
-def pack(folder: Path, revision: str | None = None) -> CodeArchive:
+Progress = Callable[[int, int], None]
+"""Is told how many bytes are packed, of how many."""
+
+
+def pack(folder: Path, revision: str | None = None, *, progress: Progress | None = None) -> CodeArchive:
     """Return the packed code of a folder: the files that git does not ignore, or those of a revision.
 
     Raises:
@@ -43,60 +51,178 @@ def pack(folder: Path, revision: str | None = None) -> CodeArchive:
     if not os.path.isdir(folder):
         hint = "Name the folder that the command needs"
         raise InputError(f"code: {str(folder)!r} is not a folder", hint=hint)
-    plain = _revision(folder, revision) if revision is not None else _folder(folder)
-    archive = gzip.compress(plain, mtime=0)
-    if len(archive) > MOST_BYTES:
-        raise InputError(
-            f"code: {folder} is {len(archive) / 2**20:.0f} MiB packed, and may be {MOST_BYTES / 2**20:.0f}",
-            hint="Leave data and results out by .gitignore",
+    if revision is None:
+        return _packed(folder, list(_names(folder)), progress)
+    with tempfile.TemporaryDirectory(prefix="boa-code-") as aside:
+        at = Path(aside) / "tree"
+        at.mkdir()
+        _check_out(folder, revision, at)
+        names = (
+            os.path.join(top, name)
+            for top, below, files in os.walk(at)
+            for name in [*files, *_links(top, below)]
         )
-    with tarfile.open(fileobj=io.BytesIO(plain)) as found:
-        names = frozenset(member.name.rstrip("/") for member in found.getmembers())
-    folders = frozenset(str(parent) for name in names for parent in Path(name).parents)
-    return CodeArchive(digest=hashlib.sha256(plain).hexdigest(), archive=archive, names=names | folders)
+        return _packed(at, sorted(os.path.relpath(name, at) for name in names), progress, of=folder)
 
 
-def _folder(folder: Path) -> bytes:
-    """Return a tar archive of the files that git does not ignore, sorted, without owners and times."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for number, name in enumerate(_names(folder)):
+def _links(top: str, folders: list[str]) -> list[str]:
+    """Return the folders of `os.walk` that are links; it does not follow them."""
+    return [name for name in folders if os.path.islink(os.path.join(top, name))]
+
+
+def _packed(
+    folder: Path, names: list[str], progress: Progress | None, *, of: Path | None = None
+) -> CodeArchive:
+    """Return the archive of files below a folder, sorted, without owners and times.
+
+    Raises:
+        InputError: when there are too many files or bytes, or a link leads out of the folder.
+    """
+    of = of or folder
+    if len(names) > MOST_FILES:
+        raise InputError(f"code: {of} has more than {MOST_FILES:,} files", hint="Ignore some of them")
+    sizes = {name: (folder / name).lstat().st_size for name in names if os.path.lexists(folder / name)}
+    total = sum(sizes.values())
+    if total > MOST_PLAIN_BYTES:
+        raise _too_large(of, total, MOST_PLAIN_BYTES, sizes, "")
+    packed, found, done = io.BytesIO(), set[str](), 0
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, filename="") as zipped,
+        _DigestingWriter(zipped) as plain,
+        tarfile.open(fileobj=plain, mode="w|", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        for name in names:
             file = folder / name
-            if number == MOST_FILES:
-                said = f"code: {folder} has more than {MOST_FILES:,} files"
-                raise InputError(said, hint="Ignore some of them")
+            member = None
             if file.is_symlink():
-                _check_link(file, folder)
-            elif file.is_dir():
-                said = f"code: {name} is a repository of its own"
-                raise InputError(said, hint="Ignore it, or submit from within it")
-            elif not file.is_file():
-                continue
-            member = archive.gettarinfo(str(file), arcname=name.rstrip("/"))
-            if member.isreg():
+                member = archive.gettarinfo(str(file), arcname=name)
+                member.linkname = _link_within(file, folder, of)
+            elif file.is_file():
+                member = archive.gettarinfo(str(file), arcname=name)
+            if member is None:
+                continue  # Deleted since it was listed, a pipe or a socket.
+            found.add(name)
+            # Two names of one file are two files on a node.
+            if not member.issym():
+                member.type, member.linkname = tarfile.REGTYPE, ""
+                member.size = file.stat().st_size
                 with file.open("rb") as content:
                     _add(archive, member, content)
             else:
                 _add(archive, member, None)
-            if buffer.tell() > 40 * MOST_BYTES:
-                said = "Leave data and results out by .gitignore"
-                raise InputError(f"code: {folder} is too large", hint=said)
-    return buffer.getvalue()
+            done += sizes.get(name, 0)
+            if progress is not None:
+                progress(done, total)
+            if packed.tell() > MOST_BYTES:
+                break
+    if packed.tell() > MOST_BYTES:
+        raise _too_large(of, packed.tell(), MOST_BYTES, sizes, " packed")
+    folders = {str(parent) for name in found for parent in Path(name).parents}
+    return CodeArchive(
+        digest=plain.sha256.hexdigest(), archive=packed.getvalue(), names=frozenset(found | folders)
+    )
 
 
-def _check_link(file: Path, folder: Path) -> None:
-    """Refuse a link out of the folder, whose target would not exist on a node."""
+class _DigestingWriter(io.RawIOBase):
+    """Writes into a compressed file, and computes the digest of what is written."""
+
+    def __init__(self, zipped: gzip.GzipFile) -> None:
+        super().__init__()
+        self._zipped, self.sha256 = zipped, hashlib.sha256()
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, block: Any) -> int:
+        """Write a block."""
+        self.sha256.update(block)
+        return self._zipped.write(block)
+
+
+def _too_large(folder: Path, size: int, most: int, sizes: Mapping[str, int], how: str) -> InputError:
+    """Return the error for code that is too large; it names the largest files."""
+    largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:3]
+    named = ", ".join(f"{name} ({sizes[name] / 2**20:.1f} MiB)" for name in largest)
+    at_least = "more than " if how else ""
+    return InputError(
+        f"code: {folder} is {at_least}{size / 2**20:.0f} MiB{how}, and may be {most / 2**20:.0f}; "
+        f"its largest files: {named}",
+        hint="Leave data and results out by .gitignore, and name them under data",
+    )
+
+
+def _link_within(file: Path, folder: Path, of: Path) -> str:
+    """Return the target of a link relative to the link; an absolute one within the folder becomes relative.
+
+    Raises:
+        InputError: when the target is outside of the folder, where a node has nothing.
+    """
     target = os.readlink(file)
-    inside = os.path.normpath(file.parent / target)
-    if os.path.isabs(target) or not Path(inside).is_relative_to(os.path.normpath(folder)):
+    beside = Path(os.path.realpath(file.parent))
+    top = Path(os.path.realpath(folder))
+    pointed = target
+    if os.path.isabs(target) and of != folder:
+        # A checkout lies aside; the link names the folder that it was taken from.
+        pointed = str(top / Path(target).relative_to(of)) if Path(target).is_relative_to(of) else target
+    inside = os.path.normpath(beside / pointed)
+    if os.path.isabs(pointed) and not Path(inside).is_relative_to(top):
+        # The folder itself may be reached through a link.
+        inside = os.path.join(os.path.realpath(os.path.dirname(inside)), os.path.basename(inside))
+    if not Path(inside).is_relative_to(top):
         raise InputError(
             f"code: {file.relative_to(folder)} is a link to {target!r}, outside of the folder",
             hint="Ignore it, or put a file there",
         )
+    return os.path.relpath(inside, beside) if os.path.isabs(target) else target
+
+
+def why_left_out(folder: Path, name: str) -> str:
+    """Return the rule by which git ignores a name, such as `.gitignore, line 3: build/`, or an empty text."""
+    found = _git("-C", str(folder), "check-ignore", "-v", "--no-index", "--", name)
+    rule, _, _ = found.stdout.decode(errors="replace").partition("\t")
+    file, _, rest = rule.partition(":")
+    line, _, pattern = rest.partition(":")
+    return f"{file}, line {line}: {pattern}" if found.returncode == 0 and pattern else ""
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """Yield the names in a folder that are not ignored, sorted; the folder may be in no git repository."""
+    """Yield the names in a folder that are not ignored, sorted; the folder may be in no git repository.
+
+    Raises:
+        InputError: when git leaves everything out, or a submodule is not there.
+    """
+    found = sorted(set(_listed(folder)))
+    if not found and (rule := why_left_out(folder, ".")):
+        raise InputError(
+            f"code: git ignores all of {folder} ({rule})",
+            hint="Name a folder that git does not ignore, or change that rule",
+        )
+    yield from found
+
+
+def _listed(folder: Path, within: str = "") -> Iterator[str]:
+    """Yield the names in a folder and in the repositories below it."""
+    for name in _ls_files(folder):
+        path = folder / name
+        if name.endswith("/"):
+            raise InputError(
+                f"code: {within}{name} is a repository of its own, and no submodule of this one",
+                hint="Ignore it, or submit from within it",
+            )
+        if path.is_dir() and not path.is_symlink():
+            if not (path / ".git").exists():
+                raise InputError(
+                    f"code: the submodule {within}{name} is not there",
+                    hint="Run git submodule update --init --recursive",
+                )
+            yield from _listed(path, f"{within}{name}/")
+        else:
+            yield f"{within}{name}"
+
+
+def _ls_files(folder: Path) -> Iterator[str]:
+    """Yield what git lists in a folder: files, and the folders of repositories below it."""
     with tempfile.TemporaryDirectory(prefix="boa-code-") as aside:
         options = ["-C", str(folder)]
         if _git("-C", str(folder), "rev-parse", "--is-inside-work-tree").returncode:
@@ -106,11 +232,15 @@ def _names(folder: Path) -> Iterator[str]:
         listed = _must(
             _git(*options, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
         )
-    yield from sorted(os.fsdecode(name) for name in listed.split(b"\0") if name)
+    yield from (os.fsdecode(name) for name in listed.split(b"\0") if name)
 
 
-def _revision(folder: Path, revision: str) -> bytes:
-    """Return a tar archive of this folder at a revision."""
+def _check_out(folder: Path, revision: str, at: Path) -> None:
+    """Write the files that this folder has at a revision below `at`, those of its submodules too.
+
+    Raises:
+        InputError: when there is no such revision, or a submodule does not have its commit.
+    """
     found = _git("-C", str(folder), "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if found.returncode:
         raise InputError(
@@ -120,16 +250,26 @@ def _revision(folder: Path, revision: str) -> bytes:
     commit = found.stdout.decode().strip()
     # Archive the tree, not the commit: two commits with the same files are the same code.
     tree = _must(_git("-C", str(folder), "rev-parse", f"{commit}:./")).decode().strip()
-    top = os.fsdecode(_must(_git("-C", str(folder), "rev-parse", "--show-toplevel"))).strip()
-    plain = io.BytesIO(_must(_git("-C", top, "archive", "--format=tar", tree)))
-    buffer = io.BytesIO()
-    with (
-        tarfile.open(fileobj=plain) as source,
-        tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive,
-    ):
-        for member in sorted((one for one in source if not one.isdir()), key=lambda one: one.name):
-            _add(archive, member, source.extractfile(member) if member.isreg() else None)
-    return buffer.getvalue()
+    # From the top of the work tree: below it, git would write the files of that part alone.
+    top = os.fsdecode(_must(_git("-C", str(folder), "rev-parse", "--show-toplevel"))).removesuffix("\n")
+    with tempfile.TemporaryDirectory(prefix="boa-code-") as aside:
+        variables = {"GIT_INDEX_FILE": f"{aside}/index"}
+        _must(_git("-C", top, "read-tree", tree, variables=variables))
+        _must(_git("-C", top, "checkout-index", "--all", f"--prefix={at}/", variables=variables))
+    for row in _must(_git("-C", top, "ls-tree", "-r", "-z", tree)).split(b"\0"):
+        facts, _, name = row.partition(b"\t")
+        if facts.startswith(b"160000 "):
+            below = os.fsdecode(name)
+            (at / below).mkdir(parents=True, exist_ok=True)
+            try:
+                if not (folder / below / ".git").exists():
+                    raise InputError("it is not checked out")
+                _check_out(folder / below, facts.split()[2].decode(), at / below)
+            except InputError as error:
+                raise InputError(
+                    f"code: the submodule {below} of {revision} cannot be packed: {error.problem}",
+                    hint="Run git submodule update --init --recursive",
+                ) from None
 
 
 def _add(archive: tarfile.TarFile, member: tarfile.TarInfo, content: IO[bytes] | None) -> None:
@@ -142,7 +282,7 @@ def _add(archive: tarfile.TarFile, member: tarfile.TarInfo, content: IO[bytes] |
     archive.addfile(member, content)
 
 
-def _git(*words: str) -> subprocess.CompletedProcess[bytes]:
+def _git(*words: str, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
     """Run git.
 
     Raises:
@@ -155,7 +295,10 @@ def _git(*words: str) -> subprocess.CompletedProcess[bytes]:
             check=False,
             timeout=GIT_SECONDS,
             stdin=subprocess.DEVNULL,
-            env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
+            env={
+                **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
+                **(variables or {}),
+            },
         )
     except FileNotFoundError:
         raise InputError(

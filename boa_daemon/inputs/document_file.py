@@ -23,8 +23,10 @@ from boa_daemon.inputs.yaml_events import (
     line_in_yaml,
     parse_yaml,
     plain_value,
+    typed_in_yaml,
     whole_number,
 )
+from boa_daemon.units import number_readings
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """A path into a document: keys of mappings, and positions in lists from 0."""
@@ -61,6 +63,14 @@ class Document:
             return None
         find = {"toml": _line_in_toml, "csv": _line_in_csv}.get(self.language, line_in_yaml)
         return find(self.text, at)
+
+    def typed(self, at: Sequence[str | int]) -> str | None:
+        """Return the unquoted value at a path as it was typed, such as ``3.10``; None if not known."""
+        if not self.text or self.language == "csv":
+            return None
+        if self.language == "toml":
+            return _typed_in_toml(self.text, at)
+        return typed_in_yaml(self.text).get(tuple(map(str, at)))
 
     def error(
         self, problem: str, *, at: KeyPath = (), hint: str = "", kind: type[InputError] = InputError
@@ -179,8 +189,14 @@ def _parse_toml(text: str, name: str) -> object:
 def _toml_hint(line: str) -> str:
     """Return a hint for a line that is not TOML."""
     key, _, value = (part.strip() for part in line.partition("="))
-    if value in ("True", "False", "yes", "no"):
-        return f"Write {key} = {'true' if value in ('True', 'yes') else 'false'}"
+    value = value.partition("#")[0].strip()
+    if value.lower() in ("true", "yes", "on", "false", "no", "off"):
+        return f"Write {key} = {'true' if value.lower() in ('true', 'yes', 'on') else 'false'}"
+    if value.lower() in ("null", "none", "nil", "~"):
+        return "TOML has no empty value: leave the key out"
+    if readings := number_readings(value):
+        plain = [_bare_number(one) for one in readings]
+        return f"Write {key} = {plain[0]}" + (f", or {plain[1]} if the comma is decimal" if plain[1:] else "")
     if _TOML_DATE.match(value):
         return f"There is no day {value}: write year-month-day"
     if '"' in value and "\\" in value:
@@ -188,6 +204,13 @@ def _toml_hint(line: str) -> str:
     if _TOML_WORD.fullmatch(value):
         return f'Text stands in quotes: {key} = "{value}"'
     return ""
+
+
+def _bare_number(text: str) -> str:
+    """Return a number as TOML reads it: no zeros before it, and a digit on both sides of the point."""
+    text = re.sub(r"^([+-]?)0+(?=\d)", r"\1", text)
+    text = re.sub(r"^([+-]?)\.", r"\g<1>0.", text)
+    return f"{text}0" if text.endswith(".") else text
 
 
 def _parse_csv(text: str, name: str) -> object:
@@ -222,6 +245,25 @@ def _cut_short(text: str, line: int | None) -> tuple[int | None, str]:
     last = text.rstrip().count("\n") + 1
     is_last = line is not None and line >= last and "\t" not in text.rstrip().rpartition("\n")[2]
     return (last, "The file may be cut short") if is_last else (line, "")
+
+
+def _typed_in_toml(text: str, at: Sequence[str | int]) -> str | None:
+    """Return the unquoted value at a path of TOML text; None where it is quoted or nested."""
+    places: list[int] = []
+    keys = list(at)
+    while keys and isinstance(keys[-1], int):
+        places.insert(0, int(keys.pop()))
+    line = _line_in_toml(text, keys)
+    if line is None or len(places) > 1:
+        return None
+    key = _TOML_KEY.match(said := text.splitlines()[line - 1])
+    if key is None or not keys or _toml_parts(key[1])[-1] != str(keys[-1]):
+        return None
+    value = said[key.end() :].partition("#")[0].strip()
+    if places and value.startswith("[") and value.endswith("]"):
+        items = value[1:-1].split(",")
+        value = items[places[0]].strip() if places[0] < len(items) else ""
+    return value if value and not set(value) & set("\"'[{,") else None
 
 
 def _line_in_toml(text: str, at: Sequence[str | int]) -> int | None:

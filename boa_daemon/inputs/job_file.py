@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -12,7 +13,7 @@ from pydantic import Field, create_model, field_validator
 from pydantic_core import PydanticCustomError
 
 from boa_daemon.errors import did_you_mean
-from boa_daemon.inputs.document_file import Document
+from boa_daemon.inputs.document_file import Document, KeyPath
 from boa_daemon.inputs.groups import MOST_MEMBERS, size_of
 from boa_daemon.inputs.schema import (
     FORMS,
@@ -25,11 +26,17 @@ from boa_daemon.inputs.schema import (
     a_kind,
     checked,
 )
+from boa_daemon.inputs.yaml_events import typed_in_yaml
 from boa_daemon.job.secrets import REFERENCE
 from boa_daemon.tick.retries import DEFAULT_RETRIES, FailureCause
 from boa_daemon.units import SECONDS_PER_HOUR
 
 MAX_TEXT = 65_536
+MOST_STRING_BYTES = 131_072
+"""Longest text that Linux hands to a program (MAX_ARG_STRLEN), with a variable's name and the final null."""
+MOST_TOTAL_BYTES = 2**20
+"""Half of what Linux hands to a program in all; the rest is for the daemon's variables and the node's."""
+MOST_NAME_BYTES = 255
 OWN_PREFIXES = ("BOA_", "PET_RDZV_", "NVIDIA_VISIBLE_", "TORCHELASTIC_", "RAY_")
 OWN_VARIABLES = frozenset(
     {
@@ -261,6 +268,7 @@ def check_job(document: Document) -> Mapping[str, Any]:
     values: dict[str, Any] = model.model_dump()
     for name in values["environment"]:
         _check_variable(document, name)
+    _check_sizes(document, values)
     for number, pattern in enumerate(values["artifacts"]):
         if pattern.startswith("/") or ".." in pattern.split("/") or "\0" in pattern:
             said = f"artifacts must be below workdir; got {pattern!r}"
@@ -270,6 +278,8 @@ def check_job(document: Document) -> Mapping[str, Any]:
         raise document.error(said, at=("workdir",), hint="Leave it out for the top of the code")
     for name in values["matrix"] or {}:
         _check_variable(document, name, of="matrix")
+    if values["matrix"]:
+        values["matrix"] = _as_typed(values["matrix"], document)
     if size_of(values) > MOST_MEMBERS:
         said = f"matrix and count make {size_of(values):,} jobs; a group has {MOST_MEMBERS:,} at the most"
         raise document.error(said, at=("matrix",) if values["matrix"] else ("count",))
@@ -296,6 +306,63 @@ def check_job(document: Document) -> Mapping[str, Any]:
             said = f"{key} must be an instant with its zone; got {values[key]!r}"
             raise document.error(said, at=(key,), hint="Write 2030-01-31T08:00:00Z") from None
     return values
+
+
+def _as_typed(matrix: Mapping[str, list[Any]], document: Document) -> dict[str, list[Any]]:
+    """Return the values of a matrix, with numbers as the text that was typed where reading would change it.
+
+    Jobs get the values as variables: ``3.10`` must not become 3.1 there, nor ``1e3`` 1000.0.
+    """
+    typed = typed_in_yaml(document.text) if document.language in ("yaml", "json") else {}
+
+    def one(name: str, place: int, value: Any) -> Any:
+        text = typed.get(("matrix", name, str(place)))
+        if text is None or isinstance(value, str | bool) or json.dumps(value) == text:
+            return value
+        return text
+
+    return {name: [one(name, place, each) for place, each in enumerate(row)] for name, row in matrix.items()}
+
+
+def _check_sizes(document: Document, values: Mapping[str, Any]) -> None:
+    """Refuse values that Linux cannot hand to a program, or cannot open as a file.
+
+    Raises:
+        InputError: for the first of them; on the node it would be found after the node was rented.
+    """
+    texts: list[tuple[KeyPath, str, str]] = [((key,), "", values[key] or "") for key in ("run", "setup")]
+    texts += [(("environment", name), f"{name}=", value) for name, value in values["environment"].items()]
+    for name, choices in (values["matrix"] or {}).items():
+        texts += [(("matrix", name), f"{name}=", str(choice)) for choice in choices]
+    total = 0
+    for at, prefix, text in texts:
+        label = " ".join(map(str, at))
+        try:
+            size = len((prefix + text).encode()) + 1
+        except UnicodeEncodeError as error:
+            said = (
+                f"{label} holds {error.object[error.start]!r}, half of a character, which UTF-8 cannot write"
+            )
+            raise document.error(said, at=at, hint="Write the character itself") from None
+        total += size
+        if size > MOST_STRING_BYTES:
+            raise document.error(
+                f"{label} is {size:,} bytes long; Linux hands a program at most {MOST_STRING_BYTES:,} "
+                "in one text",
+                at=at,
+                hint="Put it into a file of the code, and give the name of the file",
+            )
+    if total > MOST_TOTAL_BYTES:
+        raise document.error(
+            f"environment has {total:,} bytes together; Linux hands a program at most {MOST_TOTAL_BYTES:,}",
+            at=("environment",),
+            hint="Put the values into a file of the code",
+        )
+    for key in ("workdir", "result"):
+        longest = max(values[key].split("/"), key=lambda part: len(part.encode(errors="replace")))
+        if len(longest.encode(errors="replace")) > MOST_NAME_BYTES:
+            said = f"{key} has a part of {len(longest.encode(errors='replace'))} bytes, {longest[:20]!r}...; "
+            raise document.error(f"{said}a file's name has at most {MOST_NAME_BYTES}", at=(key,))
 
 
 def _check_variable(document: Document, name: str, *, of: str = "environment") -> None:

@@ -74,6 +74,7 @@ class _Exit(_Word):
     killed: bool
     out_of_memory: bool
     lingering: Count = 0
+    why_lost: Annotated[str, Field(max_length=1000)] = ""
     is_done: bool
     lacks_result: bool
     agent_lost: bool = False
@@ -90,14 +91,16 @@ class _Progress(_Word):
     loss: float | None = None
     gradient_noise: float | None = None
     at: float | None = None
+    save_seconds: float | None = None
+    gap_seconds: float | None = None
 
-    @field_validator("samples", "seconds", "loss", "gradient_noise", "at")
+    @field_validator("samples", "seconds", "loss", "gradient_noise", "at", "save_seconds", "gap_seconds")
     @classmethod
     def _finite(cls, value: float | None) -> float | None:
         """Return a finite number; infinite or NaN values become None."""
         return value if value is not None and abs(value) <= 1e300 else None
 
-    @field_validator("samples", "seconds")
+    @field_validator("samples", "seconds", "save_seconds", "gap_seconds")
     @classmethod
     def _not_negative(cls, value: float | None) -> float | None:
         """Return an amount; negative values become None."""

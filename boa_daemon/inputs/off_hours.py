@@ -1,17 +1,19 @@
 """Hours off: ``20:00-08:00``, ``sat-sun``, ``mon-fri 19:00-07:00``, ``2026-12-24/2026-12-26``.
 
-Days and times are in the zone of the start, UTC if it names none. A time window that ends before it begins
-ends on the next day.
+Days and times are in the zone that a window names at its end (``mon-fri 19:00-07:00 Europe/Berlin``), else in
+that of the start, UTC if it names none. A named zone keeps its clock: 19:00 is 19:00 in summer and in winter.
+A time window that ends before it begins ends on the next day.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from boa_daemon.errors import InputError
+from boa_daemon.errors import InputError, did_you_mean
 from policies.optimum.working_time import ALWAYS, WorkingTime
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -19,6 +21,7 @@ HORIZON_DAYS = 3660
 """Days for which weekly windows repeat, far beyond the end of any calendar."""
 _DAYS = re.compile(rf"({'|'.join(DAYS)})[a-z]*(?:\s*-\s*({'|'.join(DAYS)})[a-z]*)?")
 _TIMES = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})")
+_ZONE = re.compile(r"\s([A-Za-z][\w+-]*(?:/[\w+-]+)+|UTC|GMT)$")
 _HINT = "Write 20:00-08:00, sat-sun, mon-fri 19:00-07:00 or 2026-12-24/2026-12-26"
 
 
@@ -47,6 +50,14 @@ def working_time(
 
 def _stretches(text: str, start: datetime, file: Path | None) -> Iterator[tuple[float, float]]:
     """Yield begin and end of each occurrence of a window, in hours from the start."""
+    text, zone = _zone_of(text, file)
+    began = start if start.tzinfo else start.replace(tzinfo=UTC)
+    start = began if zone is None else began.astimezone(zone)
+
+    def hours_to(wall: datetime) -> float:
+        # A zone's clock jumps twice a year: differences of clock times are no durations.
+        return (wall.astimezone(UTC) - began.astimezone(UTC)) / timedelta(hours=1)
+
     if "/" in text:
         first, _, last = (part.strip() for part in text.partition("/"))
         try:
@@ -54,15 +65,31 @@ def _stretches(text: str, start: datetime, file: Path | None) -> Iterator[tuple[
         except ValueError:
             raise InputError(f"off hours {text!r} are no days", file=file, hint=_HINT) from None
         end = days[1] + timedelta(days=1)
-        yield (days[0] - start) / timedelta(hours=1), (end - start) / timedelta(hours=1)
+        yield hours_to(days[0]), hours_to(end)
         return
     days_of_week, begin, hours = _of_a_week(text, file)
     midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
     for number in range(-7, HORIZON_DAYS):
         day = midnight + timedelta(days=number)
         if day.weekday() in days_of_week:
-            at = (day - start) / timedelta(hours=1) + begin
-            yield at, at + hours
+            opens = day + timedelta(hours=begin)
+            yield hours_to(opens), hours_to(opens + timedelta(hours=hours))
+
+
+def _zone_of(text: str, file: Path | None) -> tuple[str, ZoneInfo | None]:
+    """Return a window without the name of a zone at its end, and that zone.
+
+    Raises:
+        InputError: when there is no zone of that name.
+    """
+    found = _ZONE.search(text)
+    if found is None:
+        return text, None
+    try:
+        return text[: found.start()].strip(), ZoneInfo(found[1])
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        hint = did_you_mean(found[1], available_timezones()) or "Write a zone's name, such as Europe/Berlin"
+        raise InputError(f"off hours {text!r}: there is no zone {found[1]!r}", file=file, hint=hint) from None
 
 
 def _of_a_week(text: str, file: Path | None) -> tuple[frozenset[int], float, float]:

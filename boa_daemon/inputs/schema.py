@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from boa_daemon.errors import InputError, column_hint, did_you_mean
 from boa_daemon.inputs.document_file import Document, KeyPath
+from boa_daemon.units import number_readings
 from policies.speedup import MAX_GPUS
 
 LEAST, MOST = 1e-12, 1e12
@@ -26,6 +28,24 @@ NotNegative = Annotated[float, Field(ge=0.0, le=MOST)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Gpus = Annotated[int, Field(ge=1, le=MAX_GPUS)]
 Name = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Name, ...], Field(strict=False)]
+"""A list of names in a file, a tuple in the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Metadata of a setting that limits something: the change that loosens the limit.
+
+    ``up`` and ``down`` are about a number, or each number of a table; ``more`` and ``fewer`` about the items
+    of a list; ``true`` and ``false`` about a switch. A number that is unset limits nothing.
+    """
+
+    loosened_by: Literal["up", "down", "more", "fewer", "true", "false"]
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """Metadata of a setting whose value may hold a password: messages and answers do not quote it."""
 
 
 class Strict(BaseModel):
@@ -130,24 +150,46 @@ def _sentence(fault: ErrorDetails, document: Document, at: KeyPath, model: type[
         return document.error(f"{where} is missing", at=path, hint=meaning)
     if "[key]" in fault["loc"]:
         return document.error(f"{where}: a name must be text; put quotes around it", at=path)
-    problem = f"{where} must be {wanted(kind, value, context)}; got {a_kind(value)}"
-    return document.error(problem, at=path, hint=_to_type(kind, value, context))
+    typed = document.typed(path) if kind in _AS_TYPED and not isinstance(value, str) else None
+    got = typed if typed and len(typed) <= 40 and value is not None else a_kind(value)
+    problem = f"{where} must be {wanted(kind, value, context)}; got {got}"
+    hint = _to_type(kind, value, context, typed=typed or "", key=str(path[-1]) if path else "")
+    return document.error(problem, at=path, hint=hint)
 
 
 NAME_FORM = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 FORMS = {NAME_FORM: "letters, digits, dots, underscores and hyphens, a letter or a digit first"}
 """Descriptions of patterns in plain words; a module with a pattern adds its own."""
-_NUMBER = re.compile(r"[$€]?\s*(-?\d+(?:\.\d+)?)\s*[A-Za-z$€%/]*")
+_NUMBER = re.compile(
+    r"(?P<money>[$€£]?)\s*(?P<digits>[^A-Za-z$€£%/]*?|[+-]?0[xXoObB]\w+|[^A-Za-z$€£%/]*[eE][+-]?\d+)\s*(?P<unit>[A-Za-z$€£%/]*)"
+)
+_UNITS = {
+    "seconds": ("s", "sec", "secs", "second", "seconds"),
+    "minutes": ("m", "min", "mins", "minute", "minutes"),
+    "hours": ("h", "hr", "hrs", "hour", "hours"),
+    "days": ("d", "day", "days"),
+    "gb": ("gb",),
+    "gib": ("gib",),
+    "gpus": ("gpu", "gpus"),
+    "usd": ("$", "usd", "dollar", "dollars"),
+}
+"""By the last word of a key: the units that a number for it may carry in a hint."""
 _SAYS_YES, _SAYS_NO = ("yes", "on", "true"), ("no", "off", "false")
 
 
-def _to_type(kind: str, value: Any, context: Mapping[str, Any]) -> str:
-    """Return a hint with the corrected value, if the value shows what was meant; else empty."""
+def _to_type(kind: str, value: Any, context: Mapping[str, Any], *, typed: str = "", key: str = "") -> str:
+    """Return a hint with the corrected value, if the value shows what was meant; else empty.
+
+    `typed` is an unquoted value as it stands in the file: a hint quotes 3.10, not 3.1.
+    """
     if kind in ("float_type", "int_type") and isinstance(value, str):
-        number = _NUMBER.fullmatch(value.replace(",", "").strip())
-        return f"Write {number[1]}, without quotes and without a unit" if number else ""
+        return number_hint(value, key=key, is_whole=kind == "int_type")
+    if kind in ("int_type", "int_from_float") and isinstance(value, float) and value.is_integer():
+        return f"Write {int(value)}"
     if kind == "string_type" and isinstance(value, bool | int | float):
-        return f'Put quotes around it: "{a_kind(value)}"'
+        return f'Put quotes around it: "{typed or a_kind(value)}"'
+    if kind == "string_type" and value is None and typed:
+        return f'Put quotes around it if the text is meant: "{typed}"'
     if kind == "bool_type" and str(value).lower() in _SAYS_YES + _SAYS_NO:
         return f"Write {'true' if str(value).lower() in _SAYS_YES else 'false'}, without quotes"
     if kind == "literal_error" and isinstance(value, str):
@@ -157,6 +199,35 @@ def _to_type(kind: str, value: Any, context: Mapping[str, Any]) -> str:
         named = _by_name(Strict, str(context.get("class_name")))
         return "" if named is None else f"Its keys are {', '.join(named.model_fields)}"
     return ""
+
+
+_AS_TYPED = ("string_type", "int_type", "int_from_float")
+"""Faults whose sentence quotes a number as it was typed."""
+
+
+def number_hint(text: str, *, key: str = "", is_whole: bool = False) -> str:
+    """Return how to write the number that a text shows; both numbers where it may be two, else empty.
+
+    A unit is left out only where the key has the same one: 90 m are not 90 for a key in hours.
+    """
+    parts = _NUMBER.fullmatch(text.strip())
+    readings = () if parts is None else number_readings(parts["digits"])
+    if parts is None or not readings:
+        return ""
+    unit = parts["unit"].lower() or parts["money"]
+    if unit == "%":
+        return f"Write {float(readings[0]) / 100.0:g}: it is a fraction" if len(readings) == 1 else ""
+    of_key = next((units for word, units in _UNITS.items() if word in key.lower().split("_")), None)
+    if unit and unit not in (of_key or ()) and not (unit in "$€£" and of_key is None):
+        return (
+            f"Write a number without a unit, as {key!r} counts it" if key else "Write a number without a unit"
+        )
+    readings = tuple(re.sub(r"^([+-]?)0+(?=\d)", r"\1", one) for one in readings)
+    if is_whole:
+        readings = tuple(str(int(float(one))) for one in readings if float(one).is_integer())
+    if len(readings) == 2:
+        return f"It may mean two numbers: write {readings[0]} or {readings[1]}, without quotes"
+    return f"Write {readings[0]}, without quotes and without a unit" if readings else ""
 
 
 def _by_name(model: type[Strict], name: str) -> type[Strict] | None:
@@ -189,6 +260,8 @@ def wanted(kind: str, value: Any, context: Mapping[str, Any]) -> str:
         ),
         "too_short": "a list of at least one item",
         "list_type": "a list",
+        "tuple_type": "a list",
+        "mapping_type": "a mapping",
         "dict_type": "a mapping",
         "model_type": "a mapping",
         "model_attributes_type": "a mapping",

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.code_archive import pack
+from boa_daemon.inputs.code_archive import Progress, pack, why_left_out
 from boa_daemon.inputs.document_file import Document, KeyPath, read_document
 from boa_daemon.inputs.elasticity import elastic_script
 from boa_daemon.inputs.job_file import check_job, instant_of
 from boa_daemon.units import format_instant
 
 
-def read_submission(path: Path, *, now: float = -inf) -> list[dict[str, Any]]:
+def read_submission(
+    path: Path, *, now: float = -inf, progress: Progress | None = None
+) -> list[dict[str, Any]]:
     """Return the checked jobs of a file with one job or a list; folders become absolute paths.
 
     Raises:
@@ -24,7 +26,7 @@ def read_submission(path: Path, *, now: float = -inf) -> list[dict[str, Any]]:
     """
     beside = Path.cwd() if str(path) == "-" else _without_links(path).parent
     document = read_document(path)
-    found = as_submitted(document, beside=beside)
+    found = as_submitted(document, beside=beside, progress=progress)
     for number, content in enumerate(found):
         if instant_of(content.get("deadline", "9999-01-01T00:00:00+00:00")) <= now:
             at: KeyPath = (number, "deadline") if isinstance(document.content, list) else ("deadline",)
@@ -33,8 +35,12 @@ def read_submission(path: Path, *, now: float = -inf) -> list[dict[str, Any]]:
     return found
 
 
-def as_submitted(document: Document, *, beside: Path) -> list[dict[str, Any]]:
+def as_submitted(
+    document: Document, *, beside: Path, progress: Progress | None = None
+) -> list[dict[str, Any]]:
     """Return the checked jobs of a document whose folders are relative to `beside`.
+
+    `progress` is told of the packing of their code.
 
     Raises:
         InputError: when it is not a job file, or its workdir is not a folder.
@@ -51,7 +57,7 @@ def as_submitted(document: Document, *, beside: Path) -> list[dict[str, Any]]:
                 raise document.error(f"workdir {content['workdir']!r} is not a folder", at=(*at, "workdir"))
             content["workdir"] = str(workdir)
         else:
-            content["code"] = _packed(document, at, content, beside)
+            content["code"] = _packed(document, at, content, beside, progress)
             workdir = Path(content["code"]["folder"]) / content["workdir"]
         content["data"] = _data(document, at, content["data"], beside)
         if content["elastic"] is None and elastic_script(content["run"], workdir) is not None:
@@ -85,7 +91,9 @@ def _data(
     return found or None
 
 
-def _packed(document: Document, at: KeyPath, content: dict[str, Any], beside: Path) -> dict[str, Any]:
+def _packed(
+    document: Document, at: KeyPath, content: dict[str, Any], beside: Path, progress: Progress | None
+) -> dict[str, Any]:
     """Return the folder of a job's code and the digest of its current content.
 
     Raises:
@@ -94,10 +102,15 @@ def _packed(document: Document, at: KeyPath, content: dict[str, Any], beside: Pa
     said = content["code"]
     folder = _without_links(beside / said["folder"])
     try:
-        found = pack(folder, said["revision"])
+        found = pack(folder, said["revision"], progress=progress)
     except InputError as error:
         raise document.error(error.problem, at=(*at, "code"), hint=error.hint) from None
     workdir = str(Path(content["workdir"]))
     if workdir not in found.names:
-        raise document.error(f"workdir {workdir!r} is not a folder of the code", at=(*at, "workdir"))
+        rule = why_left_out(folder, workdir) if os.path.isdir(folder / workdir) else ""
+        said = f"workdir {workdir!r} is not a folder of the code"
+        if rule:
+            raise document.error(f"{said}: git ignores it ({rule})", at=(*at, "workdir"))
+        hint = "It is empty, and git keeps no empty folders" if os.path.isdir(folder / workdir) else ""
+        raise document.error(said, at=(*at, "workdir"), hint=hint)
     return {"folder": str(folder), "revision": said["revision"], "digest": found.digest}

@@ -91,6 +91,46 @@ def line_in_yaml(text: str, path: Sequence[object]) -> int | None:
     return best[1]
 
 
+def typed_in_yaml(text: str) -> dict[tuple[str, ...], str]:
+    """Return the unquoted scalars of a text as they were typed, by their paths.
+
+    Cost: one pass over the parser's events.
+    """
+    found: dict[tuple[str, ...], str] = {}
+    try:
+        for trail, event in _values(_events(text)):
+            if isinstance(event, yaml.ScalarEvent) and not event.style:
+                found[tuple(trail)] = str(event.value)
+    except YamlProblem:
+        pass  # What breaks off later has no typed value.
+    return found
+
+
+def _values(events: Iterator[Any]) -> Iterator[tuple[list[str], Any]]:
+    """Yield path and event of each value, in the order of the text."""
+    keys: list[str | None] = []
+    in_list: list[bool] = []
+    for event in events:
+        if isinstance(event, yaml.CollectionEndEvent):
+            keys.pop()
+            in_list.pop()
+        elif not isinstance(event, yaml.NodeEvent):
+            continue
+        else:
+            if keys and in_list[-1]:
+                keys[-1] = "0" if keys[-1] is None else str(int(keys[-1]) + 1)
+            elif keys and keys[-1] is None:
+                keys[-1] = getattr(event, "value", "")
+                continue
+            yield [key for key in keys if key is not None], event
+            if isinstance(event, yaml.CollectionStartEvent):
+                keys.append(None)
+                in_list.append(isinstance(event, yaml.SequenceStartEvent))
+                continue
+        if keys and not in_list[-1]:
+            keys[-1] = None
+
+
 def _events(text: str) -> Iterator[Any]:
     """Yield the parser's events; its errors become `BrokenYaml`."""
     try:

@@ -27,24 +27,43 @@ def collect(unit: Unit) -> list[str]:
             with unit.as_user():
                 found = [file for file in sorted(top.glob(pattern)) if file not in seen]
                 seen.update(found)
+                # A link to a folder is not entered before it is known to stay inside: it may lead to `/`.
+                near = [file for file in found if _is_inside(file, top)]
                 files = [
-                    one for file in found for one in ([file] if file.is_file() else sorted(file.rglob("*")))
+                    one for file in near for one in ([file] if file.is_file() else sorted(file.rglob("*")))
                 ]
-                inside = [file for file in files if file.is_file() and file.resolve().is_relative_to(top)]
-        except OSError as error:
+                inside = [file for file in files if file.is_file() and _is_inside(file, top)]
+        except (OSError, ValueError, NotImplementedError) as error:
             faults.append(f"the search for the artifacts {pattern!r} failed: {error}")
             continue
         if not inside and not faults:
             faults.append(f"no file matches the artifacts {pattern!r}")
         for file in inside:
+            name = file.relative_to(top)
+            if ".." in name.parts or not is_plain(name):
+                faults.append(f"the artifact {str(name)!r} is not copied: its name is no plain text")
+                continue
             try:
                 with unit.as_user():
                     content = open_regular(file)
                 with content:
-                    _copy(content, target / file.relative_to(top))
+                    _copy(content, target / name)
             except OSError as error:
-                faults.append(f"the artifact {file.relative_to(top)} could not be copied: {error}")
+                faults.append(f"the artifact {name} could not be copied: {error}")
     return faults
+
+
+def _is_inside(file: Path, top: Path) -> bool:
+    """Return whether a file is below a folder when all links are followed; False if that is not known."""
+    try:
+        return file.resolve().is_relative_to(top)
+    except (OSError, RuntimeError):
+        return False
+
+
+def is_plain(name: Path) -> bool:
+    """Return whether a name can be shown and sent: it is UTF-8 and has no control characters."""
+    return not any(sign < " " or "\x7f" <= sign < "\xa0" or "\ud800" <= sign < "\ue000" for sign in str(name))
 
 
 def _copy(source: BinaryIO, target: Path) -> None:

@@ -207,24 +207,56 @@ def commit_folder(
 
 
 def write_checkpoint(
-    folder: Path, *, generation: int, step: int, write: Callable[[BinaryIO], Any], keep: int = 2
+    folder: Path,
+    *,
+    generation: int,
+    step: int,
+    write: Callable[[BinaryIO], Any],
+    keep: int = 2,
+    check: Callable[[Path], Any] | None = None,
 ) -> Checkpoint:
     """Write a checkpoint and its manifest atomically; keep `keep` checkpoints in total.
 
+    `check` gets the path of what was written, and raises if it cannot be loaded.
+
     Raises:
         StaleGeneration: when a newer generation was started.
-        CheckpointFailed: when it cannot be written, for instance because the disk is full.
+        CheckpointFailed: when it cannot be written, for instance because the disk is full, or not be loaded.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"g{generation}-step{step}.ckpt"
     _check_fence(folder, generation)
     try:
-        sha256 = _write_whole(file, write)
+        sha256 = _write_whole(file, write, check)
         manifest = {"generation": generation, "step": step, "sha256": sha256, "path": file.name}
         _put_manifest(folder, manifest, keep=keep)
     except OSError as error:
         raise CheckpointFailed(f"no checkpoint of step {step}: {error.strerror or error}") from error
     return Checkpoint(generation=generation, step=step, sha256=sha256, path=file)
+
+
+def try_checkpoint(folder: Path, *, write: Callable[[BinaryIO], Any], check: Callable[[Path], Any]) -> None:
+    """Write what a checkpoint would hold, load it and remove it.
+
+    Raises:
+        CheckpointFailed: when the state cannot be saved, or cannot be loaded again.
+        OSError: when there is no room for it now; a later try may succeed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    aside = folder / f".trial.{os.getpid()}"
+    try:
+        with aside.open("wb") as stream:
+            try:
+                write(stream)
+            except OSError:
+                raise
+            except Exception as error:
+                raise CheckpointFailed(
+                    f"the state of this job cannot be saved: {type(error).__name__}: {error}"
+                ) from error
+        _must_load(check, aside)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def set_fence(folder: Path, generation: int) -> None:
@@ -257,8 +289,15 @@ def _write_bytes(file: Path, content: bytes) -> None:
     _write_whole(file, lambda stream: stream.write(content))
 
 
-def _write_whole(file: Path, write: Callable[[BinaryIO], Any]) -> str:
-    """Write a file under a temporary name, sync it to disk and rename it; return its digest."""
+def _write_whole(
+    file: Path, write: Callable[[BinaryIO], Any], check: Callable[[Path], Any] | None = None
+) -> str:
+    """Write a file under a temporary name, sync it to disk, check and rename it; return its digest.
+
+    Raises:
+        CheckpointFailed: when `check` cannot load it.
+        OSError: when it cannot be written.
+    """
     aside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with aside.open("wb") as stream:
@@ -266,11 +305,22 @@ def _write_whole(file: Path, write: Callable[[BinaryIO], Any]) -> str:
             stream.flush()
             os.fsync(stream.fileno())
         sha256 = digest_of(aside)
+        if check is not None:
+            _must_load(check, aside)
         aside.replace(file)
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
     return sha256
+
+
+def _must_load(check: Callable[[Path], Any], file: Path) -> None:
+    try:
+        check(file)
+    except Exception as error:
+        raise CheckpointFailed(
+            f"what was saved cannot be loaded again, so it is no checkpoint: {type(error).__name__}: {error}"
+        ) from error
 
 
 def put_manifest(folder: Path, text: bytes) -> None:

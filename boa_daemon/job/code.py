@@ -23,6 +23,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from boa_daemon.job.unpack import BadArchive, opened, unpack
+
 BLOCK = 1 << 20
 MOST_UNPACKED_BYTES = 4 << 30
 FETCH_SECONDS = 600.0
@@ -64,7 +66,7 @@ def bring(source: str, digest: str, cache: Path, work: Path) -> None:
     marker = work.with_name(f"{work.name}.{digest}")
     if marker.exists() and work.is_dir():
         return
-    cache.mkdir(parents=True, exist_ok=True)
+    own_folder(cache)
     folder = cache / digest
     _sweep(cache, keep=digest)
     with alone(cache / f"{digest}.lock"):
@@ -81,6 +83,13 @@ def bring(source: str, digest: str, cache: Path, work: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
         fresh.rename(work)
         marker.touch()
+
+
+def own_folder(cache: Path) -> None:
+    """Make the folder of all code, and let nobody else read it: jobs get copies of their own code."""
+    cache.mkdir(parents=True, exist_ok=True)
+    if cache.stat().st_uid == os.geteuid():
+        cache.chmod(0o700)
 
 
 def _sweep(cache: Path, *, keep: str) -> None:
@@ -117,28 +126,15 @@ def _unpack(source: str, digest: str, folder: Path) -> None:
         if found != digest:
             raise CodeFailed(f"the archive of the code has the digest {found[:12]}, not {digest[:12]}")
         aside.mkdir(parents=True)
-        with tarfile.open(file, "r:gz") as content_of:
-            # Refuse links and absolute names, so that nothing is written outside the folder.
-            if hasattr(tarfile, "data_filter"):
-                content_of.extractall(aside, filter="data")
-            else:
-                _extract(content_of, aside)
+        with file.open("rb") as content, opened(content, "r:gz") as content_of:
+            unpack(content_of, aside, most_bytes=MOST_UNPACKED_BYTES)
         aside.rename(folder)
-    except tarfile.TarError as error:
+    except (tarfile.TarError, BadArchive) as error:
         raise CodeFailed(f"the archive of the code cannot be unpacked: {error}") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
         if source.startswith("s3://"):
             archive.unlink(missing_ok=True)
-
-
-def _extract(archive: tarfile.TarFile, folder: Path) -> None:
-    """Unpack only files and folders, with a Python that has no tarfile filters (before 3.9.17)."""
-    for member in archive.getmembers():
-        parts = Path(member.name).parts
-        if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir()):
-            raise tarfile.TarError(f"{member.name} is no plain file below the folder")
-        archive.extract(member, folder)
 
 
 def _fetch(source: str, target: Path) -> None:

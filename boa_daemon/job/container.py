@@ -1,7 +1,12 @@
 """The command line that runs a unit: plain, within CPU and memory limits, or in a container.
 
 A container shares the node's network, shared memory and EFA cards. It sees only the GPUs of the job, and the
-job's folders under the same paths. `boa_daemon.job` is mounted below `LIBRARY`. Standard library only.
+job's folders under the same paths. `boa_daemon.job` is mounted below `LIBRARY`. Its processes have no
+capabilities and get no new privileges, such as those of a set-uid file in the image.
+
+Podman and docker run with more rights than the job. They are called by absolute path, found in the keeper's
+own PATH, and with the keeper's own variables. Those of the job are handed over under names with the prefix
+`HANDED`, which mean nothing to any program, and get their names back inside. Standard library only.
 """
 
 from __future__ import annotations
@@ -22,6 +27,13 @@ TOOLS = ("podman", "docker", "apptainer")
 RUN_AS_USER = ("podman", "docker")
 """Tools that take the job's user as an option; their command line itself runs as the keeper's user."""
 LIBRARY = "/opt/boa"
+HANDED = "BOA_IN_"
+"""Prefix of the job's variables in the environment of the container tool."""
+_SHELLS_OWN = frozenset({"UID", "EUID", "PPID", "GROUPS", "OPTIND", "LINENO", "BASHOPTS", "SHELLOPTS"})
+"""Variables that a shell does not let itself be given; a container gets none of them from its job."""
+_HARDENED = ("--security-opt=no-new-privileges", "--cap-drop=ALL")
+_OF_ROOT = tuple(f"--cap-add={one}" for one in ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"))
+"""What root in a container needs to install packages; only where jobs run as root by the settings."""
 ASK_SECONDS = 30.0
 BOOTED = Path("/run/systemd/system")
 LIMITED = "BOA_LIMITED"
@@ -30,8 +42,8 @@ _SHELL = 'exec "$(command -v bash || echo /bin/sh)" -c "$0"'
 OUT_OF_MEMORY = "out-of-memory"
 """File that a container's first process writes into the unit's folder after an out-of-memory kill in it."""
 _FIRST = (
-    "trap 'if [ $$ -eq 1 ]; then kill -TERM -1; else kill -TERM $child; fi' TERM; "
-    '"$(command -v bash || echo /bin/sh)" -c "$0" & child=$!; '
+    "trap 'if [ $$ -eq 1 ]; then kill -TERM -1; else kill -TERM $child; fi 2>/dev/null' TERM; "
+    '{ RENAMED exec "$(command -v bash || echo /bin/sh)" -c "$0"; } & child=$!; '
     "while :; do wait $child; code=$?; kill -0 $child 2>/dev/null || break; done; "
     "for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do "
     "[ ! -r $file ] || while read -r what count; do "
@@ -56,8 +68,10 @@ class NoContainers(RuntimeError):
     """No container tool works on this node."""
 
 
-def command_of(unit: Unit, environment: Mapping[str, str]) -> tuple[list[str], str]:
+def command_of(unit: Unit, environment: Mapping[str, str], *, workdir: str = "") -> tuple[list[str], str]:
     """Return the command line for a unit, and a note for its log if its limits cannot be enforced here.
+
+    `workdir` is the folder that a container mounts for the working folder; empty for that folder itself.
 
     Raises:
         NoContainers: when the unit has an image, and no container tool works here.
@@ -66,7 +80,39 @@ def command_of(unit: Unit, environment: Mapping[str, str]) -> tuple[list[str], s
     if not unit.image:
         return ["/bin/bash", "-c", unit.run], why_unlimited() if has_limits else ""
     tool = usable_tool()
-    return in_container(unit, tool, environment), why_unlimited(tool) if has_limits else ""
+    argv = in_container(unit, tool, environment, workdir=workdir)
+    return [program(tool), *argv[1:]], why_unlimited(tool) if has_limits else ""
+
+
+def runs_as_keeper(unit: Unit, argv: Sequence[str]) -> bool:
+    """Return whether a command line of `command_of` runs with the keeper's rights, not with the job's."""
+    return bool(unit.image) and os.path.basename(argv[0]) in RUN_AS_USER
+
+
+def program(tool: str) -> str:
+    """Return the absolute path of a program in our own PATH; its name if it is not there.
+
+    Relative folders in PATH do not count: what they mean depends on the present folder.
+    """
+    absolute = [one for one in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(one)]
+    return shutil.which(tool, path=os.pathsep.join(absolute)) or tool
+
+
+def variables_of_tool(own: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of podman or docker: our own, and the job's variables under other names."""
+    ours = {name: value for name, value in own.items() if not name.startswith(HANDED)}
+    return ours | {f"{HANDED}{name}": value for name, value in given.items()}
+
+
+def _names_of(unit: Unit) -> list[str]:
+    """Return the names of a unit's variables that its container gets."""
+    own = {"PYTHONPATH", "CUDA_VISIBLE_DEVICES"}
+    return sorted({*unit.environment, *unit.secrets} - own - _SHELLS_OWN)
+
+
+def renamed_inside(unit: Unit) -> str:
+    """Return the shell commands that give a unit's variables their names, inside its container."""
+    return "".join(f'export {name}="${HANDED}{name}"; unset {HANDED}{name}; ' for name in _names_of(unit))
 
 
 def why_unlimited(tool: str = "") -> str:
@@ -76,7 +122,7 @@ def why_unlimited(tool: str = "") -> str:
     """
     if tool in RUN_AS_USER:
         return ""
-    if not BOOTED.is_dir() or shutil.which("systemd-run") is None:
+    if not BOOTED.is_dir() or not os.path.isabs(program("systemd-run")):
         return f"{_NO_LIMITS} on this machine: systemd does not run here"
     done = _asked([*_SCOPE, *_whose(), "--", "true"])
     return "" if done == 0 else f"{_NO_LIMITS} on this machine: systemd gives its user no scope"
@@ -113,14 +159,14 @@ def usable_tool(answers: Callable[[str], bool] | None = None) -> str:
         NoContainers: when none works.
     """
     for tool in TOOLS:
-        if shutil.which(tool) is not None and (answers or _answers)(tool):
+        if os.path.isabs(program(tool)) and (answers or _answers)(tool):
             return tool
     raise NoContainers(f"`image` needs one of {', '.join(TOOLS)}, and none of them works here")
 
 
 def _answers(tool: str) -> bool:
     """Return whether a tool works for this user; docker, for instance, needs its daemon."""
-    return _asked([tool, "version" if tool == "apptainer" else "info"]) == 0
+    return _asked([program(tool), "version" if tool == "apptainer" else "info"]) == 0
 
 
 def _asked(words: Sequence[str]) -> int | None:
@@ -135,19 +181,27 @@ def _asked(words: Sequence[str]) -> int | None:
     return done.returncode
 
 
-def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[str]:
+def in_container(unit: Unit, tool: str, environment: Mapping[str, str], *, workdir: str = "") -> list[str]:
     """Return the command line that runs a unit in its image."""
     package = Path(__file__).resolve().parents[1]
-    folders = list(dict.fromkeys([unit.mounts or unit.workdir, unit.checkpoint_dir, str(unit.folder.parent)]))
-    # The links in the data folder point into the cache: mount it, read-only.
-    seen_data = dict.fromkeys(os.path.dirname(os.readlink(link)) for link in _links(unit))
+    work = unit.mounts or workdir or unit.workdir
+    generation = str(unit.folder.parent)
+    folders = [
+        f"{work}:{work}",
+        f"{unit.checkpoint_dir}:{unit.checkpoint_dir}",
+        *([f"{generation}:{generation}:ro"] if str(unit.own.parent) != generation else []),
+        f"{unit.own.parent}:{unit.own.parent}",
+    ]
+    folders = list(dict.fromkeys(folders))
+    # The links in the data folder point to entries of the cache: mount those, read-only.
+    seen_data = dict.fromkeys(os.readlink(link) for link in _links(unit))
     data = [f"{one}:{one}:ro" for one in seen_data]
     gpus = [index for index in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if index]
     has_gpus = bool(gpus) and any(_DEVICES.glob("nvidia[0-9]*"))
     has_efa = (_DEVICES / "infiniband").is_dir()
     own = unit.environment.get("PYTHONPATH", "")
     path = f"{own}:{LIBRARY}" if own else LIBRARY
-    first = _RAISED + _FIRST if tool == "podman" else _FIRST
+    first = (_RAISED if tool == "podman" else "") + _FIRST.replace("RENAMED ", renamed_inside(unit))
     inner = ["/bin/sh", "-c", _SHELL if tool == "apptainer" else first, unit.run]
     inner += [] if tool == "apptainer" else [str(unit.own / OUT_OF_MEMORY)]
     if tool == "apptainer":
@@ -159,7 +213,8 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[
             *("--env", f"PYTHONPATH={path}", "--pwd", unit.workdir, image, *inner),
         ]
     # Pass names only, so that values of secrets appear in no command line.
-    names = sorted({*unit.environment, *unit.secrets, *_PASSED} - {"PYTHONPATH", "CUDA_VISIBLE_DEVICES"})
+    names = [f"{HANDED}{name}" for name in _names_of(unit)]
+    names += [name for name in _PASSED if name not in unit.environment]
     seen = gpus
     devices: list[str] = []
     if has_gpus:
@@ -175,12 +230,13 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[
     limits += [f"--memory={memory}", f"--memory-swap={memory}"] if unit.memory_gb else []
     return [
         *(tool, "run", "--rm", "--name", unit.name, "--network=host", "--ipc=host"),
+        *_HARDENED,
         *(_ULIMITS if tool == "docker" else ()),
         *_owner(unit, tool),
         *devices,
         *(["--device", "/dev/infiniband"] if has_efa else []),
         *limits,
-        *(word for one in folders for word in ("--volume", f"{one}:{one}")),
+        *(word for one in folders for word in ("--volume", one)),
         *(word for one in (*data, f"{package}:{LIBRARY}/boa_daemon:ro") for word in ("--volume", one)),
         *(word for name in names for word in ("--env", name)),
         *("--env", f"PYTHONPATH={path}", "--env", f"CUDA_VISIBLE_DEVICES={','.join(seen)}"),
@@ -204,7 +260,7 @@ def _owner(unit: Unit, tool: str) -> list[str]:
         groups = [word for one in (unit.door_gid, *unit.groups) for word in ("--group-add", str(one))]
         return ["--user", f"{unit.uid}:{unit.gid}", *groups]
     if os.getuid() == 0:
-        return []
+        return [*_OF_ROOT]
     return ["--userns=keep-id"] if tool == "podman" else ["--user", f"{os.getuid()}:{os.getgid()}"]
 
 
@@ -214,7 +270,8 @@ def pull(image: str) -> int:
 
     def told(*words: str) -> int:
         nothing = subprocess.DEVNULL
-        return subprocess.run([tool, *words, image], stdin=nothing, stdout=nothing, check=False).returncode
+        argv = [program(tool), *words, image]
+        return subprocess.run(argv, stdin=nothing, stdout=nothing, check=False).returncode
 
     return 0 if tool == "apptainer" or told("image", "inspect") == 0 else told("pull")
 

@@ -23,10 +23,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from boa_daemon.job.account import drops, popen_as
+from boa_daemon.job.account import drops, is_ours_alone, popen_as
 from boa_daemon.job.code import alone
 from boa_daemon.job.processes import is_alive, started_ticks
 from boa_daemon.job.unit import Unit, read_json, write_json
+from boa_daemon.job.unpack import BadArchive, opened, unpack
 
 INSTANCE_STORES = ("/opt/dlami/nvme", "/mnt/instance-store", "/local_scratch")
 """Where AWS images mount an instance's own disks; the cache goes to the first that is a writable mount."""
@@ -92,7 +93,12 @@ def cache_of(beside: Path) -> Path:
     """Return the cache folder: on the instance's own disks if there are any, else `beside`."""
     for store in map(Path, INSTANCE_STORES):
         if os.path.ismount(store) and os.access(store, os.W_OK):
-            return store / "boa-data"
+            cache = store / "boa-data"
+            with suppress(FileExistsError):
+                cache.mkdir(mode=0o755)
+            # In a store that all may write, a job may have made this folder, or put a link there.
+            if is_ours_alone(cache):
+                return cache
     return beside
 
 
@@ -112,7 +118,10 @@ def _entry_of(source: str, cache: Path, unit: Unit, keeper: int) -> Path:
         aside = entry.with_name(f"{identity}.part")
         _remove(aside)
         aside.mkdir(parents=True)
-        (_sync if is_remote else _copy)(source, aside, unit)
+        if is_remote:
+            _sync(source, aside)
+        else:
+            _copy(source, aside, unit, sum(size for _, size, _ in rows))
         if {name: size for name, size, _ in rows} != dict(_sizes(aside)):
             _remove(aside)
             raise DataFailed(f"{source} was changed while it was copied, or was not copied completely")
@@ -133,7 +142,7 @@ def _own_cache(cache: Path, unit: Unit) -> Path:
 def _files_of(source: str, unit: Unit) -> list[tuple[str, int, str]]:
     """Return (name, bytes, time) of the files of a folder, listed as the unit's user."""
     done = subprocess.run(
-        ["find", "-H", source, "-type", "f", "-printf", r"%P\0%s\0%T@\0"],
+        ["find", "-H", os.path.join("/", source), "-type", "f", "-printf", r"%P\0%s\0%T@\0"],
         capture_output=True, check=False, stdin=subprocess.DEVNULL, **popen_as(unit),
     )  # fmt: skip
     if done.returncode:
@@ -143,29 +152,22 @@ def _files_of(source: str, unit: Unit) -> list[tuple[str, int, str]]:
     return sorted(found)
 
 
-def _copy(source: str, target: Path, unit: Unit) -> None:
+def _copy(source: str, target: Path, unit: Unit, most_bytes: int) -> None:
     """Copy the files of a folder: read as the unit's user, written as ours."""
     words = ["tar", "--create", "--hard-dereference", "--file=-", "--directory", source, "."]
     reader = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **popen_as(unit)
     )
     assert reader.stdout is not None
-    with reader, tarfile.open(fileobj=reader.stdout, mode="r|") as archive:
-        for member in archive:
-            name = Path(member.name)
-            # Leave out links: they may point anywhere.
-            if not member.isfile() or name.is_absolute() or ".." in name.parts:
-                continue
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            content = archive.extractfile(member)
-            assert content is not None
-            with content, (target / name).open("wb") as file:
-                shutil.copyfileobj(content, file, 1 << 20)
+    try:
+        with reader, opened(reader.stdout, "r|") as archive:
+            unpack(archive, target, most_bytes=most_bytes, keeps_links=False)
+    except (tarfile.TarError, BadArchive) as error:
+        raise DataFailed(f"{source} could not be copied: {error}") from None
 
 
-def _sync(source: str, target: Path, unit: Unit) -> None:
+def _sync(source: str, target: Path) -> None:
     """Fetch an s3:// prefix, without a time limit."""
-    del unit
     words = ["aws", "s3", "sync", source.rstrip("/"), str(target), "--only-show-errors"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:

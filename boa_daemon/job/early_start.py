@@ -117,8 +117,10 @@ def _has_no_call(node: ast.AST) -> bool:
 
 def read_start_notes(own: Path) -> list[dict[str, Any]]:
     """Return the valid notes of a unit's processes; the job may have written anything else there."""
-    found = []
-    for file in sorted(own.glob(f"{NOTE}*.json")):
+    found, files = [], list[Path]()
+    with suppress(OSError):  # The folder may not be the user's yet, or a link to one that is not.
+        files = sorted(own.glob(f"{NOTE}*.json"))
+    for file in files:
         with suppress(OSError, ValueError):
             found.append(json.loads(read_regular(file, most_bytes=4096)))
     kinds = {"is_early": bool, "bytes": int, "processes": int}

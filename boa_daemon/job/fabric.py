@@ -16,6 +16,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.job.read_back import trust
+from boa_daemon.job.run import current
+
 FILE = "fabric.ckpt"
 
 
@@ -38,7 +41,10 @@ def fabric_state(fabric: Any, **state: Any) -> dict[str, Any]:
     """Return `load`, `save` and `folder` for `job.steps`, for models, optimizers and values by name."""
 
     def load(path: Path) -> None:
+        trust(path)
         fabric.load(path / FILE, state)
+
+    current().loads_with_trust = True
 
     def save(path: Path) -> None:
         fabric.save(path / FILE, state)

@@ -23,7 +23,7 @@ from boa_daemon.job.regular_files import read_regular
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 FILE_NAME = "error.json"
 """Name of the error file in a unit's folder."""
-MOST_TEXT = 500
+MOST_TEXT, MOST_BYTES = 500, 1 << 20
 PEER_LOST = "PeerLost"
 """Class name of an exception that is only a consequence of another process's failure."""
 
@@ -92,7 +92,7 @@ def read_failure(folder: Path, name: str = FILE_NAME) -> dict[str, Any] | None:
     since the Unix epoch (None if unknown).
     """
     try:
-        message = json.loads(read_regular(folder / name))["message"]
+        message = json.loads(read_regular(folder / name, most_bytes=MOST_BYTES))["message"]
         if isinstance(message, str):
             message = {"message": message}
         said, extra = str(message["message"])[:MOST_TEXT], message.get("extraInfo") or {}
@@ -104,7 +104,7 @@ def read_failure(folder: Path, name: str = FILE_NAME) -> dict[str, Any] | None:
             "said": said,
             "at": None if at is None else float(at),
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 

@@ -19,6 +19,8 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from boa_daemon.job.checkpoint import Checkpoint
+from boa_daemon.job.read_back import trust
 from boa_daemon.job.run import current, finish
 
 
@@ -28,11 +30,21 @@ class BoaCallback(TrainerCallback):
     def __init__(self, every: int | None = None) -> None:
         self._every = every
         self._loss: float | None = None
+        self._found: Checkpoint | None = None
 
     def checkpoint(self) -> str | None:
         """Return the folder for `resume_from_checkpoint`; None to start from the beginning."""
-        found = current().resume()
-        return None if found is None else str(found.path)
+        self._found = current().resume()
+        current().loads_with_trust = True
+        if self._found is None:
+            return None
+        trust(self._found.path)
+        return str(self._found.path)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Go on with the random numbers of the checkpoint; the trainer restores none at another width."""
+        if self._found is not None:
+            current().resume_random(self._found)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Report the step; save if that is due, and stop afterwards if a stop was requested."""

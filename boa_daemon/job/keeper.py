@@ -1,7 +1,7 @@
 """The keeper: the process that supervises one unit (one generation of one job on one node).
 
-The keeper runs the job's command in its own session, stores its output, passes a stop on, kills the command
-when the grace period is over, ends lingering processes, and records how the command ended. The keeper is
+The keeper runs the job's command in its own session, stores its output, stops the command when that is
+ordered (`stops`), ends lingering processes, and records how the command ended. The keeper is
 independent of the daemon, so the daemon may die and come back; if systemd runs the unit, the keeper is its
 main process. If the keeper dies, the kernel kills the command, and the next check of the unit ends the rest.
 
@@ -30,25 +30,38 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from boa_daemon.job import early_start
-from boa_daemon.job.account import drops, hand_over, popen_as
+from boa_daemon.job.account import drops, hand_over, mount_point, popen_as, working_folder
 from boa_daemon.job.artifacts import collect
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
-from boa_daemon.job.container import RUN_AS_USER, NoContainers, command_of, ran_out_of_memory, within_limits
+from boa_daemon.job.container import (
+    NoContainers,
+    command_of,
+    ran_out_of_memory,
+    runs_as_keeper,
+    variables_of_tool,
+    within_limits,
+)
 from boa_daemon.job.failures import full_disk
+from boa_daemon.job.leavings import remove_leavings
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
 from boa_daemon.job.seal import key_of, sealed
 from boa_daemon.job.secrets import SecretMissing, values_of
+from boa_daemon.job.stops import LEAVE_SECONDS, Loss, OrderedStop, loss_of, register_file, registered
+from boa_daemon.job.stops import variables as stop_variables
 from boa_daemon.job.unit import (
     KEPT,
+    MOST_PROGRESS_BYTES,
     SCRATCH,
     Unit,
     keep_room,
     lost_end,
+    read_json,
     read_own,
     sealed_document,
     status_of,
@@ -57,8 +70,10 @@ from boa_daemon.job.unit import (
     write_json,
 )
 
-LEAVE_SECONDS = 0.5
-"""Time for helper processes to exit by themselves after the command's end, before any signal."""
+STOP_LOOK_SECONDS = 0.05
+"""How often a keeper looks how far a stop has come."""
+BACKGROUND_STARTS_SECONDS, BACKGROUND_SECONDS = 5.0, 60.0
+"""If a command ends well this soon, those it left in the background have so long to register."""
 LINGER_SECONDS = 2.0
 """Time for processes that outlive the command to exit after SIGTERM, before SIGKILL."""
 ERRAND_SECONDS = 120.0
@@ -91,8 +106,14 @@ class Keeper:
         self._codes: dict[str, int] = {}
         self._before_failed = ""
         self._stop_asked_at: float | None = None
+        self._stop: OrderedStop | None = None
         self._kill_asked = False
         self._hard = False
+        self._is_late = False
+        self._started_at = 0.0
+        self._ended_at = 0.0
+        self._has_registered = False
+        self._left_over = 0
         self._spares_upload = False
         self._seen: tuple[int, Any] = (0, None)
         self._kept_from: tuple[Stamp, Stamp] = (None, None)
@@ -108,11 +129,12 @@ class Keeper:
         if self.unit.after:
             keep_room(self.unit.folder / "ending.json")
         kills_before = memory_kills()
-        with suppress(OSError):
-            self.unit.own.mkdir(parents=True, exist_ok=True)
+        if not drops(self.unit):
+            with suppress(OSError):
+                self.unit.own.mkdir(parents=True, exist_ok=True)
         if self._do_errand(self.unit.bring, slot="bring", seconds=None, wait=True):
             self._before_failed = self._said("bring") or "its code could not be fetched"
-        hand_over(self.unit)
+        self._hand_over()
         log, child = LogWriter(self.unit.folder, self.unit.log_bytes), None
         if self.unit.waits and not self._before_failed:
             child = self._wait_for_turn(log)
@@ -144,9 +166,14 @@ class Keeper:
             self._write_exit(code << 8, out_of_memory=False, lingering=0)
             return
         log.write(b"")  # Create the log: its age tells for how long the command has printed nothing.
-        code = self._watch(child.pid)
+        began = time.time()
+        code = self._watch(child.pid, log)
         lingering = self._gather()
+        self._remove_leavings(began, log)
         self._pump.join(5.0)
+        loss = self._loss()
+        if loss:
+            log.write_line(f"boa: {loss}")
         if self.unit.artifacts and self._stop_asked_at is None and not self._hard:
             for fault in collect(self.unit):
                 log.write(f"boa: {fault}\n".encode())
@@ -154,7 +181,7 @@ class Keeper:
         with suppress(OSError), self.unit.as_user():
             remove_rank_files(self.unit.own)
         is_out_of_memory = memory_kills() > kills_before or ran_out_of_memory(self.unit)
-        self._write_exit(code, out_of_memory=is_out_of_memory, lingering=lingering)
+        self._write_exit(code, out_of_memory=is_out_of_memory, lingering=lingering, loss=loss)
         drop_scratch(self.unit)
 
     @property
@@ -171,15 +198,22 @@ class Keeper:
         write_json(unit.folder / READY, sealed_document(unit.folder, {"is_started": child is not None}))
         until = time.monotonic() + MOST_WAIT_SECONDS
         while not (unit.folder / GO).exists() and not self._is_over_already:
-            self._listen(TURN_SECONDS, None if child is None else child.pid)
+            self._listen(TURN_SECONDS)
             self._kill_asked |= time.monotonic() > until
             if not unit.folder.is_dir():
                 # The folder was dropped. Kill the command here: the engine may not have seen its start.
                 kill_all_carrying(f"BOA_UNIT={unit.name}")
                 raise SystemExit(1)
         self.unit = Unit.read(unit.folder)  # Its errands now name the last checkpoint, which is fetched next.
-        hand_over(self.unit)
+        self._hand_over()
         return child
+
+    def _hand_over(self) -> None:
+        """Give the unit's folders to its user; if that fails, the command is not started."""
+        try:
+            hand_over(self.unit)
+        except OSError as error:
+            self._before_failed = self._before_failed or f"its folders are not as they must be: {error}"
 
     def _go_on(self, child: subprocess.Popen[bytes] | None) -> subprocess.Popen[bytes] | None:
         """Let a waiting command go on and return it; None if there is none, or if it has ended."""
@@ -195,14 +229,21 @@ class Keeper:
     def _start(self, log: LogWriter, *, early: bool = False) -> subprocess.Popen[bytes]:
         """Start the command in its own session; its secrets are only in its environment."""
         secrets = values_of(self.unit.secrets, self.unit.secrets_file)
-        environment = {**os.environ, **self.unit.environment, **secrets}
+        told = {**self.unit.environment, **stop_variables(self.unit)}
+        self.unit = replace(self.unit, environment=told)
+        given = {**told, **secrets}
+        environment = {**os.environ, **given}
         if early:
             environment[early_start.GO_FILE] = str(self.unit.own / GO)
         if drops(self.unit):
             environment.pop("XDG_RUNTIME_DIR", None)
         with self.unit.as_user():
             (self.unit.own / SCRATCH).mkdir(parents=True, exist_ok=True)
-        argv, note = command_of(self.unit, environment)
+        workdir = working_folder(self.unit)
+        argv, note = command_of(self.unit, environment, workdir=mount_point(self.unit, workdir))
+        # Podman and docker switch to the job's user inside the container; they run as the keeper's user, so
+        # they get the keeper's variables and folder, and nothing that the job has chosen.
+        is_keepers = runs_as_keeper(self.unit, argv)
         if note:
             log.write(f"boa: {note}\n".encode())
         # The checkpoint from which the command resumes is already kept.
@@ -214,36 +255,38 @@ class Keeper:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             if os.getppid() != parent:
                 os._exit(1)
+            if not is_keepers:
+                os.fchdir(workdir)  # Here the process is the job's user.
 
         child = subprocess.Popen(
             argv,
-            cwd=self.unit.workdir,
-            env=environment,
+            cwd="/",
+            env=variables_of_tool(os.environ, given) if is_keepers else environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
-            # Podman and docker switch to the job's user inside the container; they run as the keeper's user.
-            **({} if argv[0] in RUN_AS_USER else popen_as(self.unit)),
+            **({} if is_keepers else popen_as(self.unit)),
         )
+        self._started_at = time.monotonic()
         self._pump = threading.Thread(target=_pump, args=(child, log), daemon=True)
         self._pump.start()
         return child
 
-    def _watch(self, child: int) -> int:
-        """Wait for the command's end, pass stops on, kill it after the grace period; return its status."""
+    def _watch(self, child: int, log: LogWriter) -> int:
+        """Wait for the command's end, stop it if that is ordered, and return its status."""
         next_beat = time.monotonic() + self.unit.beat_seconds
         next_trim = time.monotonic() + TRIM_SECONDS
         beats = 0
-        while child not in self._ended:
-            self._listen(0.5 if self._stop_asked_at is None else 0.1, child)
+        while child not in self._ended or self._goes_on(child):
+            self._listen(0.5 if self._stop_asked_at is None else STOP_LOOK_SECONDS)
             now = time.monotonic()
-            if self._stop_asked_at is not None and now > self._stop_asked_at + self.unit.grace_seconds:
-                self._kill_asked = True
+            if self._stop_asked_at is not None:
+                self._go_on_stopping(child, log)
             if self._kill_asked:
                 self._hard = True
-                send([child, *self._family()], signal.SIGKILL)
+                send(self._family(), signal.SIGKILL)
             if now >= next_trim:
                 next_trim = now + TRIM_SECONDS
                 with suppress(OSError), self.unit.as_user():
@@ -257,6 +300,55 @@ class Keeper:
                 if self._has_new_checkpoint():
                     self._do_errand(self.unit.keep, slot="keep", seconds=None)
         return self._ended[child]
+
+    def _goes_on(self, child: int) -> bool:
+        """Return whether the command goes on though its first process has ended.
+
+        A stop ends with the last process of the command, or with the grace. Without a stop, a registered
+        process goes on in the background if the first process has ended well (`setsid python train.py`). If
+        that was at once, there is time to register.
+        """
+        if self._hard:
+            return False
+        if self._stop is not None:
+            return bool(self._family())
+        if self._stop_asked_at is not None or self._ended[child] != 0 or _ends(self.unit)["is_done"]:
+            return False
+        now = time.monotonic()
+        self._ended_at = self._ended_at or now
+        with self.unit.as_user():
+            found = {one.pid for one in registered(register_file(self.unit))}
+        family = self._family()
+        self._has_registered |= bool(found)
+        is_starting = (
+            not self._has_registered and self._ended_at < self._started_at + BACKGROUND_STARTS_SECONDS
+        )
+        return bool(found.intersection(family)) or (
+            is_starting and bool(family) and now < self._ended_at + BACKGROUND_SECONDS
+        )
+
+    def _go_on_stopping(self, child: int, log: LogWriter) -> None:
+        """Begin the stop, or take its next step; ask for a kill when the grace is over."""
+        assert self._stop_asked_at is not None
+        if self._stop is None:
+            self._stop = OrderedStop(self.unit, child, self._family)
+            log.write_line(f"boa: {self._stop}")
+        else:
+            self._stop.go_on()
+        if time.monotonic() > self._stop_asked_at + self.unit.grace_seconds:
+            # What outlives processes that have saved is a sidecar; else it may be what had to save.
+            self._is_late = not self._stop.asks_first or bool(self._stop.savers()) or child not in self._ended
+            self._left_over = 0 if self._is_late else len(self._family())
+            self._kill_asked = True
+
+    def _loss(self) -> Loss | None:
+        """Return what an ordered stop has lost; None if there was none, or if no loss is known."""
+        if self._stop is None or _ends(self.unit)["is_done"]:
+            return None
+        with self.unit.as_user():
+            reported = read_json(self.unit.progress_file, most_bytes=MOST_PROGRESS_BYTES) or {}
+            saved = read_json(Path(self.unit.checkpoint_dir) / MANIFEST) or {}
+        return loss_of(self._stop, reported, saved, self.unit, is_late=self._is_late)
 
     def _has_new_checkpoint(self) -> bool:
         """Return whether there may be a checkpoint to upload.
@@ -279,16 +371,13 @@ class Keeper:
             return found.st_ino, found.st_mtime_ns
         return None
 
-    def _listen(self, seconds: float, child: int | None = None) -> None:
+    def _listen(self, seconds: float) -> None:
         """Wait up to `seconds` for a signal, act on it, and reap ended processes and errands."""
         info = signal.sigtimedwait(_SIGNALS, seconds)
         if info is not None and info.si_signo == signal.SIGUSR1:
             self._kill_asked = True
         elif info is not None and info.si_signo != signal.SIGCHLD and self._stop_asked_at is None:
             self._stop_asked_at = time.monotonic()
-            if child is not None:
-                with suppress(ProcessLookupError):
-                    os.killpg(child, signal.SIGTERM)
         with suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -325,6 +414,16 @@ class Keeper:
             send(family if is_late else fresh, signal.SIGKILL if is_late else signal.SIGTERM)
             self._listen(0.05)
         return len(lingering)
+
+    def _remove_leavings(self, since: float, log: LogWriter) -> None:
+        """Free the shared memory that the command left on the node, and say so in its log."""
+        with self.unit.as_user():
+            left = remove_leavings(
+                os.getuid() if self.unit.uid is None else self.unit.uid, self.unit.name, since=since
+            )
+        if left:
+            said = f"boa: removed what the command had left: {', '.join(left[:5])}\n"
+            log.write(said.encode(errors="replace"))  # A job may give a file a name that is no text.
 
     def _do_errand(
         self, script: str, *, slot: str = "word", seconds: float | None = ERRAND_SECONDS, wait: bool = False
@@ -397,16 +496,20 @@ class Keeper:
         self._seen = (changed_at, status["manifest"])
         return status
 
-    def _write_exit(self, status: int | None, *, out_of_memory: bool, lingering: int) -> None:
+    def _write_exit(
+        self, status: int | None, *, out_of_memory: bool, lingering: int, loss: Loss | None = None
+    ) -> None:
         """Record how the unit ended; before that, upload the last checkpoint and send the last report."""
         code = None if status is None else os.waitstatus_to_exitcode(status)
         unit = self.unit
         facts: dict[str, Any] = {
             "code": code,
             "stop_asked": self._stop_asked_at is not None,
-            "killed": self._hard,
+            # Leavings of a command that has ended in time are no sign of a lost step.
+            "killed": self._hard and not self._left_over,
             "out_of_memory": out_of_memory,
-            "lingering": lingering,
+            "lingering": max(lingering, self._left_over),
+            "why_lost": "" if loss is None else loss.why,
             **_ends(unit),
             "disk_full": bool(code) and full_disk(unit.workdir, unit.checkpoint_dir),
             "before_failed": self._before_failed,
@@ -527,6 +630,7 @@ def start_apart(folder: Path, environment: Mapping[str, str]) -> subprocess.Pope
     with (folder / "keeper.err").open("wb") as errors:
         return subprocess.Popen(
             within_limits(Unit.read(folder), [sys.executable, "-m", "boa_daemon.job.keeper", str(folder)]),
+            cwd="/",  # Python looks for modules in its folder first.
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -17,6 +17,7 @@ from typing import Any
 from lightning.pytorch import Callback
 
 from boa_daemon.job.fabric import where
+from boa_daemon.job.read_back import trust
 from boa_daemon.job.run import current, finish
 
 FILE = "lightning.ckpt"
@@ -28,6 +29,7 @@ class BoaCallback(Callback):
     def __init__(self, every: int | None = None, *, batch: int = 0) -> None:
         self._every, self._batch = every, batch
         self._found = current().resume()
+        current().loads_with_trust = True
         self.step = 0 if self._found is None else self._found.step
         self._seen = self.step
 
@@ -38,11 +40,16 @@ class BoaCallback(Callback):
 
     def checkpoint(self) -> str | None:
         """Return the file for `ckpt_path`; None to start from the beginning."""
-        return None if self._found is None else str(self._found.path / FILE)
+        if self._found is None:
+            return None
+        trust(self._found.path)
+        return str(self._found.path / FILE)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Replace Lightning's SIGTERM handler."""
+        """Replace Lightning's SIGTERM handler, and go on with the random numbers of the checkpoint."""
         current().catch_signal()
+        if self._found is not None:
+            current().resume_random(self._found)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -52,7 +59,8 @@ class BoaCallback(Callback):
         if trainer.global_step == self._seen:
             return  # Gradients were only accumulated: there was no optimizer step.
         self._seen = trainer.global_step
-        run.report(self._seen, float(self._batch), _loss(outputs), None)
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        run.report(self._seen, self._batch, loss, None)
         if run.should_checkpoint(self._every, None):
             run.save_folder(self._seen, lambda path: trainer.save_checkpoint(path / FILE), None)
         if run.stop_agreed:
@@ -72,9 +80,3 @@ class BoaCallback(Callback):
         if current().stop_agreed:
             raise SystemExit(0)
         finish()
-
-
-def _loss(outputs: Any) -> float | None:
-    """Return this rank's loss, if the training step returned it."""
-    loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-    return None if loss is None else float(loss)

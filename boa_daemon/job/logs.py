@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -27,15 +28,27 @@ class LogWriter:
         self._offset = _end(segments)
         self._file: BinaryIO | None = None
         self._begins = self._offset
+        self._is_at_line_start = True
+        self._lock = threading.Lock()
 
     def write(self, block: bytes) -> None:
         """Append a block; on a full disk the block is dropped, so that the job never waits."""
+        with self._lock:
+            self._append(block)
+
+    def write_line(self, line: str) -> None:
+        """Append a line of the keeper, between the lines of the command; any thread may call this."""
+        with self._lock:
+            self._append(f"{'' if self._is_at_line_start else chr(10)}{line}\n".encode())
+
+    def _append(self, block: bytes) -> None:
         with suppress(OSError):
             if self._file is None or self._offset - self._begins >= self._segment_bytes:
                 self._turn()
             assert self._file is not None
             self._file.write(block)
             self._offset += len(block)
+            self._is_at_line_start = block.endswith(b"\n") if block else self._is_at_line_start
 
     def close(self) -> None:
         """Close the newest segment."""

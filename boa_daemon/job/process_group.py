@@ -116,6 +116,7 @@ def _fork(processes: int) -> tuple[int, list[int]]:
     for number in range(1, processes):
         child = os.fork()
         if child == 0:
+            current()  # A rank, not a helper of the first one.
             return number, []
         children.append(child)
     return 0, children

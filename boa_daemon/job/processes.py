@@ -24,6 +24,14 @@ def started_ticks(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def parent_of(pid: int) -> int | None:
+    """Return the parent of a process; None if the process is gone."""
+    try:
+        return int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
 def is_alive(pid: int, ticks: int) -> bool:
     """Return whether the process with this id and this start time still runs."""
     return started_ticks(pid) == ticks

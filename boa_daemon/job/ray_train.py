@@ -4,8 +4,8 @@
         TorchTrainer(loop, scaling_config=ScalingConfig(**scaling)).fit()
 
 In `loop`, which runs on every worker, `job.steps` works as elsewhere. The engine has reserved the job's GPUs
-in a Ray placement group; this module releases them, so that the trainer can take them. SIGTERM reaches only
-this process, so it tells the workers to stop through a file in the folder that all nodes share.
+in a Ray placement group; this module releases them, so that the trainer can take them. The workers belong to
+Ray and get no signal: they find the stop request of this process's unit in the folder that all nodes share.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from boa_daemon.job.run import STOP_FILE
+from boa_daemon.job.run import RAY_WORKER, current
+from boa_daemon.job.stops import STOP_FILE
 
 RESERVED_SECONDS = 60.0
 """Longest wait for Ray to grant the engine's reservation; after that, something else has the GPUs."""
@@ -39,13 +40,14 @@ def ray_workers() -> Iterator[dict[str, Any]]:
     import ray  # noqa: PLC0415  only where it is in use
 
     generation = Path(os.environ["BOA_GATE"]).parent
-    stop = generation / "stop"
+    stop = Path(os.environ.get(STOP_FILE) or generation / "stop")
+    current()  # So the keeper waits for this process, which ends after its workers.
     told = {name: value for name, value in os.environ.items() if name.startswith("BOA_")}
     ray.init(
         address="auto",
         namespace="boa",
         log_to_driver=True,
-        runtime_env={"env_vars": {**told, STOP_FILE: str(stop)}},
+        runtime_env={"env_vars": {**told, STOP_FILE: str(stop), RAY_WORKER: "1"}},
     )
 
     def ask_workers(_number: int, _frame: FrameType | None) -> None:

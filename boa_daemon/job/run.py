@@ -26,17 +26,21 @@ from boa_daemon.job.checkpoint import (
     described,
     files_of,
     newest_checkpoint,
+    try_checkpoint,
     write_checkpoint,
 )
 from boa_daemon.job.gpu_memory import keep_to_share
 from boa_daemon.job.quick_exit import exit_quickly
+from boa_daemon.job.random_state import read_random, resume_random, write_random
+from boa_daemon.job.read_back import CannotBeLoaded, read_back, read_back_folder
+from boa_daemon.job.stops import STOP_FILE, Registration
 
+MOST_STEPS = 2**63 - 1
 RECORD_BYTES = 512
 """Every report is padded to this length, so that it overwrites the one before completely."""
 
-
-STOP_FILE = "BOA_STOP_FILE"
-"""Variable with the path of a file whose existence asks for a stop, for processes that get no signal."""
+RAY_WORKER = "BOA_RAY_WORKER"
+"""Variable that is set in Ray's workers: processes that outlive the job, and that no keeper can signal."""
 
 
 Gather = Callable[[bytes], list[bytes]]
@@ -82,6 +86,16 @@ class Run:
         self._samples = 0.0
         self._began = time.monotonic()
         self._saved_at_step = 0
+        self.resumed_at_step = 0
+        self._has_read_back = False
+        self.loads_with_trust = False
+        """Whether the framework that loads was told to trust this job's own files (`read_back.trust`)."""
+        self._noted: set[str] = set()
+        self._reported_at: float | None = None
+        self._gap_seconds = 0.0
+        self._is_entered = False
+        self._handler_before: Any = None
+        self._registration = Registration({} if RAY_WORKER in environment else environment)
 
     @property
     def is_first(self) -> bool:
@@ -90,12 +104,50 @@ class Run:
         This is rank 0 of the launcher. torchrun may place rank 0 on any node, so the node number counts only
         where no launcher assigned ranks; there is one process per node then.
         """
-        return (self.rank if self.rank is not None else _given_rank(self._environment)) == 0
+        return self.number == 0
+
+    @property
+    def number(self) -> int:
+        """The rank of this process: from `ranks()`, torch, the launcher, or the number of its node."""
+        return self.rank if self.rank is not None else _given_rank(self._environment)
+
+    @property
+    def width(self) -> int:
+        """The number of ranks of this generation, as far as torch or the launcher tells; else 1."""
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return int(distributed.get_world_size())
+        for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+            if self._environment.get(name, ""):
+                return int(self._environment[name])
+        return int(self._environment.get("BOA_GPUS") or 1) if self.rank is not None else 1
+
+    def note(self, sentence: str) -> None:
+        """Write a sentence into the job's log, once per generation."""
+        if self.is_first and sentence and sentence not in self._noted:
+            self._noted.add(sentence)
+            print(f"boa: {sentence}", file=sys.stderr, flush=True)  # noqa: T201  the job's own log
+
+    def enter(self) -> None:
+        """Count this process among those that save before the others of its command are stopped.
+
+        The order matters: registered processes must not be ended by SIGTERM (see `stops`).
+        """
+        self._is_entered = True
+        self.catch_signal()
+        self._registration.enter()
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: be an ordinary process, until it uses this run itself."""
+        self._is_entered = False
+        if signal.getsignal(signal.SIGTERM) == self._on_signal:
+            signal.signal(signal.SIGTERM, self._handler_before or signal.SIG_DFL)
 
     def catch_signal(self) -> None:
         """Treat SIGTERM as a request to stop; only possible in the main thread, ignored elsewhere."""
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._on_signal)
+            before = signal.signal(signal.SIGTERM, self._on_signal)
+            self._handler_before = self._handler_before if before == self._on_signal else before
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.stop_asked = True
@@ -103,21 +155,53 @@ class Run:
     def resume(self) -> Checkpoint | None:
         """Return the newest complete checkpoint, or None."""
         found, wrong = newest_checkpoint(self.folder)
-        if wrong:
-            print(f"boa: {wrong}", file=sys.stderr)  # noqa: T201  the script's own log is where this belongs
-        self._saved_at_step = found.step if found else 0
+        self.note(wrong)
+        self._saved_at_step = self.resumed_at_step = found.step if found else 0
         self._began = time.monotonic()
         keep_to_share(self._environment)
         return found
 
-    def report(self, step: int, samples: float, loss: float | None, gradient_noise: float | None) -> None:
-        """Write the report; `samples` are summed from the second report of this generation on."""
+    def report(self, step: Any, samples: Any, loss: Any, gradient_noise: Any) -> None:
+        """Write the report; `samples` are summed from the second report of this generation on.
+
+        Each argument may be anything that is one number, such as a tensor or a numpy number. What is none is
+        left out, and the log says so once: a report never ends training.
+        """
+        try:
+            counted = int(step.item() if hasattr(step, "item") else step)
+            if not 0 <= counted <= MOST_STEPS:
+                raise ValueError(f"0 to {MOST_STEPS}")
+        except Exception as error:
+            self.note(f"a report is left out: step {_shortly(step)} is no whole number ({error})")
+            return
+        self._report(
+            counted,
+            self._number("samples", samples) or 0.0,
+            self._number("loss", loss),
+            self._number("gradient_noise", gradient_noise),
+        )
+
+    def _number(self, name: str, value: Any) -> float | None:
+        """Return a value of a report as a number; None, and a line in the log, if it is no number."""
+        if value is None or type(value) is float:
+            return value
+        try:
+            return float(value.item() if hasattr(value, "item") else value)
+        except Exception as error:
+            self.note(f"reports leave out {name}: {_shortly(value)} is not one number ({_shortly(error)})")
+            return None
+
+    def _report(self, step: int, samples: float, loss: float | None, gradient_noise: float | None) -> None:
         if self.step is None:
             # The first step compiles, warms caches and connects ranks: it does not show the speed.
             self._began = time.monotonic()
             keep_to_share(self._environment)
         else:
             self._samples += samples
+        now = time.monotonic()
+        if self._reported_at is not None:
+            self._gap_seconds = max(self._gap_seconds, now - self._reported_at)
+        self._reported_at = now
         self.step = step
         if self.progress and self.is_first:
             record: dict[str, float | int | str | None] = {
@@ -131,6 +215,7 @@ class Run:
             }
             if self._save_seconds is not None:
                 record["save_seconds"] = self._save_seconds
+            record["gap_seconds"] = self._gap_seconds
             if gradient_noise is not None:
                 record["gradient_noise"] = gradient_noise
             self._write(record)
@@ -141,15 +226,15 @@ class Run:
             if self._record is None:
                 self._record = os.open(self.progress, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             os.pwrite(self._record, json.dumps(record).ljust(RECORD_BYTES - 1).encode() + b"\n", 0)
-        except OSError:
+        except (OSError, ValueError):
             self._record = None
 
     def should_checkpoint(self, every: int | None, agree: Callable[[bool], bool] | None) -> bool:
         """Return whether to save now: some rank was asked to stop, or `every` steps have passed."""
+        self._registration.looks()
         if not self.stop_agreed and self._agreed(agree):
             self.stop_agreed = True
-            # A Ray worker is a process of Ray and outlives the job.
-            if self.progress and not self._stop_file:
+            if self.progress and RAY_WORKER not in self._environment:
                 exit_quickly()
         if self._saving is not None and (self.stop_agreed or self._all_have_written):
             self.finish_save()
@@ -205,17 +290,52 @@ class Run:
         if self._saving is not None:
             self.finish_save()
 
-    def save(self, step: int, write: Callable[[BinaryIO], Any]) -> Checkpoint | None:
-        """Write a checkpoint on the first rank; other ranks return None."""
+    def save(
+        self,
+        step: int,
+        write: Callable[[BinaryIO], Any],
+        check: Callable[[Path], Any] | None = None,
+    ) -> Checkpoint | None:
+        """Write a checkpoint on the first rank; other ranks return None.
+
+        The first one of a generation is loaded again before it counts, by `check` where that is given.
+        """
         self._saved_at_step = step
         if not self.is_first:
             return None
         began = time.monotonic()
         found = write_checkpoint(
-            self.folder, generation=self.generation, step=step, write=write, keep=self.keep
+            self.folder,
+            generation=self.generation,
+            step=step,
+            write=write,
+            keep=self.keep,
+            check=None if self._has_read_back else check or self._read_back,
         )
+        self._has_read_back = True
         self._save_seconds = time.monotonic() - began
         return found
+
+    def try_save(self, write: Callable[[BinaryIO], Any], check: Callable[[Path], Any]) -> None:
+        """Save and load on the first rank without leaving a checkpoint, so that a fault is known at once."""
+        if not self.is_first:
+            return
+        began = time.monotonic()
+        try:
+            try_checkpoint(self.folder, write=write, check=check)
+        except OSError as error:
+            self.note(
+                f"no checkpoint could be written: {error.strerror or error}; it is tried again when due"
+            )
+            return
+        self._save_seconds = time.monotonic() - began
+
+    def _read_back(self, file: Path) -> None:
+        self.note(read_back(file))
+
+    def gathered(self, part: bytes) -> list[bytes]:
+        """Return the bytes of all ranks, in the order of ranks; every rank calls this together."""
+        return self._gathered(part, None)
 
     def save_folder(
         self, step: int, write: Callable[[Path], Any], gather: Gather | None
@@ -227,10 +347,20 @@ class Run:
         began = time.monotonic()
         path = begin_folder(self.folder, generation=self.generation, step=step)
         (path / f"{NODE_MARK}{self._node}").touch()
+        write_random(path, rank=self.number, width=self.width)
         self._saving = _Saving(step, path, write(path), gather, began)
         if self.stop_agreed or not _futures(self._saving.answer):
             return self.finish_save()
         return None
+
+    def resume_random(self, found: Checkpoint) -> None:
+        """Set the random generators of this rank from the folder of a checkpoint."""
+        states, saved_width = read_random(found.path)
+        self.note(
+            resume_random(
+                states, step=found.step, rank=self.number, width=self.width, saved_width=saved_width
+            )
+        )
 
     def barrier(self) -> None:
         """Wait until all ranks have called this."""
@@ -252,7 +382,7 @@ class Run:
             future.result()
         nodes = [int(node) for node in self._gathered(str(self._node).encode(), saving.gather)]
         seen = {int(mark.name.removeprefix(NODE_MARK)) for mark in saving.path.glob(f"{NODE_MARK}*")}
-        mine = self.rank if self.rank is not None else _given_rank(self._environment)
+        mine = self.number
         peers = [rank for rank, node in enumerate(nodes) if node in seen] or [mine]
         place = peers.index(mine) if mine in peers else 0
         part = described(saving.path, files_of(saving.path)[place :: len(peers)])
@@ -264,6 +394,15 @@ class Run:
                         f"no checkpoint of step {saving.step}: nodes wrote different files named {name!r}"
                     )
         if place == 0:
+            if not self._has_read_back:
+                self._has_read_back = True
+                try:
+                    warning = read_back_folder(saving.path)
+                    self.note("" if self.loads_with_trust else warning)
+                except CannotBeLoaded as error:
+                    raise CheckpointFailed(
+                        f"the checkpoint of step {saving.step} was written and cannot be loaded: {error}"
+                    ) from error
             found = commit_folder(
                 self.folder, generation=self.generation, step=saving.step, files=files, keep=self.keep
             )
@@ -300,6 +439,11 @@ def _futures(answer: Any) -> list[Any]:
     return [one for one in found if hasattr(one, "result") and hasattr(one, "done")]
 
 
+def _shortly(value: Any) -> str:
+    """Return at most 80 characters of a value or an error, on one line."""
+    return " ".join((str(value) if isinstance(value, Exception) else repr(value)).split())[:80]
+
+
 _run: Run | None = None
 
 
@@ -308,8 +452,34 @@ def current() -> Run:
     global _run  # noqa: PLW0603  a process is one rank of one run
     if _run is None:
         _run = Run(os.environ)
-        _run.catch_signal()
+    if not _run._is_entered:
+        _run.enter()
     return _run
+
+
+_masks: list[set[Any]] = []
+"""The signals that were blocked before a fork that is under way in this thread's process."""
+
+
+def _before_fork() -> None:
+    if _run is not None:
+        _masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}))
+
+
+def _after_fork() -> None:
+    if _masks:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _masks.pop())
+
+
+def _after_fork_in_child() -> None:
+    if _run is not None:
+        _run.leave_to_parent()
+    _after_fork()
+
+
+# A forked worker dies of SIGTERM like any other, because its parent may end it that way, also at once: until
+# the handler of this process is gone, the signal waits.
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
 
 
 def checkpoint_dir() -> Path:
@@ -324,10 +494,8 @@ def resume() -> Checkpoint | None:
     return current().resume()
 
 
-def report(
-    step: int, samples: float = 0.0, loss: float | None = None, gradient_noise: float | None = None
-) -> None:
-    """Report that a step is done.
+def report(step: Any, samples: Any = 0.0, loss: Any = None, gradient_noise: Any = None) -> None:
+    """Report that a step is done; numbers may be Python's, numpy's or tensors of one element.
 
     `step` counts over the whole job, across restarts. `samples` is the number of samples that all ranks
     together processed in this step. `gradient_noise` is the gradient noise scale in samples, if the script
@@ -396,23 +564,33 @@ def steps(
     agree: Callable[[bool], bool] | None = None,
     folder: bool = False,
     gather: Gather | None = None,
+    before_save: Callable[[], Any] | None = None,
+    check: Callable[[Path], Any] | None = None,
 ) -> Iterator[int]:
     """Yield the remaining steps up to `total`: resume before the first, save on the way, finish at the end.
 
     `load` gets the path of the newest checkpoint before the first step. `save` writes a checkpoint after each
     `every` steps and when a stop is requested; a stop ends the loop after the save. A step that the loop body
-    does not report is reported here, without samples. `agree` is as in `should_checkpoint`. With `folder`, a
-    checkpoint is a folder into which all ranks save: `save` gets the folder instead of an open file, and
-    `gather` is as in `save_folder`.
+    does not report is reported here, without samples. `agree` is as in `should_checkpoint`.
+
+    With `folder`, a checkpoint is a folder into which all ranks save: `save` gets the folder instead of an
+    open file, `gather` is as in `save_folder`, and the random generators of each rank are saved and restored
+    too. Without `folder`, every rank calls `before_save` before the first rank saves, and `check` loads what
+    was saved from its path. With `check`, a job tries to save and to load after its first step already: a
+    state that cannot be saved fails while no work is at stake.
 
     Raises:
         StaleGeneration: when a newer generation of the job was started: exit now.
-        CheckpointFailed: when a checkpoint cannot be written; the previous one is untouched.
+        CheckpointFailed: when a checkpoint cannot be written or cannot be loaded again; the previous one is
+            untouched.
     """
     run = current()
     found = run.resume()
     if found is not None:
         load(found.path)
+        if folder:
+            run.resume_random(found)
+
     for step in range(found.step if found else 0, total):
         yield step
         if run.step != step + 1:
@@ -421,7 +599,11 @@ def steps(
             if folder:
                 run.save_folder(step + 1, save, gather)
             else:
-                run.save(step + 1, save)
+                if before_save is not None:
+                    before_save()
+                run.save(step + 1, save, check)
             if run.stop_agreed:
                 return
+        elif found is None and step == 0 and check is not None:
+            run.try_save(save, check)
     finish()

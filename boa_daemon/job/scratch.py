@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.job.account import is_ours_alone
 from boa_daemon.job.data import INSTANCE_STORES
 
 LABEL, ARRAY = "boa-scratch", "/dev/md/boa-scratch"
@@ -47,7 +48,9 @@ def place(jobs: Path) -> dict[str, str]:
     try:
         store, what = _store()
         below = store / "boa-jobs"
-        below.mkdir(exist_ok=True)
+        below.mkdir(mode=0o755, exist_ok=True)
+        if not is_ours_alone(below):
+            return {"on": "", "said": f"jobs are on the root volume: {below} is not a folder of root's alone"}
         _run("mount", "--bind", str(below), str(jobs))
     except (NoStore, OSError, ValueError, KeyError, TypeError) as error:
         return {"on": "", "said": f"jobs are on the root volume: {error}"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -93,7 +94,7 @@ class Unit:
 
     def as_user(self) -> AbstractContextManager[None]:
         """Access files as the unit's user, in this thread."""
-        return acting_as(self.uid, self.door_gid)
+        return acting_as(self.uid, self.door_gid, (self.gid, *self.groups))
 
     def write(self) -> None:
         """Write `unit.json`.
@@ -116,9 +117,15 @@ class Unit:
         return cls(**{**document, "folder": folder})
 
 
+_SETGROUPS = {"x86_64": 116, "aarch64": 159}
+"""Number of the system call `setgroups`, which changes one thread only; the C library changes all threads."""
+
+
 @contextmanager
-def acting_as(uid: int | None, gid: int) -> Iterator[None]:
+def acting_as(uid: int | None, gid: int, groups: Sequence[int] = ()) -> Iterator[None]:
     """Access files with the rights of a user, in this thread only; does nothing if we are not root.
+
+    The user's groups are `gid` and `groups`: our own groups, such as those of root, give no access meanwhile.
 
     Raises:
         PermissionError: when the kernel refuses the change of user.
@@ -127,7 +134,9 @@ def acting_as(uid: int | None, gid: int) -> Iterator[None]:
         yield
         return
     libc = ctypes.CDLL(None, use_errno=True)
+    before = os.getgroups()
     try:
+        _set_groups_here(libc, [gid, *groups])
         libc.setfsgid(ctypes.c_uint(gid))
         libc.setfsuid(ctypes.c_uint(uid))
         if ctypes.c_uint(libc.setfsuid(ctypes.c_uint(0xFFFFFFFF))).value != uid:
@@ -136,6 +145,14 @@ def acting_as(uid: int | None, gid: int) -> Iterator[None]:
     finally:
         libc.setfsuid(ctypes.c_uint(0))
         libc.setfsgid(ctypes.c_uint(0))
+        _set_groups_here(libc, before)
+
+
+def _set_groups_here(libc: ctypes.CDLL, groups: Sequence[int]) -> None:
+    """Set the groups of this thread; on a processor that we do not know, leave them."""
+    number = _SETGROUPS.get(platform.machine())
+    if number is not None:
+        libc.syscall(number, ctypes.c_size_t(len(groups)), (ctypes.c_uint * len(groups))(*groups))
 
 
 def lost_end(*, stop_asked: bool = False, **facts: Any) -> dict[str, Any]:
@@ -281,17 +298,23 @@ def node_faults(folder: Path) -> list[str]:
     return [str(fault)[:200] for fault in found[:8]] if isinstance(found, list) else []
 
 
+MOST_ROW = 4096
+"""Size limit of a note of one checkpoint; the notes of the newest travel in a variable of an errand."""
+
+
 def kept_checkpoints(unit: Unit) -> list[dict[str, Any]]:
     """Return the unit's uploaded checkpoints from its note, the newest first.
 
-    The job can write to that note, so malformed rows are left out.
+    The job can write to that note, so malformed and oversized rows are left out.
     """
     found = (read_json(unit.own / KEPT) or {}).get("kept")
     rows = found if isinstance(found, list) else []
     return [
         row
         for row in rows
-        if isinstance(row, dict) and row.keys() >= {"generation", "step", "sha256", "path"}
+        if isinstance(row, dict)
+        and row.keys() >= {"generation", "step", "sha256", "path"}
+        and len(str(row)) <= MOST_ROW
     ]
 
 

@@ -26,8 +26,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.job.account import popen_as
-from boa_daemon.job.container import RUN_AS_USER, NoContainers, in_container, usable_tool
+from boa_daemon.job.account import popen_as, working_folder
+from boa_daemon.job.container import (
+    RUN_AS_USER,
+    NoContainers,
+    in_container,
+    program,
+    renamed_inside,
+    usable_tool,
+)
 from boa_daemon.job.processes import descendants, is_alive, send, started_ticks
 from boa_daemon.job.secrets import SecretMissing, values_of
 from boa_daemon.job.unit import Unit, read_own
@@ -66,7 +73,8 @@ def words_of(unit: Unit, command: str, tool: str = "") -> list[str]:
     if tool == "apptainer":
         # Each call is a container of its own, with the same folders and GPUs.
         return in_container(replace(unit, run=command or "bash -i"), tool, unit.environment)
-    inner = 'exec "$(command -v bash || echo /bin/sh)" ' + ('-c "$0"' if command else "-i")
+    inner = renamed_inside(unit) + 'exec "$(command -v bash || echo /bin/sh)" '
+    inner += '-c "$0"' if command else "-i"
     terminal = () if command else ("--interactive", "--tty")
     return [tool, "exec", *terminal, unit.name, "/bin/sh", "-c", inner, *([command] if command else [])]
 
@@ -101,15 +109,21 @@ class UnitAccess:
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(1)
+            if tool not in RUN_AS_USER:
+                os.fchdir(workdir)  # Here the process is the job's user.
 
+        # A tool that enters the container has our rights: it gets our variables, and none of the job's.
+        is_ours = tool in RUN_AS_USER
+        words = words_of(unit, command, tool)
         try:
+            workdir = working_folder(unit)
             return subprocess.Popen(
-                words_of(unit, command, tool),
-                cwd=unit.workdir,
-                env={**os.environ, **unit.environment, **secrets},
+                [program(words[0]), *words[1:]] if tool else words,
+                cwd="/",
+                env=dict(os.environ) if is_ours else {**os.environ, **unit.environment, **secrets},
                 preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
                 **given,
-                **({} if tool in RUN_AS_USER else popen_as(unit)),
+                **({} if is_ours else popen_as(unit)),
             )
         except OSError as error:
             raise UnitAccessFailed(f"cannot start in {unit.workdir}: {error.strerror}") from None

@@ -26,6 +26,8 @@ from policies.optimum.knee import Knee
 from policies.optimum.solution import ProblemTooLarge, Solution, Version
 from policies.optimum.swing import Swing, swings
 
+NEARLY = 1.01
+"""Waiting up to this many times as long counts as nearly the same."""
 QUOTA_SHARE = 0.99
 """Fraction of the time for which the recommended quota suffices."""
 
@@ -65,6 +67,22 @@ class PackingWaste:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BeyondKnee:
+    """The spend above the knee, in the budget's unit, and the waiting that it saves, in hours."""
+
+    spend: float
+    saved_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearlyAsGood:
+    """A smaller spend, in the budget's unit, with nearly the same waiting (weighted mean, in hours)."""
+
+    spend: float
+    mean_jct_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetPlan:
     """The optimum at a budget, with its place on the curve, packing waste and notes."""
 
@@ -83,6 +101,24 @@ class BudgetPlan:
     def not_spent(self) -> float:
         """The part of the budget that the plan does not spend, in the budget's unit."""
         return max(0.0, self.budget.amount - self.solution.mean_spend)
+
+    @property
+    def beyond_knee(self) -> BeyondKnee:
+        """What the part of the spend above the knee buys; zeros for a spend below it."""
+        spend = max(0.0, self.solution.mean_spend - self.knee.budget)
+        hours = 0.0 if spend == 0.0 else self.knee.hours - self.solution.weighted_mean_jct_hours
+        return BeyondKnee(spend=spend, saved_hours=max(0.0, hours))
+
+    @property
+    def nearly(self) -> NearlyAsGood:
+        """The least spend at which jobs wait at most `NEARLY` times as long as in this plan."""
+        budgets, hours = self.curve.vertices()
+        here = self.solution.weighted_mean_jct_hours
+        enough = float(np.interp(-NEARLY * here, -hours, budgets))
+        spend = min(max(enough, self.curve.cheapest), self.solution.mean_spend)
+        return NearlyAsGood(
+            spend=spend, mean_jct_hours=float(self.curve.weighted_hours_at(np.array([spend]))[0])
+        )
 
     @property
     def waste(self) -> tuple[float, float]:
@@ -108,6 +144,11 @@ class BudgetPlan:
             "next_unit_saves_hours": self.next_unit_saves_hours,
             **landmarks(self.curve),
             "not_spent": self.not_spent,
+            "beyond_knee": {
+                "spend": self.beyond_knee.spend,
+                "saved_mean_jct_hours": self.beyond_knee.saved_hours,
+            },
+            "nearly_as_good": {"spend": self.nearly.spend, "mean_jct_hours": self.nearly.mean_jct_hours},
             "unused": [one.to_document() for one in self.unused],
             "edges": [one.to_document() for one in self.edges],
             "packing_waste_fraction": {"least": least, "most": most},

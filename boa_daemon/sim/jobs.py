@@ -22,7 +22,7 @@ from boa_daemon.sim.simulated_workload import Physics
 from boa_daemon.sim.world_settings import Checkpoints
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Refused
-from boa_daemon.tick.state import ClusterState, JobState, Plan, UserMoney
+from boa_daemon.tick.state import Claim, ClusterState, JobState, Plan, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from boa_daemon.traces.reader import TraceJob
 from policies.model import Job, JobId
@@ -97,6 +97,10 @@ class SimulatedJobs:
 
     def teams(self) -> Mapping[str, TeamMoney]:
         """Return nothing: a simulation has no teams."""
+        return {}
+
+    def claims(self) -> Mapping[JobId, Claim]:
+        """Return nothing: simulated jobs stop at once, so none is between its stop and its start."""
         return {}
 
     @property

@@ -7,6 +7,7 @@ the only writer; readers never wait for it.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
@@ -216,6 +217,12 @@ def backup(engine: Engine, folder: Path, name: str) -> Path | None:
     for old in sorted(folder.glob("*.sqlite"))[:-KEPT_BACKUPS]:
         old.unlink()
     return target
+
+
+def newest_backup_age(folder: Path) -> float | None:
+    """Return the seconds since the newest backup was made; None if there is none."""
+    made = [path.stat().st_mtime for path in folder.glob("*.sqlite")]
+    return max(time.time() - max(made), 0.0) if made else None
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from boa_daemon.store.tables import DECISIONS, META, POLICIES
 from boa_daemon.tick.actions import Action
 from boa_daemon.tick.codec import CachingEncoder, digest, dumps, pack, unpack
 from boa_daemon.tick.runner_up import Alternatives, action_choice
+from boa_daemon.tick.spending import gpu_prices_in_use
 from boa_daemon.tick.state import ClusterState, Plan
 from policies.model import Width
 
@@ -118,7 +119,7 @@ class DaemonStore(SqlStore):
 
     def _costs(self, state: ClusterState, widths: Mapping[str, Width]) -> dict[str, float]:
         """Return the cost per hour of widths, the hours until their jobs end, and the jobs without GPUs."""
-        prices = self.prices
+        prices = {**self.prices, **gpu_prices_in_use(state)}
         gpus, usd, hours = 0, 0.0, 0.0
         for name, width in widths.items():
             job = state.jobs[name].job

@@ -24,7 +24,7 @@ def slots_of(text: str) -> tuple[GpuSlot, ...]:
 _IN_SPEC = (
     "content", "size_gpu_hours", "failures", "starts", "micro_dollars",
     "begun_step", "lost_steps", "settled_generation", "failed", "not_before", "exit_code", "last_lines",
-    "first_started_at", "ran_seconds", "lost_gpu_hours", "has_reported",
+    "first_started_at", "ran_seconds", "lost_gpu_hours", "has_reported", "width_before",
 )  # fmt: skip
 
 
@@ -48,6 +48,8 @@ def job_of(row: Any) -> JobRecord:
     for name in ("starts", "last_lines"):
         spec[name] = tuple(spec[name])
     spec["failed"] = tuple(map(tuple, spec["failed"]))
+    if spec.get("width_before") is not None:
+        spec["width_before"] = tuple(spec["width_before"])
     columns = {name: getattr(row, name) for name in _COLUMNS}
     columns["is_cancelled"] = bool(row.is_cancelled)
     return JobRecord(user=row.user_name, **columns, **spec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from boa_daemon.tick.actions import Action, LaunchNodes, act_of
 from boa_daemon.tick.limits import DAY_SECONDS, Act
@@ -91,7 +91,14 @@ class MemoryStore:
 
     def _cool(self, launch: LaunchNodes, refused: Refused, at: float) -> None:
         """Start cool-downs for the refused scopes."""
-        for scope in refused.scopes_of(launch):
+        self._rest(refused.scopes_of(launch), refused, at)
+
+    def close_offers(self, refused: Refused, *, at: float) -> None:
+        """Start cool-downs for the scopes of a refusal that came after its launch was accepted."""
+        self._rest(refused.scopes, refused, at)
+
+    def _rest(self, scopes: Iterable[str], refused: Refused, at: float) -> None:
+        for scope in scopes:
             self._cooldowns[scope] = cooled(
                 self._cooldowns.get(scope),
                 kind=refused.kind,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from boa_daemon.inputs.job_file import instant_of
 from boa_daemon.store.database import Database
@@ -22,16 +22,18 @@ from boa_daemon.store.job_rows import instance_of, job_of, row_of, slots_of
 from boa_daemon.store.purses import add_to_purse, hourly_costs
 from boa_daemon.store.records import ACTIVE, GenerationRecord, InstanceRecord, JobRecord, JobStatus, job_id
 from boa_daemon.store.sql import HOUR, put
-from boa_daemon.store.tables import GENERATIONS, INSTANCES, JOBS, META, PLACEMENTS
+from boa_daemon.store.tables import GENERATIONS, INSTANCES, INTENTS, JOBS, META, PLACEMENTS
 from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.codec import dumps
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.codec import dumps, loads
+from boa_daemon.tick.state import Claim, NodeState
 from policies.model import GpuSlot, JobId, NodeId, Width
 
 NewJob: TypeAlias = tuple[Mapping[str, Any], str, str, float]
 """A job to store: (content of its file, user, planning class, size in GPU-hours)."""
 
 
+_KEEPS_CLAIM = frozenset({"stopped", "node-fault", "node-ended"})
+"""Ends of generations that are no fault of the job, which therefore stands before later arrivals."""
 MOST_DIGITS = 15
 """Largest number of digits at the end of a job's folder name."""
 
@@ -81,9 +83,32 @@ class JobQueue:
                 job.id: replace(job, slots=tuple(held.get(job.id, ())), width=widths.get(job.id))
                 for job in active
             }
+            self.claims = self._claims(connection)
             self._next = max(int(json.loads(_meta(connection, "next_job") or "1")), self._marked())
             nodes = connection.execute(select(INSTANCES).where(INSTANCES.c.ended_at.is_(None)))
             self.instances: dict[NodeId, InstanceRecord] = {row.id: instance_of(row) for row in nodes}
+
+    def _claims(self, connection: Connection) -> dict[JobId, Claim]:
+        """Return what jobs claim that were told to move, or lost their nodes, and have not started again."""
+        known = {job.id: job for job in self.active.values() if job.generation}
+        found: dict[JobId, Claim] = {}
+        if not known:
+            return found
+        ended = select(GENERATIONS).where(
+            GENERATIONS.c.job.in_([name for name, job in known.items() if not job.slots])
+        )
+        for row in connection.execute(ended):
+            if row.generation == known[row.job].generation and row.end in _KEEPS_CLAIM:
+                found[row.job] = Claim(width=Width(row.gpu_type, row.gpus))
+        last = connection.scalar(select(func.max(INTENTS.c.at))) or 0.0
+        ordered = select(INTENTS).where(
+            INTENTS.c.kind == "start", INTENTS.c.target.in_(list(known)), INTENTS.c.at >= last - HOUR
+        )
+        for row in connection.execute(ordered.order_by(INTENTS.c.at)):
+            start, job = loads(row.action), known[row.target]
+            if start.generation == job.generation + 1 and (job.slots or row.target in found):
+                found[row.target] = Claim(width=start.width, slots=start.slots)
+        return found
 
     def mark_in(self, file: Path) -> None:
         """Store the next job number in `file` too, and continue from the higher of the two numbers.
@@ -200,8 +225,8 @@ class JobQueue:
     def claim(self, starts: Sequence[StartJob], *, at: float) -> None:
         """Claim the GPUs of starts, as part of their intents, before the engine is asked.
 
-        A start whose job or GPUs are still held claims nothing: stopping takes as long as a checkpoint. Such
-        a start is planned again once the GPUs are free.
+        A start whose job or GPUs are still held gets no GPUs: stopping takes as long as a checkpoint. Such a
+        start is planned again once the GPUs are free; until then `claims` keeps what a job is to move to.
         """
         held = {(node, gpu) for node, gpus in self.holders().items() for gpu in gpus}
         with self.database.write() as connection:
@@ -209,7 +234,10 @@ class JobQueue:
                 job = self.active.get(start.job)
                 wanted = {(slot.node, slot.index) for slot in start.slots}
                 if job is None or job.slots or wanted & held:
+                    if job is not None and job.slots and start.generation == job.generation + 1:
+                        self.claims[job.id] = Claim(width=start.width, slots=start.slots)
                     continue
+                self.claims.pop(job.id, None)
                 held |= wanted
                 connection.execute(
                     insert(PLACEMENTS),
@@ -262,6 +290,7 @@ class JobQueue:
             status=status,
             slots=(),
             width=None,
+            width_before=job.width_before if job.width is None else (job.width.gpu_type, job.width.gpus),
             started_at=job.started_at if is_over else None,
             ran_seconds=job.ran_seconds + (0.0 if job.started_at is None else max(at - job.started_at, 0.0)),
             ended_at=at if is_over else None,
@@ -281,6 +310,10 @@ class JobQueue:
                 known = self.instances.get(node)
                 if known is not None and not self.jobs_on(node):
                     self.save_instance(replace(known, idle_since=at))
+        if end not in _KEEPS_CLAIM or is_over:
+            self.claims.pop(job.id, None)
+        elif job.width is not None and (end != "stopped" or job.id not in self.claims):
+            self.claims[job.id] = Claim(width=job.width)
         return freed
 
     def save(self, job: JobRecord) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -31,7 +31,7 @@ from boa_daemon.tick.actions import (
 )
 from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.limits import DAY_SECONDS, Act
-from boa_daemon.tick.offers import Cooldown, cooled, covers
+from boa_daemon.tick.offers import OF_PEOPLE, Cooldown, cooled, covers
 from boa_daemon.tick.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
 from boa_daemon.tick.state import ClusterState, Plan
 
@@ -202,7 +202,15 @@ class SqlStore:
 
     def _cool(self, connection: Connection, launch: LaunchNodes, refused: Refused, at: float) -> None:
         """Start cool-downs for the refused scopes."""
-        for scope in refused.scopes_of(launch):
+        self._rest(connection, refused.scopes_of(launch), refused, at)
+
+    def close_offers(self, refused: Refused, *, at: float) -> None:
+        """Start cool-downs for the scopes of a refusal that came after its launch was accepted."""
+        with self.database.write() as connection:
+            self._rest(connection, refused.scopes, refused, at)
+
+    def _rest(self, connection: Connection, scopes: Iterable[str], refused: Refused, at: float) -> None:
+        for scope in scopes:
             rest = cooled(
                 self._cooldowns.get(scope),
                 kind=refused.kind,
@@ -244,6 +252,14 @@ class SqlStore:
             if launch is not None:
                 self._cool(connection, launch.action, refused, at)
         self._unseen.pop(launched_by, None)
+
+    def open_mended(self, now: float) -> None:
+        """End the rests of refusals that a person cures, such as denials: somebody says that it is done."""
+        mended = [scope for scope, rest in self._cooldowns.items() if rest.kind in OF_PEOPLE]
+        with self.database.write() as connection:
+            for scope in mended:
+                connection.execute(delete(COOLDOWNS).where(COOLDOWNS.c.scope == scope))
+                del self._cooldowns[scope]
 
     def cooldowns(self, now: float) -> Mapping[str, Cooldown]:
         """Return the refused scopes whose cool-down is not over."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
-from boa_daemon.tick.state import ClusterState, JobState, NodePhase, NodeState, Rules, UserMoney
+from boa_daemon.tick.state import Claim, ClusterState, JobState, NodePhase, NodeState, Rules, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.answer import Allocation
@@ -176,7 +176,7 @@ class Wishes:
 
 
 class NoJobs:
-    """A job source without jobs, users and teams."""
+    """A job source without jobs, users, teams and claims."""
 
     def jobs(self) -> dict[str, Any]:
         """Return an empty mapping."""
@@ -187,6 +187,10 @@ class NoJobs:
         return {}
 
     def teams(self) -> dict[str, Any]:
+        """Return an empty mapping."""
+        return {}
+
+    def claims(self) -> dict[str, Any]:
         """Return an empty mapping."""
         return {}
 
@@ -230,6 +234,10 @@ class Ideal:
 
     def teams(self) -> Mapping[str, TeamMoney]:
         """Return an empty mapping: there are no teams."""
+        return {}
+
+    def claims(self) -> Mapping[JobId, Claim]:
+        """Return an empty mapping: jobs stop at once, so none is between its stop and its start."""
         return {}
 
     def offers(self) -> Sequence[Offer]:

@@ -29,9 +29,10 @@ from typing import Any
 from moto import backends as moto_backends
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models.amis import Ami
+from moto.ec2.models.instances import StateReason
 
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.testing import fake_blocks, fake_images, fake_side, fake_stops, fake_topology
+from boa_daemon.testing import fake_blocks, fake_health, fake_images, fake_side, fake_stops, fake_topology
 from boa_daemon.testing.fake_answers import Answer, Call, ec2_error, reason_time
 from boa_daemon.testing.fake_faults import HTTP_STATUS, Faults, Throttle
 from boa_daemon.testing.fake_iam import FakeIam
@@ -84,6 +85,15 @@ class FakeCloud:
                 life.ended_at, life.reason = self.clock(), reason
                 self._teardown(life)
                 fake_side.send_event(self, life, "EC2 Instance State-change Notification", "shutting-down")
+
+    def stop(
+        self, name: str, reason: str = "Server.ScheduledStop: Stopped due to scheduled retirement"
+    ) -> None:
+        """Stop an instance from AWS's side."""
+        with self._lock:
+            life = self._lives[name]
+            life.stopped_at, life.reason = self.clock(), reason
+            self.backend(life.region).get_instance(name).stop()
 
     def warn(self, name: str) -> None:
         """Announce that a spot instance is taken back in two minutes."""
@@ -253,6 +263,10 @@ class FakeCloud:
         """Return the prices from the start on, and the last price before it."""
         return fake_side.spot_history(self, call)
 
+    def _on_DescribeInstanceStatus(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
+        """Return the status checks and scheduled events of running instances."""
+        return fake_health.statuses(self, call, lambda life: self._state(life, self.clock())[0])
+
     def _on_DescribeInstanceTopology(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
         """Return the network positions of instances; moto has none."""
         return fake_topology.topology(self, call)
@@ -294,6 +308,7 @@ class FakeCloud:
                 name, call.region, call.query["InstanceType"], zone or instance.availability_zone,
                 market_of(call.query), call.tags(), launched, bid,
                 profile=profile,
+                fails_with=self.terms.launch_failures.get(call.query["InstanceType"], ""),
                 is_reachable=self._is_reachable(call),
             )  # fmt: skip
         subnet = call.query.get("SubnetId", "")
@@ -327,6 +342,14 @@ class FakeCloud:
         self.scheduler.advance(now, self._lives, self._tags_of)
         for life in self._lives.values():
             self._interrupt(life, now)
+            if life.fails_to_start and now >= life.launched_at + self.terms.failing_seconds:
+                life.stopped_at, life.reason = life.launched_at, life.fails_to_start
+                life.fails_to_start = ""
+            if life.fails_with and life.ended_at is None:
+                fails_at = life.launched_at + self.terms.failing_seconds
+                if now >= fails_at:
+                    life.ended_at, life.reason = fails_at, life.fails_with
+                    self._teardown(life)
             if self.nodes is not None and life.ended_at is not None:
                 self.nodes.end(life.id)
         for region in {life.region for life in self._lives.values()}:
@@ -340,6 +363,12 @@ class FakeCloud:
             return True
         instance._state.name, instance._state.code = self._state(life, now)
         instance._reason = life.reason
+        code = (
+            "Client.UserInitiatedShutdown"
+            if life.reason.startswith("User")
+            else life.reason.partition(":")[0]
+        )
+        instance.state_reason = StateReason(life.reason, code) if life.reason else StateReason()
         return life.ended_at is None or now - life.ended_at <= LISTED_AFTER_END_SECONDS
 
     def _interrupt(self, life: Lifetime, now: float) -> None:
@@ -356,6 +385,8 @@ class FakeCloud:
 
     def _state(self, life: Lifetime, now: float) -> tuple[str, int]:
         """Return the state of an instance, and its code."""
+        if life.fails_with:
+            return ("pending", 0) if life.ended_at is None else ("terminated", 48)
         if life.ended_at is not None:
             is_over = now - life.ended_at >= self.terms.shutdown_seconds
             return ("terminated", 48) if is_over else ("shutting-down", 32)

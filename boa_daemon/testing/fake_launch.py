@@ -18,6 +18,8 @@ def refused(cloud: CloudFacts, call: Call, zone: str) -> Answer | None:
     query, cluster = call.query, cloud.terms.enforces_cluster
     if cluster and call.tags().get("boa:cluster") != cluster:
         return ec2_error("UnauthorizedOperation", "You are not authorized to perform this operation.", 403)
+    if cloud.terms.allows not in (None, (query["InstanceType"], zone, market_of(query))):
+        return ec2_error("UnauthorizedOperation", "You are not authorized to perform this operation.", 403)
     if int(query["MinCount"]) > int(query["MaxCount"]):
         return ec2_error("InvalidParameterValue", "MinCount is greater than MaxCount")
     if len(base64.b64decode(query.get("UserData", ""))) > 16384:

@@ -62,6 +62,7 @@ def start(
         if life.stopped_at is not None:
             life.runs.append((life.launched_at, life.stopped_at))
             life.launched_at, life.stopped_at, life.reason = float(int(now)), None, ""
+            life.fails_to_start = cloud.terms.launch_failures.get(life.instance_type, "")
             launched = datetime.fromtimestamp(life.launched_at, tz=UTC).replace(tzinfo=None)
             cloud.backend(call.region).get_instance(name).launch_time = launched
     return answer

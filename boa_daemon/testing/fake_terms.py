@@ -28,7 +28,8 @@ class Block:
 class Lifetime:
     """The cloud's record of an instance; `ended_at` is when it left `running` for good, None before.
 
-    `stopped_at` is when it was stopped, None if it is not; `runs` are earlier runs, from launch to stop.
+    `stopped_at` is when it was stopped, None if it is not; `runs` are earlier runs, from launch to stop. An
+    instance that `fails_with` a reason ends while it is pending, one that `fails_to_start` is stopped again.
     """
 
     id: str
@@ -46,6 +47,8 @@ class Lifetime:
     profile: str = ""
     is_reachable: bool = True
     stopped_at: float | None = None
+    fails_with: str = ""
+    fails_to_start: str = ""
     runs: list[tuple[float, float]] = field(default_factory=list)
 
     @property
@@ -79,6 +82,16 @@ class Terms:
     throttles: bool = False
     network_nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Network nodes above each instance; instances without an entry have no answer."""
+    allows: tuple[str, str, str] | None = None
+    """The one (type, zone, market) whose launch a policy allows; None: all."""
+    launch_failures: dict[str, str] = field(default_factory=dict)
+    """Types whose launches are accepted and end before they run, with EC2's reason for that."""
+    failing_seconds: float = 10.0
+    """Seconds from the launch to the end of an instance that fails."""
+    impaired: dict[str, str] = field(default_factory=dict)
+    """Instances with a failed status check: `system` or `instance`."""
+    events: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Instances with a scheduled event: its code, and when it is due."""
     image_seconds: float = 0.0
     """Seconds that an image is pending."""
 

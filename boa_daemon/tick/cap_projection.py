@@ -13,7 +13,7 @@ from math import inf
 from typing import TypeAlias
 
 from boa_daemon.tick.ledger import MINIMUM_BILLED_SECONDS, bill_within
-from boa_daemon.tick.limits import CapCode, Caps, HeldCode, Window, day_of, fixed_usd, month_of
+from boa_daemon.tick.limits import CapCode, Caps, HeldCode, HeldMoney, Window, day_of, fixed_usd, month_of
 from boa_daemon.tick.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars, micro_dollars
 from policies.model import NodeId
@@ -33,6 +33,7 @@ class _Purse:
     window: Window
     cap: int
     left: float
+    spent: float = 0.0
 
 
 class CapProjection:
@@ -78,7 +79,13 @@ class CapProjection:
             charged = _standing(window, caps) - _standing(window, caps, since=state.standing_charged_until)
             meters = sum(bill_within(node, window, until=state.now) for node in nodes)
             rounding = _ROUNDING * len(nodes)
-            yield _Purse(code=code, window=window, cap=cap, left=cap + charged - bills - meters - rounding)
+            yield _Purse(
+                code=code,
+                window=window,
+                cap=cap,
+                left=cap + charged - bills - meters - rounding,
+                spent=bills + meters - charged,
+            )
             if horizon > window.ends_at:
                 after = window_of(window.ends_at)
                 cap = micro_dollars(usd) - _standing(after, caps)
@@ -162,6 +169,18 @@ class CapProjection:
             }
         purse = min((purse for purse in self._purses if purse.code == code), key=lambda purse: purse.left)
         return {"cap_usd": dollars(purse.cap), "left_usd": dollars(round(purse.left))}
+
+    def money(self, code: CapCode) -> HeldMoney | None:
+        """Return the money behind a refusal; None for a cap that is not about dollars in a window."""
+        found = [purse for purse in self._purses if purse.code == code]
+        if not found:
+            return None
+        purse = min(found, key=lambda purse: purse.left)
+        return HeldMoney(
+            spent_usd=dollars(round(purse.spent)),
+            reserved_usd=max(dollars(round(purse.cap - purse.spent - purse.left)), 0.0),
+            room_at=purse.window.ends_at,
+        )
 
     @property
     def dry_at(self) -> float | None:

@@ -33,6 +33,7 @@ from boa_daemon.tick.ports import (
     JobEnder,
     JobSource,
     Launched,
+    LaunchFailureSource,
     LinkGate,
     Outcome,
     ReadinessChecker,
@@ -41,7 +42,7 @@ from boa_daemon.tick.ports import (
     Telemetry,
     Unknown,
 )
-from boa_daemon.tick.state import ClusterState, JobState, NodeState, Rules
+from boa_daemon.tick.state import Claim, ClusterState, JobState, NodeState, Rules
 from policies.fast_dataclasses import replace
 from policies.links.gpu_kinds import siblings
 from policies.model import Job, JobId, NodeId, Width
@@ -157,6 +158,9 @@ class Controller:
                 if node.ended_at is not None:
                     store.record_charge(charge_for(node))
         store.reopen_charges(nodes)
+        if isinstance(ports.cloud, LaunchFailureSource):
+            for _, refused in ports.cloud.failed_launches():
+                store.close_offers(refused, at=now)
         self._add_unseen(nodes, listed, now)
         tick = store.next_tick()
         jobs, unplanned = self._by_class(ports.jobs.jobs())
@@ -173,6 +177,7 @@ class Controller:
             memory=store.memory(),
             users=ports.jobs.users(),
             teams=ports.jobs.teams(),
+            claims=_claims_of(ports.jobs),
             gate=None if ports.links is None else ports.links.look(),
         )
         return self._with_books_in_time(self._with_history(state))
@@ -341,6 +346,12 @@ def _requests(actions: Sequence[Action]) -> Iterator[list[Action]]:
         yield [action]
     if ends:
         yield ends
+
+
+def _claims_of(jobs: JobSource) -> Mapping[JobId, Claim]:
+    """Return the claims of jobs between stop and start; a source whose jobs stop at once has none."""
+    claims: Callable[[], Mapping[JobId, Claim]] | None = getattr(jobs, "claims", None)
+    return {} if claims is None else claims()
 
 
 def requested_node(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState:

@@ -12,10 +12,12 @@ from typing import Literal, TypeAlias
 
 from boa_daemon.tick.actions import Action
 from boa_daemon.tick.caps import within_instances
+from boa_daemon.tick.claims import with_claims_held, with_claims_started
 from boa_daemon.tick.diff import diff
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.gc_pause import without_gc
+from boa_daemon.tick.headline import headline
 from boa_daemon.tick.reasons import JobReason
 from boa_daemon.tick.stages.afford import afford
 from boa_daemon.tick.stages.ask_policy import ask_policy
@@ -97,12 +99,12 @@ STAGES: tuple[Stage, ...] = (
 """The stages in the order in which they run: each takes the plan so far and returns a better one."""
 
 _Fact: TypeAlias = Literal[
-    "terms", "teams", "market", "limits", "steady", "pool", "not-ready", "links", "machines"
+    "terms", "claims", "teams", "market", "limits", "steady", "pool", "not-ready", "links", "machines"
 ]
 _ONLY_WITH: Mapping[Stage, frozenset[_Fact]] = {
     give_up: frozenset({"terms"}),
     set_aside: frozenset({"terms", "teams"}),
-    keep_still: frozenset({"terms", "steady"}),
+    keep_still: frozenset({"terms", "steady", "claims"}),
     change_machine: frozenset({"machines", "market"}),
     narrow: frozenset({"limits", "market"}),
     meet_dates: frozenset({"terms"}),
@@ -112,7 +114,7 @@ _ONLY_WITH: Mapping[Stage, frozenset[_Fact]] = {
     keep_job_limits: frozenset({"terms"}),
     end_silent: frozenset({"terms"}),
     keep_caps: frozenset({"limits"}),
-    keep_until_ready: frozenset({"not-ready"}),
+    keep_until_ready: frozenset({"not-ready", "terms"}),
     keep_warm: frozenset({"pool"}),
     order_links: frozenset({"links"}),
 }
@@ -134,8 +136,15 @@ class Decision:
         return self.plan.wake_at
 
     def explain(self, job: JobId) -> str:
-        """Return why a job has its width and its nodes, or why it waits: sentences with numbers."""
-        return explain_job(self.state, self.plan, job)
+        """Return why a job has its width and its nodes, or why it waits.
+
+        The first sentence says it all; the figures follow.
+
+        Raises:
+            InputError: when no job of that id is present.
+        """
+        figures = explain_job(self.state, self.plan, job)
+        return f"{headline(self.state, self.plan, job)} {figures}"
 
     def reason(self, job: JobId, *, holds_gpus: bool) -> WaitReason | JobReason:
         """Return the reason code of an unfinished job.
@@ -166,10 +175,15 @@ def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: 
     """Return what to do now: each stage takes the plan so far and returns a better one, with its reasons."""
     draft = Draft(rules=within_instances(rules), allocator=allocator, placer=placer)
     idle = _idle_stages[_facts(state, draft.rules)]
+    seen = state
     for stage in STAGES:
+        if stage is ask_policy:
+            # Whether a job may start at all is decided from what it holds; all else from what it claims.
+            seen = with_claims_held(state, {*draft.set_aside, *draft.plan.given_up})
         if stage not in idle:
-            draft = stage(state, draft)
-    return Decision(state=state, plan=draft.plan, actions=diff(state, draft.plan))
+            draft = stage(seen, draft)
+    plan = with_claims_started(state, seen, draft.plan)
+    return Decision(state=state, plan=plan, actions=diff(state, plan))
 
 
 def _facts(state: ClusterState, rules: Rules) -> tuple[_Fact, ...]:
@@ -177,6 +191,8 @@ def _facts(state: ClusterState, rules: Rules) -> tuple[_Fact, ...]:
     found = _facts_of_rules(rules)
     if state.judged_jobs:
         found += ("terms",)
+    if state.claims:
+        found += ("claims",)
     if state.teams:
         found += ("teams",)
     if state.offers or state.cooldowns:

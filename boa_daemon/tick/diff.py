@@ -24,6 +24,7 @@ from boa_daemon.tick.reasons import WAIT_REASON_TEXTS
 from boa_daemon.tick.state import ClusterState, JobState, Plan
 from boa_daemon.tick.warm_pool import PoolStarts
 from boa_daemon.units import counted, format_hours
+from policies.answer import was_changed
 from policies.model import GpuSlot, InstanceType, JobId, Width
 
 NAMED_JOBS = 4
@@ -39,10 +40,10 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     if plan.given_up or plan.ends:
         orders += _ends(state, plan)
     for job in plan.stops:
-        orders.append(_stop(state, jobs[job], held.get(f"job {job}", _no_gpus(plan, job))))
+        orders.append(_stop(state, jobs[job], held.get(f"job {job}") or why_stopped(state, plan, job)))
     for job in plan.slots:
         if jobs[job].slots:
-            orders.append(_stop(state, jobs[job], f"moves from {jobs[job].job.width} to {plan.widths[job]}"))
+            orders.append(_stop(state, jobs[job], why_moved(state, plan, job)))
     for node in (*plan.releases, *plan.forced):
         orders.append(_terminate(state, plan, node, held.get(f"node {node}", "") if held else ""))
     for job, slots in plan.slots.items():
@@ -62,10 +63,38 @@ def _ends(state: ClusterState, plan: Plan) -> Iterator[Action]:
         yield EndGeneration(id=f"t{state.tick}-end-{job}", job=job, generation=generation, reason=reason)
 
 
-def _no_gpus(plan: Plan, job: JobId) -> str:
-    """Return why a job should hold nothing."""
-    waits = plan.waiting.get(job)
+def why_stopped(state: ClusterState, plan: Plan, job: JobId) -> str:
+    """Return why a job should hold nothing: an end of its nodes comes before what it waits for then."""
+    leaves, waits = _why_left(state, job), plan.waiting.get(job)
+    if leaves:
+        return leaves
+    if job not in plan.widths and job in plan.reasons:
+        return plan.reasons[job]
     return "the plan gives it no GPUs now" if waits is None else WAIT_REASON_TEXTS[waits]
+
+
+def why_moved(state: ClusterState, plan: Plan, job: JobId) -> str:
+    """Return why a running job moves, with the old and the new width.
+
+    The price of money is the reason of most moves, and is not repeated in each order.
+    """
+    held, width = state.all_jobs[job].job.width, plan.widths[job]
+    moves = f"moves from {held} to {width}"
+    leaves = _why_left(state, job) if state.passing_nodes else None
+    if leaves is not None:
+        return f"{moves}: {leaves}"
+    return f"{moves}: {plan.reasons[job]}" if was_changed(plan.reasons, job) else moves
+
+
+def _why_left(state: ClusterState, job: JobId) -> str | None:
+    """Return which node of a job ends, and when; None if none does."""
+    for name in dict.fromkeys(slot.node for slot in state.all_jobs[job].slots):
+        node = state.nodes.get(name)
+        if node is None or node.phase == "terminating":
+            return f"its node {name} is ending"
+        if node.ends_by is not None:
+            return f"the cloud takes its node {name} back in {max(node.ends_by - state.now, 0.0):.0f} s"
+    return None
 
 
 def _stop(state: ClusterState, seen: JobState, reason: str) -> StopJob:

@@ -46,7 +46,8 @@ class Draft:
     allow. `left_out` gives the reason for each job that lost its width. `lent` holds the planned widths of
     jobs that hold more GPUs than planned. `room` is where wishes may be placed; None if there are no wishes.
     `claimed` are nodes reserved for waiting jobs. `is_at_node_limit`: jobs wait because no more nodes may be
-    rented. Jobs in `other_market` must move to nodes of the other market, at any width.
+    rented. Jobs in `other_market` must move to nodes of the other market, at any width. `planned_reasons` are
+    the reasons of the widths in `lent`.
     """
 
     rules: Rules
@@ -62,12 +63,18 @@ class Draft:
     claimed: frozenset[NodeId] = frozenset()
     is_at_node_limit: bool = False
     other_market: frozenset[JobId] = frozenset()
+    planned_reasons: Mapping[JobId, str] = field(default_factory=lambda: _NOTHING)
 
     def giving_back(self, givers: Mapping[JobId, Width]) -> Draft:
         """Return the draft in which the given jobs shrink to their planned widths before other jobs move."""
+        reasons = self.planned_reasons
+
+        def why(job: JobId) -> str:
+            return f"another job needs the GPUs that were lent to it: {reasons.get(job, 'by the policy')}"
+
         return replace(
             self,
-            allocation=replace(self.allocation, widths={**self.allocation.widths, **givers}),
+            allocation=self.allocation.with_widths(givers, why),
             changes=replace(self.changes, wishes={**givers, **self.changes.wishes}),
         )
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.tick.explain_sharing import explain_links, explain_neighbours, explain_span
+from boa_daemon.tick.narrowing import BY_VALUE
 from boa_daemon.tick.offers import closed_until
 from boa_daemon.tick.reasons import WAIT_REASON_TEXTS
+from boa_daemon.tick.service_order import waiting_in_order
 from boa_daemon.tick.state import ClusterState, JobState, Plan, WaitReason
 from boa_daemon.tick.team_turns import TEAM_CODES
 from boa_daemon.units import counted, format_hours, format_instant
+from policies.answer import was_changed
 from policies.model import JobId, Width
 
 _ASKED_AGAIN: frozenset[WaitReason] = frozenset(
     ("out-of-stock", "quota", "denied", "throttled", "bad-request", "no-price")
 )
 """Reasons that come from the cloud, which is asked again after a while."""
+_ROOM: frozenset[WaitReason] = frozenset(
+    ("node-limit", "cap-hour", "cap-instances", "quota", "out-of-stock", "fleet-full")
+)
+"""Reasons of jobs that compete for scarce room."""
 _NO_WIDTH: Mapping[WaitReason, str] = {
     "budget": "Jobs are served by weight per dollar of work left, the most first.",
     "cap-hour": "The nodes of its narrowest width cost more than that ceiling; other jobs go on.",
@@ -26,6 +33,8 @@ _NO_WIDTH: Mapping[WaitReason, str] = {
     "spot": "It starts on demand in time where spot does not come.",
 }
 """The consequence for a job that has no width at all for one of these reasons."""
+MOST_NAMED = 4
+"""How many of the jobs before a waiting one are named."""
 _UNPLANNED = "No new plan can be made, and the last one lacks its class"
 
 
@@ -49,6 +58,7 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
         sentences.append(_left_out(plan, job) or _width(plan, job, width))
     sentences += _leaving(plan, job)
     if job_id in plan.waiting and width is not None:
+        sentences += _order(state, plan, job)
         sentences.append(_wait(state, plan, job, width))
     elif job_id in plan.slots:
         when = "It starts now" if not job.slots else "Once it has stopped it starts"
@@ -151,7 +161,10 @@ def _left_out(plan: Plan, job: JobState) -> str:
     reason = plan.waiting.get(job.job.id)
     if job.job.id in plan.widths or reason is None or reason not in _NO_WIDTH:
         return ""
-    return f"It {'is to wait' if job.slots else 'waits'}: {WAIT_REASON_TEXTS[reason]}. {_NO_WIDTH[reason]}"
+    why = plan.reasons.get(job.job.id)
+    numbers = f" ({why})" if why and was_changed(plan.reasons, job.job.id) else ""
+    who = "is to wait" if job.slots else "waits"
+    return f"It {who}: {WAIT_REASON_TEXTS[reason]}{numbers}. {_NO_WIDTH[reason]}"
 
 
 def _width(plan: Plan, job: JobState, width: Width | None) -> str:
@@ -191,6 +204,26 @@ def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
     if job.slots and (job.is_stopping or job.job.id in {*plan.stops, *plan.ends}):
         who = "It is to wait"
     return f"{who}: {said}{more}. {have}."
+
+
+def _order(state: ClusterState, plan: Plan, job: JobState) -> list[str]:
+    """Return the rule of service, and which jobs a job that waits for scarce room stands behind."""
+    queue = waiting_in_order(state, plan)
+    if plan.waiting[job.job.id] not in _ROOM or job.job.id not in queue:
+        return []
+    place = queue.index(job.job.id)
+    rule = f"{BY_VALUE[:1].upper()}{BY_VALUE[1:]}" if plan.order else "Jobs are served by arrival"
+    first = f"{_some(queue[:place])} {'comes' if place == 1 else 'come'} before it" if place else "it is next"
+    return [
+        f"It is number {place + 1} of {len(queue)} in the queue: {first}.",
+        f"{rule}; it moves up when a job ends, or with more room.",
+    ]
+
+
+def _some(jobs: Sequence[JobId]) -> str:
+    """Return the first of some jobs, and how many more there are."""
+    named = ", ".join(jobs[:MOST_NAMED])
+    return named if len(jobs) <= MOST_NAMED else f"{named} and {counted(len(jobs) - MOST_NAMED, 'more job')}"
 
 
 def _asked_again_in(state: ClusterState, plan: Plan, width: Width) -> float:

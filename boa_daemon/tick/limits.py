@@ -22,7 +22,7 @@ HeldCode: TypeAlias = (
     CapCode
     | Literal["user-day-cap", "team-day-cap", "team-month-cap", "team-share", "max-usd", "max-hours"]
     | Literal["minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
-    | Literal["not-ready", "not-free"]
+    | Literal["not-ready", "not-free", "restart-worth"]
 )
 """Why something that the policy wanted is not done; a closed list."""
 
@@ -31,18 +31,44 @@ DAY_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldMoney:
+    """The money of a purse that leaves no room, in dollars, and when there is room again.
+
+    `reserved_usd` is set aside for what runs: what it may cost until it can have been stopped, or for as long
+    as a launch must be affordable. `room_at` is when the purse's day or month ends, in seconds since the
+    epoch; what is reserved and not spent is free sooner, when jobs end.
+    """
+
+    spent_usd: float
+    reserved_usd: float
+    room_at: float
+
+    @property
+    def sentence(self) -> str:
+        """The money in words."""
+        at = datetime.fromtimestamp(self.room_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        said = f"{self.spent_usd:,.2f} USD is spent"
+        if self.reserved_usd >= 0.005:
+            said += f", {self.reserved_usd:,.2f} USD is reserved for what runs"
+            return f"{said}; there is room at {at}, or sooner when running jobs end"
+        return f"{said}; there is room at {at}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Something that was wanted and is not done: what, its code, and the numbers behind it."""
+    """Something that was wanted and is not done: what, its code, the numbers behind it, and the money."""
 
     what: str
     code: HeldCode
     numbers: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
+    money: HeldMoney | None = None
 
     @property
     def sentence(self) -> str:
         """The reason as a sentence for people."""
         said = ", ".join(f"{name} {value:,.6g}" for name, value in self.numbers.items())
-        return f"{self.what}: {SENTENCES[self.code]}{f' ({said})' if said else ''}"
+        line = f"{self.what}: {SENTENCES[self.code]}{f' ({said})' if said else ''}"
+        return line if self.money is None else f"{line}: {self.money.sentence}"
 
 
 SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
@@ -62,8 +88,9 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
         "moves-of-all": "all jobs together reached the limit on moves per hour",
         "loop": "the same order was repeated without success; it is paused",
         "no-effect": "the same order was repeated without effect; it is still tried",
+        "restart-worth": "its last change of width has not earned its restarts yet: it does not go back",
         "not-ready": "its next nodes do not have what it needs yet: it works on where it is",
-        "not-free": "a job that is not ready to move still holds its next GPUs: it waits a moment",
+        "not-free": "another job still holds its next GPUs: it moves once they are free",
     }
 )
 

@@ -24,6 +24,8 @@ RefusalKind: TypeAlias = Literal[
     "no-capacity", "quota", "denied", "throttled", "bad-request", "no-price", "busy"
 ]
 """Why something was not done; a closed list. Only `busy` says nothing about the cloud."""
+OF_PEOPLE: frozenset[RefusalKind] = frozenset({"quota", "denied", "bad-request", "no-price"})
+"""Refusals that stay until a person or the cloud's owner has changed something."""
 ExtraKind: TypeAlias = Literal["disk", "address", "requests", "transfer"]
 EXTRAS: tuple[ExtraKind, ...] = ("disk", "address", "requests", "transfer")
 Extras: TypeAlias = tuple[tuple[str, float], ...]

@@ -25,7 +25,7 @@ from boa_daemon.tick.actions import (
 from boa_daemon.tick.limits import Act
 from boa_daemon.tick.offers import Cooldown, Extras, Offer, RefusalKind, scope_of_gang
 from boa_daemon.tick.retries import FailureCause
-from boa_daemon.tick.state import ClusterState, GateView, JobState, NodeState, Plan, UserMoney
+from boa_daemon.tick.state import Claim, ClusterState, GateView, JobState, NodeState, Plan, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from policies.errors import InvalidProblem
 from policies.fast_dataclasses import fast_init
@@ -213,7 +213,8 @@ class RunReport:
 
     `step` is the last step reported, counted over all generations; `samples` and `seconds` are what this
     generation processed and how long that took, so their ratio is its speed. `gradient_noise` is its gradient
-    noise scale, if reported; `save_seconds` is the duration of its last save. `quiet_seconds` is the time
+    noise scale, if reported; `save_seconds` is the duration of its last save, `gap_seconds` the longest
+    time between two of its steps. `quiet_seconds` is the time
     since any of its commands printed anything, None if unknown. `manifest` is the job's newest complete
     checkpoint. `lost_steps`, after an end, are reported steps that the checkpoint lacks. `evidence` is a
     sentence. A generation that `was_refused` never started, because its nodes refused it.
@@ -235,6 +236,7 @@ class RunReport:
     cause: FailureCause | None = None
     gradient_noise: float | None = None
     save_seconds: float | None = None
+    gap_seconds: float | None = None
     quiet_seconds: float | None = None
     gpus: int = 0
     last_lines: tuple[str, ...] = ()
@@ -284,6 +286,15 @@ class Cloud(Protocol):
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """Give nodes back, and return the outcome for each; a node that is gone already is accepted."""
+        ...
+
+
+@runtime_checkable
+class LaunchFailureSource(Protocol):
+    """A cloud whose accepted launches may still fail before a node runs."""
+
+    def failed_launches(self) -> Sequence[tuple[str, Refused]]:
+        """Return the offers whose launched nodes never ran, since the last call, as refusals."""
         ...
 
 
@@ -339,6 +350,17 @@ class Provider(Cloud, Protocol):
         """Return the age of each fact in seconds; None for an unknown fact."""
         return {}
 
+    def faults(self) -> Mapping[str, str]:
+        """Return the facts that cannot be had and the safety nets that are lost, each with the reason.
+
+        The names come from a closed list (`boa_daemon.daemon.safety_nets.NETS`).
+        """
+        return {}
+
+    def ask_anew(self) -> None:
+        """Ask for every fact from outside again: somebody says that they have changed."""
+        return
+
     def rehearse_end(self, node: NodeId) -> float | None:
         """Announce a node's interruption as the cloud would; return when it ends, None if unsupported."""
         return None
@@ -361,6 +383,10 @@ class JobSource(Protocol):
 
     def teams(self) -> Mapping[str, TeamMoney]:
         """Return the purses of teams."""
+        ...
+
+    def claims(self) -> Mapping[JobId, Claim]:
+        """Return what jobs claim that were told to move, or lost their nodes, and have not started again."""
         ...
 
 
@@ -638,6 +664,10 @@ class Store(Protocol):
 
     def record_seen(self, launched_by: str, nodes: Collection[NodeId]) -> None:
         """Record that nodes of a launch were listed; the launch is settled once all of them were."""
+        ...
+
+    def close_offers(self, refused: Refused, *, at: float) -> None:
+        """Start cool-downs for the scopes of a refusal that came after its launch was accepted."""
         ...
 
     def give_up(self, launched_by: str, reason: str, *, at: float) -> None:

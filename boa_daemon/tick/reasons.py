@@ -30,7 +30,7 @@ WAIT_REASON_TEXTS: Mapping[WaitReason, str] = MappingProxyType(
     {
         "nodes-to-come": "its nodes are booting or were just requested",
         "gpus-to-fall-free": "other jobs will free GPUs sooner than a new node would boot",
-        "node-limit": "the limit on nodes is reached; jobs are served in order of arrival",
+        "node-limit": "the limit on nodes is reached; it starts in the order of service",
         "out-of-stock": "the cloud had no machine of its type when last asked",
         "fleet-full": "all nodes of the policy's fixed fleet are full",
         "quota": "the account's quota is used up",

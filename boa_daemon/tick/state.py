@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from boa_daemon.tick.limits import Act, Caps, FixedCost, Held, Steady
 from boa_daemon.tick.offers import Cooldown, Extras, Market, Offer
 from boa_daemon.tick.rests import Refusal
 from boa_daemon.tick.retries import ANY_RETRIES, Failure, GivenUp, Retries, Silence, TryAgain, Verdict
+from boa_daemon.tick.room_caps import RoomCap
 from boa_daemon.tick.team_money import TeamMoney
-from policies.answer import NodePrices
+from policies.answer import NodePrices, changed_widths
 from policies.fast_dataclasses import fast_init, replace
 from policies.memo import LatestMemo
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
@@ -208,6 +209,7 @@ class JobState:
     `is_stopping` still holds its slots and is left alone until it has released them. `lost_steps` were done
     but are in no checkpoint; their work counts as remaining. `terms` apply whatever the policy wants. An
     `is_rigid` job keeps the GPUs that it holds: nothing shows that it would keep its work on other GPUs.
+    `began_at` is when its present generation began, `before` the width of the one before, where known.
     """
 
     job: Job
@@ -217,11 +219,25 @@ class JobState:
     lost_steps: int = 0
     terms: JobTerms = NO_TERMS
     is_rigid: bool = False
+    began_at: float | None = None
+    before: Width | None = None
 
     @property
     def is_running(self) -> bool:
         """Whether the job holds GPUs."""
         return bool(self.slots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a job was told to move to, from the order to stop until it starts (`boa_daemon.tick.claims`).
+
+    `slots` is empty if the job lost its GPUs without an order, as by an interruption; `width` is then the
+    width that it held.
+    """
+
+    width: Width
+    slots: tuple[GpuSlot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +310,9 @@ _gaps, _passes = LatestMemo(_with_gaps), LatestMemo(_passing)
 """Cached because several stages of a tick need these few among all nodes."""
 
 
+_NO_CLAIMS: Mapping[JobId, Claim] = MappingProxyType({})
+
+
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
@@ -314,6 +333,8 @@ class ClusterState:
     The policy does not know the classes of `unplanned` jobs, because no new policy could be made. These jobs
     keep the GPUs that they hold and start nowhere. Their failures, limits and silences are judged as for all
     jobs.
+
+    `claims` are those of jobs that were told to stop, or lost their nodes, and have not started again.
     """
 
     now: float
@@ -334,6 +355,7 @@ class ClusterState:
     not_ready: frozenset[JobId] = frozenset()
     standing_charged_until: float = 0.0
     unplanned: Mapping[JobId, JobState] = field(default_factory=lambda: MappingProxyType({}))
+    claims: Mapping[JobId, Claim] = field(default_factory=lambda: _NO_CLAIMS)
 
     @property
     def all_jobs(self) -> Mapping[JobId, JobState]:
@@ -439,9 +461,10 @@ class Plan:
     Jobs: `widths` is what each job should hold once the nodes are there; an absent job waits, and `waiting`
     says for what. `slots` is what can be done now: a job absent from `slots` keeps what it holds. `stops` are
     jobs that should hold nothing. `head_starts` are the planned widths of jobs that start narrower for now,
-    `stretched` those of jobs that hold more, on GPUs that no other job needs. `reasons` are the policy's
-    reasons for the widths, `dates` what the dates of jobs ask for. `given_up` says why waiting jobs are not
-    started again, `ends` why hung generations are ended at once.
+    `stretched` those of jobs that hold more, on GPUs that no other job needs. `reasons` says why a job has
+    its width or none; only `with_widths` changes a width, and takes the new reason with it. `dates` is what
+    the dates of jobs ask for. `given_up` says why waiting jobs are not started again, `ends` why hung
+    generations are ended at once.
 
     Nodes: `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs` are
     the sizes of the groups among them that are useful only together. `releases` names nodes to give back;
@@ -452,6 +475,9 @@ class Plan:
     `link_order` lists, for each link with an enforced order, its jobs, the first sender first. `memory` is
     what the policy remembers. `node_prices` is what widths and nodes are worth to the policy, if known, for
     comparing alternatives.
+
+    `order` is the order of service of the jobs that compete for scarce room, `room_caps` are the limits on
+    the room for all widths together.
     """
 
     widths: Mapping[JobId, Width]
@@ -475,6 +501,15 @@ class Plan:
     dates: Mapping[JobId, DateNote] = field(default_factory=lambda: MappingProxyType({}))
     given_up: Mapping[JobId, GivenUp] = field(default_factory=lambda: MappingProxyType({}))
     ends: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
+    order: tuple[JobId, ...] = ()
+    room_caps: tuple[RoomCap, ...] = ()
+
+    def with_widths(
+        self, changes: Mapping[JobId, Width | None], why: Callable[[JobId], str], **others: Any
+    ) -> Plan:
+        """Return the plan with other widths (None: none) and their reasons, and other fields changed."""
+        widths, reasons = changed_widths(self.widths, self.reasons, changes, why)
+        return replace(self, widths=widths, reasons=reasons, **others)
 
     def looked_at_by(self, *instants: float | None) -> Plan:
         """Return the plan with a wake-up at the earliest of its own and these instants."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import inf
 
 from boa_daemon.tick.cap_projection import most_per_second
-from boa_daemon.tick.limits import Caps, Held, Window
+from boa_daemon.tick.limits import Caps, Held, HeldMoney, Window
 from boa_daemon.tick.state import ClusterState, JobState, Plan
 from boa_daemon.tick.team_money import TeamCap, TeamMoney
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR
@@ -33,6 +33,7 @@ class _Purse:
     window: Window
     cap: float
     left: float
+    spent: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +69,14 @@ def judge_teams(state: ClusterState, plan: Plan, caps: Caps) -> TeamVerdict:
                 break
             projection.stop(jobs[job])
             stops[job] = code
-            held.append(Held(what=f"job {job}", code=code, numbers=projection.numbers(code)))
+            held.append(projection.held(job, code))
         for job, slots in plan.slots.items():
             if job not in jobs or job in stops or slots == jobs[job].slots:
                 continue
             code = projection.start(jobs[job], slots)
             if code is not None:
                 waits[job] = code
-                held.append(Held(what=f"job {job}", code=code, numbers=projection.numbers(code)))
+                held.append(projection.held(job, code))
     return TeamVerdict(stops=stops, waits=waits, forced=tuple(sorted(forced)), held=tuple(held))
 
 
@@ -92,7 +93,7 @@ class _TeamProjection:
     def __init__(self, state: ClusterState, caps: Caps, money: TeamMoney) -> None:
         self._state, self._caps = state, caps
         self._purses = [
-            _Purse(code=code, window=window, cap=cap, left=left)
+            _Purse(code=code, window=window, cap=cap, left=left, spent=cap - left)
             for code, window, cap, left in money.left(state.now)
         ]
 
@@ -150,6 +151,19 @@ class _TeamProjection:
         """Return the numbers behind a refusal."""
         purse = next(purse for purse in self._purses if purse.code == code)
         return {"cap_usd": purse.cap, "left_usd": round(purse.left, 6)}
+
+    def held(self, job: JobId, code: TeamCap) -> Held:
+        """Return why a job stops or does not start, with the numbers and the money behind it."""
+        numbers = self.numbers(code)
+        return Held(what=f"job {job}", code=code, numbers=numbers, money=self._money(code))
+
+    def _money(self, code: TeamCap) -> HeldMoney:
+        purse = min((purse for purse in self._purses if purse.code == code), key=lambda purse: purse.left)
+        return HeldMoney(
+            spent_usd=round(purse.spent, 6),
+            reserved_usd=round(max(purse.cap - purse.spent - purse.left, 0.0), 6),
+            room_at=purse.window.ends_at,
+        )
 
 
 def _loss(job: JobState) -> float:

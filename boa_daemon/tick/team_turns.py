@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from boa_daemon.tick.limits import Held
+from boa_daemon.tick.limits import Held, HeldMoney, day_of, month_of
 from boa_daemon.tick.state import ClusterState, Rules, WaitReason
 from boa_daemon.tick.team_caps import usd_per_hour
 from boa_daemon.tick.team_money import TeamCap, TeamMoney
@@ -27,8 +27,7 @@ def closed_teams(state: ClusterState, rules: Rules) -> Mapping[str, TeamCap]:
     least = min((kind.usd_per_hour / kind.gpus for kind in kinds), default=0.0)
     closed: dict[str, TeamCap] = {}
     for name, money in state.teams.items():
-        running = [job for job in state.jobs.values() if job.terms.team == name and job.slots]
-        rate = sum(usd_per_hour(state, job.slots) for job in running)
+        rate = _rate(state, name)
         for code, window, _, left in money.left(state.now):
             seconds = window.overlap_seconds(state.now, state.now + rules.caps.least_run_seconds)
             if left < (rate + least) * seconds / 3600.0 or (left <= 0.0 and seconds > 0.0):
@@ -58,12 +57,32 @@ def _has_claim(state: ClusterState, team: str, since: float) -> bool:
     return money.ahead_usd < 0.0 and state.now - since <= money.half_life_seconds
 
 
-def held_team(name: str, why: WaitReason, money: TeamMoney) -> Held:
-    """Return the note on a team whose jobs wait, with the numbers behind it."""
+def held_team(name: str, why: WaitReason, money: TeamMoney, *, behind: HeldMoney | None = None) -> Held:
+    """Return the note on a team whose jobs wait, with the numbers and the money behind it."""
     if why == "team-share":
         return Held(what=f"team {name}", code="team-share", numbers={"ahead_usd": money.ahead_usd or 0.0})
     if why == "team-month-cap":
         numbers = {"spent_usd": money.spent_month_usd, "cap_usd": money.month_cap_usd or 0.0}
-        return Held(what=f"team {name}", code="team-month-cap", numbers=numbers)
+        return Held(what=f"team {name}", code="team-month-cap", numbers=numbers, money=behind)
     numbers = {"spent_usd": money.spent_today_usd, "cap_usd": money.day_cap_usd or 0.0}
-    return Held(what=f"team {name}", code="team-day-cap", numbers=numbers)
+    return Held(what=f"team {name}", code="team-day-cap", numbers=numbers, money=behind)
+
+
+def money_behind(state: ClusterState, name: str, why: WaitReason, rules: Rules) -> HeldMoney | None:
+    """Return what a team has spent, what its running jobs reserve, and when its day or month ends."""
+    if why not in ("team-day-cap", "team-month-cap") or rules.caps is None:
+        return None
+    money, is_month = state.teams[name], why == "team-month-cap"
+    window = month_of(state.now) if is_month else day_of(state.now)
+    seconds = window.overlap_seconds(state.now, state.now + rules.caps.least_run_seconds)
+    return HeldMoney(
+        spent_usd=money.spent_month_usd if is_month else money.spent_today_usd,
+        reserved_usd=_rate(state, name) * seconds / 3600.0,
+        room_at=window.ends_at,
+    )
+
+
+def _rate(state: ClusterState, team: str) -> float:
+    """Return the most that the running jobs of a team may cost, in dollars per hour."""
+    running = (job for job in state.jobs.values() if job.terms.team == team and job.slots)
+    return sum(usd_per_hour(state, job.slots) for job in running)

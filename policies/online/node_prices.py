@@ -298,6 +298,22 @@ class WholeNodePrices:
             rescale_hours=self.overheads[job.class_name][1],
         )
 
+    def restarts_earned_hours(self, job: Job, one: Width, other: Width) -> float:
+        """Return how long a job works at one of two widths before the faster one is worth two restarts.
+
+        A change of width and the change back lose two restarts r; the difference in speed gains 1 - s/S per
+        hour at the slower speed s: 2 r / (1 - s/S), at most `LONGEST_HOLD_HOURS`. A restart counts as a plan
+        counts it, with a share of a boot (`with_boots_at_changes`).
+        """
+        columns = self.columns[job.class_name]
+        restart = self.overheads[job.class_name][1] + NEW_PART * self.boot_hours
+        numbers = [columns.index[width] for width in (one, other) if width in columns.index]
+        if len(numbers) < 2 or restart <= 0.0:
+            return 0.0
+        fast, slow = sorted(columns.hours.item(job.phase, number) for number in numbers)
+        gain = 1.0 - fast / slow if math.isfinite(slow) else 0.0
+        return min(2.0 * restart / gain, LONGEST_HOLD_HOURS) if gain > 0.0 else LONGEST_HOLD_HOURS
+
     def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
         """Return the weighted hours that a running job loses if it restarts at another width."""
         return hours_lost(

@@ -240,14 +240,14 @@ def _reason(unit: str, position: Position, step: Step | None, job: Job) -> str:
     if step is not None:
         load = step.load_correction * step.load_hours / step.horizon_hours
         lasts = f", so that the money lasts {step.horizon_hours:.0f} h at {load:.2f} times the stated load"
-    return f"the best width for the rest of a job of class {job.class_name}, {counted}{lasts}"
+    return f"the plan for the rest of a job of class {job.class_name}, {counted}{lasts}"
 
 
 def _free_reason(unit: str, free: FreeUsage, part: int, job: Job) -> str:
     """Return the reason of a width that fills prepaid usage."""
     level = sum(level for _, level in free)
     return (
-        f"the best width for the rest of a job of class {job.class_name} with committed usage planned at "
+        f"the plan for the rest of a job of class {job.class_name}, with committed usage planned at "
         f"{PRICE_FRACTIONS[part]:.2g} of its price, so that the jobs use it: commitments pay for {level:.4g} "
         f"{unit} per hour at on-demand prices, used or not"
     )
@@ -256,7 +256,7 @@ def _free_reason(unit: str, free: FreeUsage, part: int, job: Job) -> str:
 def _burn_reason(unit: str, spend_per_hour: float, job: Job) -> str:
     """Return the reason of a width that is limited by the budget per hour."""
     return (
-        f"the best width for the rest of a job of class {job.class_name} at which all jobs together take "
+        f"the plan for the rest of a job of class {job.class_name}, at which all jobs together take "
         f"no more than the budget of {spend_per_hour:.4g} {unit} per hour, or the cheapest width if that is "
         f"not possible"
     )

@@ -18,7 +18,7 @@ Cost: O(jobs x widths), in arrays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,10 +49,12 @@ def compare_widths(
     columns: Mapping[str, WidthColumns],
     *,
     multiplier: float,
+    has_room: Callable[[Job, Width], bool] | None = None,
 ) -> dict[JobId, WidthComparison]:
     """Return for each job the cost of its width and of its next best one.
 
-    Jobs without a width, or with only one allowed width, are left out. Empty if the multiplier is 0.
+    Jobs without a width, or with only one allowed width, are left out. Empty if the multiplier is 0. Widths
+    for which `has_room` is false are no alternatives.
     """
     found: dict[JobId, WidthComparison] = {}
     if multiplier <= 0.0:
@@ -70,6 +72,11 @@ def compare_widths(
         planned = np.array([own.index[widths[job.id]] for job in group])
         chosen = costs[rows, planned]
         costs[rows, planned] = np.inf
+        if has_room is not None:
+            for row, job in enumerate(group):
+                for number in np.flatnonzero(np.isfinite(costs[row])).tolist():
+                    if not has_room(job, own.widths[number]):
+                        costs[row, number] = np.inf
         others = costs.argmin(axis=1)
         for row, job in enumerate(group):
             cost, other = float(chosen[row]), int(others[row])

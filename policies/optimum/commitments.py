@@ -5,7 +5,8 @@ level of L dollars per hour is paid whether used or not, and pays for usage at i
 price p. With one commitment and one type the bill q c + p E[(K - c)+] is least at the newsvendor's quantile,
 the least c with P(K > c) <= q / p. Several commitments are used in the cloud's order: those for one type
 first, then those for all types, starting with the type with the largest discount. The bill is convex in the
-levels, so cutting planes find its minimum, with a lower bound.
+levels, so cutting planes find its minimum, with a lower bound; where levels come in whole steps, an integer
+programme over the same cuts finds the best whole steps, with a bound on all of them.
 
     symbol   here       meaning
     K        gpus       GPUs held, by state and type
@@ -19,8 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from math import ceil, floor
+from math import ceil
 
 import numpy as np
 import scipy
@@ -251,16 +251,62 @@ def best_levels(
         if least - bound <= NEARLY * least:
             break
         at = np.clip(cut.x[:-1], 0.0, most)
-    # The bill is convex, so for levels in whole steps the neighbours of the minimum are tried.
-    choices = [_in_steps(float(level), c.step) for c, level in zip(commitments, best, strict=True)]
-    bills = {levels: bill_of(load, prices, commitments, levels) for levels in product(*choices)}
-    levels = min(bills, key=lambda levels: bills[levels].total)
-    return CommitmentLevels(levels=levels, bill=bills[levels], bound=bound)
+    if not any(c.step for c in commitments):
+        levels = tuple(map(float, best))
+        return CommitmentLevels(levels=levels, bill=bill_of(load, prices, commitments, levels), bound=bound)
+    return _in_whole_steps(load, prices, commitments, _Cuts(rows=rows, above=above, most=most, start=best))
 
 
-def _in_steps(level: float, step: float) -> tuple[float, ...]:
-    """Return the multiples of `step` next to a level; the level itself for a step of 0."""
-    return (level,) if step == 0.0 else (step * floor(level / step + 1e-9), step * ceil(level / step - 1e-9))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cuts:
+    """Cuts `rows` x <= `above` of the bill, the levels' box from 0 to `most`, and the least bill's levels."""
+
+    rows: list[list[float]]
+    above: list[float]
+    most: Floats
+    start: Floats
+
+
+def _in_whole_steps(
+    load: LoadDistribution, prices: Sequence[float], commitments: Sequence[Commitment], cuts: _Cuts
+) -> CommitmentLevels:
+    """Return the levels with the least bill in whole steps, by cutting planes over whole numbers of steps.
+
+    The bill is convex, so every cut bounds it from below at every level, and the integer programme over the
+    cuts bounds all whole steps. Its answer is priced and cut again, until the best bill meets the bound.
+    """
+    steps = np.array([c.step or 1.0 for c in commitments])
+    is_whole = np.array([bool(c.step) for c in commitments])
+    tops = np.where(is_whole, np.ceil(cuts.most / steps - 1e-9), cuts.most / steps)
+    rows, above = list(cuts.rows), list(cuts.above)
+    best = np.where(is_whole, np.round(cuts.start / steps), cuts.start / steps)
+    least, bound = np.inf, 0.0
+    at = best
+    for _ in range(MOST_CUTS):
+        bill, slope = _bill(load, prices, commitments, at * steps)
+        if bill.total < least:
+            best, least = at, bill.total
+        if least - bound <= NEARLY * least:
+            break
+        rows.append([*slope, -1.0])
+        above.append(float(slope @ (at * steps)) - bill.total)
+        found = scipy.optimize.milp(
+            [*np.zeros(len(steps)), 1.0],
+            constraints=scipy.optimize.LinearConstraint(
+                np.array(rows) * np.array([*steps, 1.0]), ub=np.array(above)
+            ),
+            bounds=scipy.optimize.Bounds(np.zeros(len(steps) + 1), np.array([*tops, np.inf])),
+            integrality=np.array([*is_whole, False], dtype=int),
+            options={"mip_rel_gap": NEARLY},
+        )
+        if found.x is None:  # pragma: no cover  Every level within its box is feasible.
+            break
+        bound = max(bound, float(found.mip_dual_bound or 0.0))
+        at = np.where(is_whole, np.round(found.x[:-1]), np.clip(found.x[:-1], 0.0, tops))
+        if least - bound <= NEARLY * least:
+            break
+    levels = tuple(map(float, best * steps))
+    return CommitmentLevels(levels=levels, bill=bill_of(load, prices, commitments, levels), bound=bound)
 
 
 def _check(commitments: Sequence[Commitment]) -> None:

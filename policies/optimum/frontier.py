@@ -171,6 +171,7 @@ def infeasible_budget(budget: float, least: float, problem: Problem) -> Infeasib
         f"need{'s' if jobs == 1 else ''} at least {enough}. "
         "Raise the budget, or allow widths that cost less per unit of work",
         least_spend=least,
+        budget=budget if unit != "gpus" else None,
     )
 
 

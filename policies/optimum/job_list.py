@@ -205,26 +205,43 @@ def _scaled(job_class: JobClass, group: Sequence[ListedJob], number: int) -> Job
 def _frontier(problem: Problem, groups: Sequence[Sequence[ListedJob]]) -> MixedFrontier:
     """Return the frontier of all groups, where each chooses among whole-job plans that end in time."""
     columns = {i: whole_columns(problem, job_class) for i, job_class in enumerate(problem.classes)}
+    found = list(enumerate(plan_hulls([columns[i].arrays for i in columns])))
+    _check_deadlines([(groups[i], float(hull.time[-1])) for i, hull in found])
     hulls = {}
-    for i, hull in enumerate(plan_hulls([columns[i].arrays for i in columns])):
+    for i, hull in found:
         deadline = groups[i][0].deadline_hours
-        hulls[i] = hull if deadline is None else _in_time(hull, columns[i], deadline, groups[i][0])
+        hulls[i] = hull if deadline is None else _in_time(hull, columns[i], deadline)
     return MixedFrontier.of_options(assemble(problem, columns=columns, hulls=hulls))
 
 
-def _in_time(hull: PlanHull, columns: Columns, deadline: float, job: ListedJob) -> PlanHull:
+def _check_deadlines(found: Sequence[tuple[Sequence[ListedJob], float]]) -> None:
+    """Raise `InfeasibleDeadline` with every late job, given the fastest hours of groups."""
+    late = {
+        job.id: (job.deadline_hours, hours)
+        for group, hours in found
+        for job in group
+        if job.deadline_hours is not None and hours > job.deadline_hours * (1.0 + TIE)
+    }
+    if not late:
+        return
+    each = [
+        f"job {name} cannot end within {deadline:g} hours: its fastest plan takes {hours:.4g}"
+        for name, (deadline, hours) in late.items()
+    ]
+    raise InfeasibleDeadline(
+        f"{'; '.join(each)}. Relax the deadline{'s' if len(each) > 1 else ''} or allow more GPUs",
+        least_hours=next(iter(late.values()))[1],
+        late=late,
+    )
+
+
+def _in_time(hull: PlanHull, columns: Columns, deadline: float) -> PlanHull:
     """Return the lower hull of the plans that end by the deadline.
 
     A timely plan left of the first timely vertex costs less than that vertex and takes at most the deadline.
     This bounds its reduced cost on the edge that crosses the deadline.
     """
     late = int(np.sum(hull.time > deadline * (1.0 + TIE)))
-    if late == len(hull.time):
-        raise InfeasibleDeadline(
-            f"job {job.id} cannot end within {deadline:g} hours: its fastest plan takes "
-            f"{float(hull.time[-1]):.4g}. Relax the deadline or allow more GPUs",
-            least_hours=float(hull.time[-1]),
-        )
     if late == 0:
         return hull
     slope = float((hull.time[late - 1] - hull.time[late]) / (hull.cost[late] - hull.cost[late - 1]))

@@ -48,8 +48,8 @@ UTILITY = 0.5
 """The middle of the band in the authors' example."""
 HALF_BAND = 0.15
 """Half the width of the utility band: the authors' example is 0.35 to 0.65."""
-MOST_NODES = 32
-"""The most nodes that the autoscaler holds."""
+NODES_AT_ONCE = 32
+"""The node counts that the autoscaler weighs in one step of its search."""
 MANY = 2**40
 """More GPUs than any cluster has."""
 
@@ -138,10 +138,20 @@ class GoodputShares:
             (utility,) = self._utilities(jobs, np.array([fair_gpus]), fair_gpus=fair_gpus, now=now)
             if abs(utility - self.utility) <= HALF_BAND:
                 return before
-        nodes = np.arange(least, self.most_nodes + 1)
-        gpus = nodes * self.instance_type.gpus
-        utilities = self._utilities(jobs, gpus, fair_gpus=fair_gpus, now=now)
-        return int(nodes[np.argmin(np.abs(utilities - self.utility))])
+        widest = int(self._options.gpus[self._rows(jobs)].max(axis=1).sum())
+        most = min(self.most_nodes, max(least, -(-widest // self.instance_type.gpus)))
+        first, found = least, [(np.inf, least)]
+        # More nodes are less used, so the search ends once the utility is below the middle of the band.
+        while first <= most:
+            nodes = np.arange(first, min(first + NODES_AT_ONCE, most + 1))
+            gpus = nodes * self.instance_type.gpus
+            utilities = self._utilities(jobs, gpus, fair_gpus=fair_gpus, now=now)
+            best = int(np.argmin(np.abs(utilities - self.utility)))
+            found.append((float(abs(utilities[best] - self.utility)), int(nodes[best])))
+            if utilities[-1] < self.utility:
+                break
+            first = int(nodes[-1]) + 1
+        return min(found)[1]
 
     def shares(self, jobs: Sequence[Job], gpus: int, *, now: float) -> Mapping[JobId, Width]:
         """Return the widths with the greatest fitness on `gpus` GPUs; jobs without GPUs are left out."""
@@ -232,7 +242,7 @@ def build_autoscaling(site: Site, options: PolicyOptions) -> BuiltPolicy:
         menu=menu,
         instance_type=site.instance_types[menu.gpu_type],
         least_nodes=0,
-        most_nodes=MOST_NODES if site.max_nodes is None else min(MOST_NODES, site.max_nodes),
+        most_nodes=MANY if site.max_nodes is None else site.max_nodes,
         utility=UTILITY if options.utility is None else options.utility,
     )
     return BuiltPolicy(allocator=policy, round_seconds=ROUND_SECONDS)

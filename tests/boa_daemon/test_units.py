@@ -114,3 +114,13 @@ def test_durations_are_said_in_a_fitting_unit(hours: float, words: str) -> None:
 def test_one_thing_is_no_plural() -> None:
     """None and many are, one is not."""
     assert [counted(number, "node") for number in (0, 1, 2)] == ["0 nodes", "1 node", "2 nodes"]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"), [("60,5/h", "Write 60.5/h"), ("gpus:1,5", "1.5"), ("0,500/h", "0.500/h")]
+)
+def test_a_decimal_comma_is_no_thousands_separator(text: str, hint: str) -> None:
+    """60,5 an hour is not 605: the answer shows how to write it."""
+    with pytest.raises(InputError, match="decimal comma") as refused:
+        parse_budget(text)
+    assert hint in refused.value.hint

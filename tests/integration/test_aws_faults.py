@@ -155,3 +155,21 @@ def lives(rig: AwsRig) -> list[tuple[str, float, float]]:
     """Return the fake cloud's own history of instances."""
     assert all(life.launched_at >= START for life in rig.fake.history())
     return sorted((life.id, life.launched_at, life.ended_at or 0.0) for life in rig.fake.history())
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    zone=st.sampled_from(["us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d", "us-east-1f"]),
+    market=st.sampled_from(["spot", "on-demand"]),
+)
+def test_the_one_offer_that_a_policy_allows_is_rented_within_a_minute(zone: str, market: str) -> None:
+    """Nine of ten offers are denied; the daemon looks again a second after each launch."""
+    terms = Terms(spot_fraction=0.4, allows=(TYPE, zone, market))
+    with a_rig("process", terms, instance_types=(TYPE,), zones=(), market="spot-then-on-demand") as rig:
+        store, began = MemoryStore(), rig.clock.now()
+        while not rig.fake.live():
+            assert rig.clock.now() - began <= 60.0, store.cooldowns(rig.clock.now())
+            tick(rig, store, 1)
+            rig.pass_time(1.0)
+        (life,) = rig.fake.live()
+        assert (life.zone, life.market) == (zone, market)

@@ -102,3 +102,42 @@ def test_the_printed_policies_allow_a_warm_pool(monkeypatch: pytest.MonkeyPatch)
     assert {"WarmPool", "ScheduleEnds", "PassPoolEndRole"} <= used
     assert site.fake.iam.denied == []
     assert site.shapes.faults == []
+
+
+@pytest.mark.exhaustive
+def test_a_job_goes_on_when_aws_stops_its_node_and_when_launches_never_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is billed for the failed launches, the stopped node is ended, and people are told of both."""
+    with an_aws_site(monkeypatch) as site:
+        service = site.up()
+        site.fake.terms.failing_seconds = 1.0
+        site.fake.terms.launch_failures["g5.xlarge"] = "Client.VolumeLimitExceeded: Volume limit exceeded"
+        job = site.submit(service)
+        site.until(lambda: any("VolumeLimitExceeded" in note for note in service.status()["notes"]))
+        assert service.job(job)["status"] == "queued"
+        assert site.daemon is not None
+        assert site.daemon.storage is not None
+        for _ in range(10):
+            site.daemon.tick()
+        assert len(site.fake.history()) == 1
+        assert site.daemon.storage.store.settled_micro_dollars() == 0
+
+        # The limit is raised, and somebody says so.
+        site.fake.terms.launch_failures.clear()
+        site.daemon.ask_anew()
+        site.until(lambda: (service.job(job)["step"] or 0) > 0)
+        [first] = site.fake.live()
+        site.fake.stop(first.id)
+        site.until(lambda: any(life.id != first.id for life in site.fake.live()))
+        site.until(lambda: service.job(job)["status"] == "running", 120.0)
+        site.until(lambda: first.ended_at is not None)
+        site.hurry()
+        site.until(lambda: service.job(job)["status"] == "finished", 120.0)
+        site.daemon.set_down(True)
+        site.until(lambda: not site.fake.live())
+        site.until(lambda: not service.instances()["instances"])
+        said = [row["sentence"] for row in site.daemon.alerts.latest(20)]
+
+    assert any("failed at its start" in sentence for sentence in said)
+    assert site.fake.iam.denied == []

@@ -117,6 +117,23 @@ def test_a_job_in_a_container_is_resized_without_losing_a_step(bench: Bench) -> 
     until(lambda: not containers(bench))
 
 
+@LOCAL
+def test_a_stop_asks_the_process_in_the_container_that_saves_first(bench: Bench) -> None:
+    """A slow save behind a pipe is complete, and the container's next command does not start."""
+    slow = TRAINER.replace("lambda file: ", "lambda file: time.sleep(4) or ")
+    (bench.workdir / "train.py").write_text(slow.format(steps=100_000, seconds=0.02))
+    run = "python3 train.py 2>&1 | cat; echo it went on"
+    bench.admit(run, image=IMAGE, environment={"MY": "x", "TOKEN": ""}, stop_grace_seconds=30.0)
+    bench.start(1)
+    bench.wait_step(20)
+    bench.stop()
+    end = bench.wait_end()
+    assert (end.phase, end.lost_steps) == ("stopped", 0), bench.printed()
+    assert "a stop: the process that uses boa_daemon.job" in bench.printed()
+    assert "it went on" not in bench.printed().splitlines()
+    until(lambda: not containers(bench))
+
+
 @pytest.mark.parametrize("how", ["kill", "keeper"])
 def test_a_container_ends_at_once_with_its_unit(bench: Bench, how: str) -> None:
     """Killing the unit or its keeper ends the container: no process in it goes on."""

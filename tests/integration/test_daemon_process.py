@@ -128,3 +128,12 @@ def test_a_command_that_does_not_exist_is_not_tried_again(site: Site) -> None:
     assert "command not found" in rows()["lost"]["last_lines"][-1]
     assert "MemoryError" in rows()["large"]["last_lines"][-1]
     assert site.end(signal.SIGTERM) == 0
+
+
+def test_a_socket_that_was_swept_away_is_made_again(site: Site) -> None:
+    """A cleaner of /tmp takes the file: the daemon answers again, and ends as before."""
+    site.up()
+    site.socket.unlink()
+    wait_for(lambda: site.socket.exists() and site.get("/status").get("tick", 0) > 0, site)
+    assert site.end(signal.SIGTERM) == 0
+    assert not site.socket.exists()

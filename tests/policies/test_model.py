@@ -136,7 +136,8 @@ def test_only_these_defaults_are_not_empty() -> None:
 def test_types_made_often_have_the_fast_init_and_caches_are_bounded() -> None:
     """The lists cover the root of `policies`."""
     assert hurried(policies, deep=False) == dict.fromkeys(
-        ["Allocation", "GpuSlot", "Job", "JobClass", "Money", "Node", "Reasons", "Width"], "quick"
+        ["Allocation", "ChangedReasons", "GpuSlot", "Job", "JobClass", "Money", "Node", "Reasons", "Width"],
+        "quick",
     ) | {"_found": None, "load": None, "width_of": 65536}
 
 

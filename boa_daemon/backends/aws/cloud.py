@@ -22,26 +22,54 @@ from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
 from boa_daemon.backends.aws.instances.descriptions import instances_by_id, instances_of
+from boa_daemon.backends.aws.instances.event_rule_probe import EventRuleProbe
 from boa_daemon.backends.aws.instances.events import InterruptionQueue, Listener, Notices, spot_warning
 from boa_daemon.backends.aws.instances.images import OwnImage, most_usd_per_hour, own_images
-from boa_daemon.backends.aws.instances.instance_lives import as_life, is_stop_open, life_before, life_now
+from boa_daemon.backends.aws.instances.instance_health import InstanceHealth
+from boa_daemon.backends.aws.instances.instance_lives import (
+    as_life,
+    is_stop_open,
+    life_before,
+    life_now,
+    was_stopped_by_others,
+)
 from boa_daemon.backends.aws.instances.instance_ownership import own_instances
 from boa_daemon.backends.aws.instances.launch import Launcher
 from boa_daemon.backends.aws.instances.launch_request import BUILD_TAG, CARDS_TAG, MARKET_TAG
-from boa_daemon.backends.aws.instances.leases import renew_leases
+from boa_daemon.backends.aws.instances.leases import LeaseRenewer
 from boa_daemon.backends.aws.instances.market import AwsMarket
 from boa_daemon.backends.aws.instances.node_from_instance import lease_of, tags_of_instance
+from boa_daemon.backends.aws.instances.node_states import (
+    EARLY_SECONDS,
+    OVERDUE_SECONDS,
+    PENDING_SECONDS,
+    SHUTDOWN_SECONDS,
+    STOPPING_SECONDS,
+    failed_to_start,
+    reason_sentence,
+    state_reason,
+)
 from boa_daemon.backends.aws.instances.pool import AwsWarmPool
+from boa_daemon.backends.aws.instances.refusals import refusal_of_end
 from boa_daemon.backends.aws.instances.release import Releaser
 from boa_daemon.backends.aws.instances.sweep import Sweeper
 from boa_daemon.backends.aws.instances.topology import InstanceTopology
+from boa_daemon.backends.aws.prices.extra_costs import extras_of
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.node_lives import instance_of, life_named, life_of
 from boa_daemon.tick.offers import Extras, Offer
-from boa_daemon.tick.ports import Accepted, Clock, Launched, Provider, Refused, Unknown
+from boa_daemon.tick.ports import (
+    WARNING_SECONDS,
+    Accepted,
+    Clock,
+    Launched,
+    Provider,
+    Refused,
+    Unknown,
+)
 from boa_daemon.tick.state import NodeState
 from policies.model import InstanceType, NodeId
 
@@ -49,10 +77,15 @@ GONE_SECONDS, YOUNG_SECONDS = 60.0, 300.0
 """An instance missing from the listing counts as gone after `GONE_SECONDS`, and never while it is young."""
 BOOT_SECONDS = 180.0
 """Seconds from launch to ready, with the driver installed; `boa simulate` assumes the same."""
-OVERDUE_SECONDS = 30.0
-"""An instance that runs this long after the end that EC2 announced is ended by us."""
 IMAGES_SECONDS = 3600.0
 """Seconds between listings of our images, which cost money."""
+RELOADED = (
+    "side_prices", "subnets", "security_groups", "image", "images", "instance_profile", "key_name",
+    "placement_groups", "reservations", "spot_max_usd_per_hour",
+)  # fmt: skip
+"""Settings that are used from the next launch on when the daemon reads its settings again."""
+MOST_TOLD = 10_000
+"""Number of told facts from which on those of instances that are not listed any more are forgotten."""
 _LIVING = ("pending", "running", "stopping", "stopped")
 
 
@@ -92,6 +125,14 @@ class AwsCloud(Provider):
         self.sweeper = Sweeper(settings, self.calls, clock)
         self.pool = AwsWarmPool(self.calls, clock, lease_seconds=60.0 * settings.lease_minutes, say=say)
         self.topology = InstanceTopology(self.calls, clock, say)
+        self.health = InstanceHealth(self.calls, clock)
+        self.rules = EventRuleProbe(self.calls, clock)
+        self.leases = LeaseRenewer(self.calls, seconds=60.0 * settings.lease_minutes, say=say)
+        self._told: set[tuple[str, str]] = set()
+        self._failed: list[tuple[str, Refused]] = []
+        self._has_listed = False
+        self._ended_pending: set[str] = set()
+        self._failures: Counter[str] = Counter()
         self._lives: dict[str, int] = {}
         self._catalog, self._clock, self._touches, self._say = catalog, clock, touches, say
         self._ledger_id, self._claim = ledger_id, claim
@@ -129,6 +170,9 @@ class AwsCloud(Provider):
     def refresh(self) -> None:
         """Refresh prices, quotas, zones and the list of images that are getting old."""
         self.market.refresh()
+        running = [each["InstanceId"] for each in self._instances if each["State"]["Name"] == "running"]
+        self.health.refresh(running)
+        self.rules.refresh(self.settings.queue_url)
         self._images.refresh(lambda: own_images(self.calls), now=self._clock.now())
 
     def standing(self) -> Extras:
@@ -142,7 +186,49 @@ class AwsCloud(Provider):
 
     def ages(self) -> Mapping[str, float | None]:
         """Return the age of each cached fact in seconds; None for a fact that is not known."""
-        return self.market.ages()
+        found = self.market.ages() | self.launcher.ages()
+        found["credentials"] = self.calls.session_age_seconds()
+        if self.health.as_of is not None or self.health.failed:
+            found["status checks"] = self.health.age_seconds()
+        if self._images.value:
+            found["own images"] = self._images.age_seconds(self._clock.now())
+        return found
+
+    def faults(self) -> Mapping[str, str]:
+        """Return the facts that cannot be had and the safety nets that are lost, each with the reason."""
+        found = {
+            "credentials": self.calls.credentials_fault,
+            "spot warnings": "" if self._listener is None else self._listener.fault,
+            "event rules": self.rules.fault,
+            "leases": self.leases.fault,
+            "schedules": self.pool.fault,
+            "status checks": self.health.failed,
+            "own images": self._images.failed,
+        }
+        try:
+            extras_of(self.settings)
+        except MissingPrice as error:
+            found["side prices"] = f"nothing can be rented: {error}"
+        images = {name: said for name, said in self.launcher.faults().items() if name.startswith("image ")}
+        if images:
+            found["images"] = "; ".join(f"{name}: {said}" for name, said in images.items())
+        found["subnets"] = self.launcher.faults().get("subnets", "")
+        return {name: said for name, said in (self.market.faults() | found).items() if said}
+
+    def use(self, settings: AwsSettings) -> None:
+        """Take over the keys of `RELOADED` from new settings; the others stay as they were at the start."""
+        changed = self.settings.model_copy(update={name: getattr(settings, name) for name in RELOADED})
+        for user in (self, self.calls, self.market):
+            user.settings = changed
+        self.launcher.use(changed)
+
+    def ask_anew(self) -> None:
+        """Ask for every fact again: credentials, images, subnets, zones, prices, quotas, reservations."""
+        self.calls.renew()
+        self.market.forget("all")
+        self.launcher.forget()
+        self.health.forget()
+        self._images.forget()
 
     def efa_cards(self, node: NodeId) -> tuple[int, str]:
         """Return how many EFA cards a node must show, from its launch tag, or why none are checked."""
@@ -197,6 +283,8 @@ class AwsCloud(Provider):
             self.releaser.follow_up({each["InstanceId"]: each["State"]["Name"] for each in instances})
             self._end_overdue(instances, now)
             self._finish_stops(instances)
+        self._note_ends(instances, now)
+        self._has_listed = True
         self._instances = instances
         built = (each for each in instances if BUILD_TAG in tags_of_instance(each))
         # The lease of an image builder is not renewed; a builder that outlives it is a leak.
@@ -220,13 +308,114 @@ class AwsCloud(Provider):
             self.releaser.terminate([instance_of(name) for name in late])
 
     def _end_overdue(self, instances: Sequence[Mapping[str, Any]], now: float) -> None:
-        """End instances that EC2 announced to end and did not: their jobs have left, and they cost money."""
-        running = [each["InstanceId"] for each in instances if each["State"]["Name"] == "running"]
-        due = [name for name in running if name not in self.releaser.asked]
-        overdue = [name for name in due if now - (self.notices.ends_by(name) or now) > OVERDUE_SECONDS]
+        """End instances that stay in a state for longer than its row in `node_states` allows."""
+        overdue: list[str] = []
+        for instance in instances:
+            name, state = instance["InstanceId"], instance["State"]["Name"]
+            if name in self.releaser.asked:
+                continue
+            why = self._why_overdue(instance, state, now)
+            if why:
+                self._tell(name, why.partition(" for ")[0], f"{name} ({instance['InstanceType']}): {why}")
+                if state != "shutting-down":
+                    overdue.append(name)
+                if state == "pending":
+                    self._ended_pending.add(name)
         if overdue:
-            self._say(f"{', '.join(overdue)}: EC2 announced its end, but it still runs: ending it")
             self.releaser.terminate(overdue)
+
+    def _why_overdue(self, instance: Mapping[str, Any], state: str, now: float) -> str:
+        """Return why an instance has been in its state for too long; empty if it has not."""
+        name, launched_at = instance["InstanceId"], instance["LaunchTime"].timestamp()
+        if state == "running":
+            if now - (self.notices.ends_by(name) or now) > OVERDUE_SECONDS:
+                return "EC2 announced its end, but it still runs: ending it"
+            fault = self.health.fault(name)
+            is_due = fault is not None and now - fault.leave_at > WARNING_SECONDS + OVERDUE_SECONDS
+            if fault is not None and is_due and not self._is_built(instance):
+                return f"{fault.why}: ending it"
+        if state == "pending" and now - launched_at > PENDING_SECONDS:
+            return f"pending for {now - launched_at:.0f} s: ending it"
+        node = self._live.get(life_named(name, self._lives.get(name, 1)))
+        if state == "stopping" and node is not None and now - node.launched_at > STOPPING_SECONDS:
+            return f"stopping for {now - node.launched_at:.0f} s: ending it"
+        since = self._stopped_at.get(life_named(name, self._lives.get(name, 1)))
+        if state == "shutting-down" and since is not None and now - since > SHUTDOWN_SECONDS:
+            return f"shutting down for {now - since:.0f} s: it counts as a node until EC2 says terminated"
+        return ""
+
+    def _is_built(self, instance: Mapping[str, Any]) -> bool:
+        return BUILD_TAG in tags_of_instance(instance)
+
+    def _tell(self, name: str, what: str, sentence: str) -> None:
+        """Say something about an instance once."""
+        if (name, what) not in self._told:
+            self._told.add((name, what))
+            self._say(sentence)
+
+    def _note_ends(self, instances: Sequence[Mapping[str, Any]], now: float) -> None:
+        """Say why instances left us, and take those that never ran as refusals of their offers."""
+        if len(self._told) > MOST_TOLD:
+            listed = {each["InstanceId"] for each in instances}
+            self._told = {each for each in self._told if each[0] in listed}
+        for instance in instances:
+            name, state = instance["InstanceId"], instance["State"]["Name"]
+            life = self._lives.get(name, 1)
+            node = self._ended.get(life_named(name, life))
+            if was_stopped_by_others(instance, life):
+                said = f"{name} was stopped, and not by us: {reason_sentence(instance)}. Its bill ended, its "
+                self._tell(name, f"stopped {life}", f"{said}jobs go on elsewhere")
+            elif state == "running":
+                key = _offer_of(instance)
+                if now - instance["LaunchTime"].timestamp() > EARLY_SECONDS:
+                    self._failures.pop(key, None)
+            elif state == "terminated" and node is not None and (name, "ended") not in self._told:
+                self._note_end(instance, node, now)
+
+    def _note_end(self, instance: Mapping[str, Any], node: NodeState, now: float) -> None:
+        """Say why an instance ended without us; rest its offer if the launch has failed."""
+        name, code = instance["InstanceId"], state_reason(instance)
+        self._told.add((name, "ended"))
+        launched_at, ended_at = instance["LaunchTime"].timestamp(), node.ended_at or now
+        is_free = node.ended_at == node.launched_at and not node.prices[0][1]
+        is_early = code == "Client.InstanceInitiatedShutdown" and ended_at - launched_at < EARLY_SECONDS
+        if not self._has_listed or self._is_built(instance):
+            # What had ended before this process began says nothing of the offer today.
+            return
+        said = reason_sentence(instance)
+        if not (is_free or is_early):
+            if code and code != "Client.UserInitiatedShutdown":
+                self._say(f"{name} ({instance['InstanceType']}) was ended, and not by us: {said}")
+            return
+        offer = Offer(instance_type=instance["InstanceType"], zone=node.zone, market=node.market)
+        if (node.launched_by, "failed") not in self._told:
+            # The nodes of one launch count once.
+            self._failures[offer.key] += 1
+            self._told.add((node.launched_by, "failed"))
+        times = self._failures[offer.key]
+        self._failed.append((offer.key, refusal_of_end(code, said, offer, self.market, times=times)))
+        if "napshot" in code or "InternalError" in code:
+            # The image may have been replaced, with its key or its snapshot.
+            self.launcher.forget()
+        cost = "it never ran, and costs nothing" if is_free else "it ended itself right after its launch"
+        self._say(f"{name} ({offer.key}): {cost}: {said}")
+
+    def _not_started(self, instance: Mapping[str, Any], node: NodeState) -> NodeState:
+        """Return a run that never began, at no cost: EC2 accepted the start and stopped it again."""
+        offer = Offer(instance_type=instance["InstanceType"], zone=node.zone, market=node.market)
+        self._failures[offer.key] += 1
+        said, times = reason_sentence(instance), self._failures[offer.key]
+        refused = refusal_of_end(state_reason(instance), said, offer, self.market, times=times)
+        self._failed.append((offer.key, refused))
+        self._tell(
+            instance["InstanceId"], f"stopped {life_of(node.id) + 1}", f"{node.id}: not started: {said}"
+        )
+        return replace(node, ended_at=node.launched_at, prices=((node.launched_at, 0.0),), extras=())
+
+    def failed_launches(self) -> Sequence[tuple[str, Refused]]:
+        """Return the launches that EC2 accepted and that failed since the last call, by offer."""
+        found, self._failed = self._failed, []
+        return found
 
     def _take_in(self, instances: Sequence[Mapping[str, Any]], now: float) -> dict[NodeId, NodeState]:
         """Update our records from descriptions and return them as nodes; a listed live node never ended."""
@@ -256,7 +445,10 @@ class AwsCloud(Provider):
         if before in self._live:
             ended = self._live.pop(before)
             at = max(node.launched_at, ended.launched_at)
-            self._ended[before] = replace(ended, phase="terminated", ended_at=at, idle_since=None)
+            ended = replace(ended, phase="terminated", ended_at=at, idle_since=None)
+            if life % 2 == 0 and before not in self._ready_at and failed_to_start(instance):
+                ended = self._not_started(instance, ended)
+            self._ended[before] = ended
         elif before not in self._ended and (found := life_before(instance, node, self._kinds)) is not None:
             self._ended[found.id] = found
 
@@ -281,8 +473,7 @@ class AwsCloud(Provider):
         if self._touches:
             names = {instance_of(name) for name in self._wanted}
             wanted = [each for each in self._instances if each["InstanceId"] in names]
-            seconds = 60.0 * self.settings.lease_minutes
-            renew_leases(self.calls, wanted, now=self._clock.now(), seconds=seconds, say=self._say)
+            self.leases.renew(wanted, now=self._clock.now())
 
     def offers(self) -> Sequence[Offer]:
         """Return the offers of the region at cached prices, less what our nodes use of the quotas."""
@@ -290,22 +481,29 @@ class AwsCloud(Provider):
             return self.market.offers(self._vcpus_in_use())
         except (CallFailed, MissingPrice) as error:
             self._say(f"nothing can be rented now: {error}")
-            return [
-                Offer(instance_type=name, zone="unknown", nodes_left=0)
-                for name in self.settings.instance_types
-            ]
+            # Offers without a price are not rented, and "no price" is the reason that jobs are told.
+            return [Offer(instance_type=name, zone="unknown") for name in self.settings.instance_types]
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Start stopped nodes and rent the rest; a repeated action id asks for the same nodes."""
         if not action.starts:
             return self.launcher.launch(action)
         stopped = [name for name, node in self._live.items() if node.phase == "stopped"]
-        again = [name for name in stopped if name in action.starts]
+        again = [name for name in stopped if name in action.starts and self._may_start(name)]
         outcome = self.pool.launch(action, again, self.launcher.launch)
         # Do not start them once more before the next listing.
         for name in again:
             self._live[name] = replace(self._live[name], phase="terminating")
         return outcome
+
+    def _may_start(self, name: NodeId) -> bool:
+        """Whether a stopped node may be started: without a warm pool not one that others have stopped."""
+        if self.settings.warm_pool_nodes:
+            return True
+        instance, life = instance_of(name), life_of(name)
+        return not any(
+            each["InstanceId"] == instance and was_stopped_by_others(each, life) for each in self._instances
+        )
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """End nodes that the listing showed as ours; refuse others, and accept those that ended already."""
@@ -377,6 +575,11 @@ class AwsCloud(Provider):
         ends_by = self.notices.ends_by(of_instance)
         if ends_by is None and tags_of_instance(instance).get(MARKET_TAG) == "reserved":
             ends_by = self.market.taken_back_at(instance["InstanceType"])
+        fault = self.health.fault(of_instance) if state == "running" else None
+        if fault is not None:
+            self._tell(of_instance, fault.why, f"{of_instance} ({instance['InstanceType']}): {fault.why}")
+            if now >= fault.leave_at:
+                ends_by = min(fault.leave_at + WARNING_SECONDS, ends_by or float("inf"))
         if BUILD_TAG in tags_of_instance(instance) and state in _LIVING:
             is_leaving, ends_by = True, lease_of(instance)
         return as_life(
@@ -389,6 +592,8 @@ class AwsCloud(Provider):
             is_leaving=is_leaving or is_stop_open(instance, life),
             ends_by=ends_by,
             ready_at=self._ready_at.get(name),
+            has_never_run=of_instance in self._ended_pending,
+            is_known_to_run=(known := self._live.get(name)) is not None and known.phase == "ready",
             # A notice about an earlier run or a stop says nothing about this life.
             stopped_at=told if told >= launched_at and life % 2 else self._stopped_at.get(name),
         )
@@ -439,3 +644,10 @@ def _kinds(catalog: Catalog) -> Mapping[str, InstanceType]:
         except MissingPrice:
             continue
     return found
+
+
+def _offer_of(instance: Mapping[str, Any]) -> str:
+    """Return the key of the offer that an instance was launched from."""
+    is_spot = instance.get("InstanceLifecycle") == "spot"
+    market = "spot" if is_spot else tags_of_instance(instance).get(MARKET_TAG, "on-demand")
+    return f"{instance['InstanceType']}/{instance.get('Placement', {}).get('AvailabilityZone', '')}/{market}"

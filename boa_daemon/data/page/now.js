@@ -1,6 +1,6 @@
 // Now: burn, caps, fleet, queue, alerts.
 
-function capBar(name, books) {
+function capBar(name, books, when = `this ${name}`) {
   const { spent_usd: spent, cap_usd: cap, forecast_usd: forecast } = books;
   const end = Math.max(spent, forecast, cap ?? 0) * 1.02 || 1, px = (value) => (value / end) * 720;
   const over = cap !== null && forecast > cap;
@@ -11,7 +11,7 @@ function capBar(name, books) {
     svg("rect", { class: "bar-sure", x: 0, y: 4, width: px(spent), height: 18 }),
     cap === null ? null : svg("line", { class: "bar-cap", x1: px(cap), x2: px(cap), y1: 0, y2: 26 }));
   return el("div", { class: "cap" },
-    el("p", {}, el("span", {}, el("strong", {}, usd(spent)), ` spent this ${name}`), el("span", { class: "soft" }, cap === null ? "no cap" : `cap ${usd(cap)}`)),
+    el("p", {}, el("span", {}, el("strong", {}, usd(spent)), ` spent ${when}`), el("span", { class: "soft" }, cap === null ? "no cap" : `cap ${usd(cap)}`)),
     node,
     el("p", { class: `soft ${over ? "warn" : ""}` }, el("span", {}, `At this rate ${usd(forecast)} at its end${over ? `: the cap will hold it back` : ""}.`)));
 }
@@ -83,7 +83,7 @@ const now = {
       tile("GPUs", number(doc.gpus_used ?? 0), `of ${number(doc.gpus ?? 0)} in use`, `${counted(doc.nodes ?? 0, "node")}${doc.max_instances ? ` of at most ${doc.max_instances}` : ""}${free ? `, ${counted(free, "GPU")} idle or booting` : ""}`),
       tile("Jobs", number(doc.running ?? 0), "running", `${number(doc.waiting ?? 0)} waiting`),
       tile("Daemon", el("span", { class: doc.fault ? "bad" : doc.is_down ? "warn" : "good" }, doc.fault ? "in trouble" : doc.is_down ? "down" : doc.is_observing ? "observing" : "well"), "", doc.leader ? `leader: ${doc.leader.host}, process ${doc.leader.pid}` : `${doc.provider} cloud, no other daemon`),
-      doc.books ? card("Caps", "w5", ...Object.entries(doc.books).map(([name, books]) => capBar(name, books))) : null,
+      doc.books ? card("Caps", "w5", ...Object.entries(doc.books).map(([name, books]) => capBar(name, books)), ...(doc.purses || []).map((purse) => capBar(`${purse.kind} ${purse.name}`, purse, `by ${purse.kind} ${purse.name} this ${purse.window.split(" ")[0]}`))) : null,
       card(["Burn, last 24 hours"], doc.books ? "w7" : "", burnt ? timeChart({ since: past.since, step: past.step_seconds, height: 190, part: doc.books ? 7 : 12, series: [{ name: "dollars per hour", values: burnt, kind: "line" }], label: "Burn rate of the last 24 hours", yName: "$/h", say: usd, marks: budget ? [{ name: "budget", value: budget }] : [] }) : empty("Nothing was written down yet. A minute after the first tick it begins.")),
       fleet(doc),
       card(["Queue ", el("small", {}, `${counted((doc.running ?? 0) + (doc.waiting ?? 0), "job")}${doc.queue.length >= 200 ? ", the first 200" : ""}`)], "",

@@ -11,13 +11,16 @@ Cost: O(jobs + nodes) if there is a ceiling; nothing otherwise.
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil, floor, inf
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.offers import most_usd_per_hour
-from boa_daemon.tick.spending import SLACK, live_nodes, price_of_next
-from boa_daemon.tick.state import ClusterState, NodeState, Rules, WaitReason
-from policies.answer import Allocation
+from boa_daemon.tick.room_caps import ceiling_name, node_limit_name
+from boa_daemon.tick.spending import SLACK, live_nodes, prices_in_use
+from boa_daemon.tick.state import ClusterState, Rules, WaitReason
+from boa_daemon.units import counted
+from policies.answer import Allocation, ChangedReasons
 from policies.fast_dataclasses import replace
 from policies.model import InstanceType, JobId, NodeId, Width
 
@@ -54,17 +57,24 @@ def _within_caps(
     }
     if not wide:
         return allocation
-    widths = dict(allocation.widths)
+    changes: dict[JobId, Width | None] = {}
     for job, planned in wide.items():
         gpus, reason = most[planned.gpu_type]
         held = state.jobs[job].job.width
-        found = _widest(state, allocation, job, planned, gpus) if held is None else held
-        if found is None:
-            del widths[job]
+        changes[job] = _widest(state, allocation, job, planned, gpus) if held is None else held
+        if changes[job] is None:
             waits[job] = reason
-        else:
-            widths[job] = found
-    return replace(allocation, widths=widths)
+
+    def why(job: JobId) -> str:
+        planned = wide[job]
+        gpus, code = most[planned.gpu_type]
+        usd = None if rules.caps is None else rules.caps.usd_per_hour
+        cap = node_limit_name(rules.max_nodes or 0)
+        if code == "cap-hour" and usd is not None:
+            cap = ceiling_name(usd)
+        return f"{cap} never holds more than {gpus:.0f} GPUs of {planned.gpu_type}, and {planned} are planned"
+
+    return allocation.with_widths(changes, why)
 
 
 def _most_gpus(state: ClusterState, machine: InstanceType, rules: Rules) -> tuple[float, WaitReason]:
@@ -99,7 +109,7 @@ def _served(
     live = live_nodes(state)
     present = sum(node.usd_per_hour for node in live)
     room = SLACK * (max(ceiling, present) if above == "use" else ceiling)
-    prices = _prices(state, rules, live)
+    prices = prices_in_use(state, rules.instance_types)
     sizes = {kind: machine.gpus for kind, machine in rules.instance_types.items()}
     used, cost = dict.fromkeys(sizes, 0), 0.0
     served: dict[JobId, Width] = {}
@@ -121,7 +131,22 @@ def _served(
         is_saving = is_saving or not runs
     if above == "leave":
         _vacate(state, served, ceiling, waits)
-    return replace(allocation, widths=served)
+    unserved = [job for job in allocation.widths if job not in served]
+    why = partial(_why_unserved, ceiling, cost, len(served))
+    # The widths are in the order of service.
+    return replace(
+        allocation,
+        widths=served,
+        reasons=ChangedReasons(jobs=frozenset(unserved), say=why, others=allocation.reasons),
+    )
+
+
+def _why_unserved(ceiling: float, cost: float, served: int, _job: JobId) -> str:
+    """Return why a job has no place under the policy's ceiling."""
+    return (
+        f"the budget now pays for {ceiling:.2f} USD/hour, and the {counted(served, 'job')} served before it "
+        f"cost {cost:.2f}: jobs with the most weight per dollar of work left come first"
+    )
 
 
 def _order(state: ClusterState, allocation: Allocation) -> list[JobId]:
@@ -153,16 +178,3 @@ def _vacate(
             waits[job] = "budget"
         busy = {name: jobs - gone for name, jobs in busy.items() if jobs - gone}
         cost = sum(state.nodes[name].usd_per_hour for name in busy)
-
-
-def _prices(state: ClusterState, rules: Rules, live: list[NodeState]) -> dict[str, float]:
-    """Return the price of a node of each GPU type: the mean of the present nodes, or else the offer."""
-    here: dict[str, list[float]] = {}
-    for node in live:
-        here.setdefault(node.instance_type.gpu_type, []).append(node.usd_per_hour)
-    return {
-        kind: sum(here[kind]) / len(here[kind])
-        if kind in here
-        else price_of_next(state, machine.name, machine.usd_per_hour)
-        for kind, machine in rules.instance_types.items()
-    }

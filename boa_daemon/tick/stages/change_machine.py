@@ -54,11 +54,10 @@ def change_machine(state: ClusterState, draft: Draft) -> Draft:
             room.take(found.gpu_type, found.gpus - grown)
     if not changed:
         return draft
-    widths, reasons = {**wanted.widths, **changed}, {**draft.plan.reasons, **notes}
     return replace(
         draft,
-        allocation=replace(wanted, widths=widths, reasons=reasons),
-        plan=replace(draft.plan, widths=widths, reasons=reasons),
+        allocation=wanted.with_widths(changed, notes.__getitem__),
+        plan=draft.plan.with_widths(changed, notes.__getitem__),
     )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import job_hours_left
@@ -67,9 +68,16 @@ def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
             if moved is not None and _pays(state, giver, moved, node_prices, worth):
                 slots = moved.slots
                 widths = {job: width_of(kind, len(taken)) for job, taken in slots.items()}
-                plan = replace(plan, widths={**plan.widths, **widths}, slots={**plan.slots, **slots})
+                why = partial(_why, giver.node.id, giver.node.usd_per_hour, plan.reasons)
+                plan = plan.with_widths(widths, why, slots={**plan.slots, **slots})
                 break
     return draft if plan is draft.plan else replace(draft, plan=plan)
+
+
+def _why(node: NodeId, usd_per_hour: float, reasons: Mapping[JobId, str], job: JobId) -> str:
+    """Return why a job moves so that a node can go back."""
+    saved = f"node {node} can go back, which saves {usd_per_hour:.2f} USD/hour"
+    return f"it makes room so that {saved}: {reasons.get(job, 'by the policy')}"
 
 
 def _shared_nodes(

@@ -1,9 +1,9 @@
 """May change which jobs are to move, start or stop: find the jobs that do not hold their width.
 
 A job that holds its width keeps the same GPUs, unless its node ends. Shrinking jobs come first: they always
-fit where they are, and make room. The others follow in the order of service, and then in order of arrival. A
-job that moves to another market keeps none of its GPUs, but holds them until the new nodes are there. Cost:
-O(jobs + nodes).
+fit where they are, and make room. Jobs that stopped to move and lost their next GPUs come before all others
+that wait. The others follow in the order of service, and then in order of arrival. A job that moves to
+another market keeps none of its GPUs, but holds them until the new nodes are there. Cost: O(jobs + nodes).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
+from boa_daemon.tick.claims import served_first
 from boa_daemon.tick.draft import NO_CHANGES, Changes, Draft, shrinks
 from boa_daemon.tick.placeable_nodes import LatestRoom, PlaceableNodes
 from boa_daemon.tick.state import ClusterState, Plan, Rules
@@ -21,7 +22,7 @@ from policies.model import InstanceType, JobId, Width
 LEAVE_SECONDS = 120.0
 """A job releases a node that ends within this time, even with no other place: its progress is then safe."""
 _by_name: LatestMemo[Rules, Mapping[str, InstanceType]] = LatestMemo(attrgetter("by_name"))
-_to_change = field_replacer(Plan, "widths", "stops", "instance_types")
+_to_change = field_replacer(Plan, "widths", "reasons", "order", "stops", "instance_types")
 _latest_room = LatestRoom()
 _with_changes = field_replacer(Draft, "changes", "lent", "room", "plan")
 
@@ -31,14 +32,22 @@ def find_changes(state: ClusterState, draft: Draft) -> Draft:
     allocation, plan = draft.allocation, draft.plan
     changes = _changes(state, draft)
     if not changes.wishes and not changes.stops and not draft.has_fixed_fleet:
-        if plan.widths is allocation.widths:
+        if plan.widths is allocation.widths and not allocation.order:
             return draft
-        return replace(draft, plan=replace(plan, widths=allocation.widths))
+        plan = replace(plan, widths=allocation.widths, reasons=allocation.reasons, order=allocation.order)
+        return replace(draft, plan=plan)
     lent = draft.lent
     if lent:
         lent = {job: planned for job, planned in lent.items() if job not in changes.wishes}
     room = _room(state, draft, changes, lent) if changes.wishes else None
-    plan = _to_change(plan, allocation.widths, changes.stops, _by_name(draft.rules))
+    plan = _to_change(
+        plan,
+        allocation.widths,
+        allocation.reasons,
+        allocation.order,
+        changes.stops,
+        _by_name(draft.rules),
+    )
     return _with_changes(draft, changes, lent, room, plan.looked_at_by(_alarm(state)))
 
 
@@ -54,7 +63,8 @@ def _changes(state: ClusterState, draft: Draft) -> Changes:
     shrinking: dict[JobId, Width] = {}
     stops: list[JobId] = []
     wanted, jobs = widths.get, state.jobs
-    for job_id in dict.fromkeys((*order, *jobs)) if order else jobs:
+    first = served_first(state) if state.claims else ()
+    for job_id in dict.fromkeys((*first, *order, *jobs)) if order or first else jobs:
         job, width = jobs[job_id], wanted(job_id)
         holds = job.job.width
         # Compare by value only if the job holds GPUs: most of a queue holds none, and comparing takes time.

@@ -1,9 +1,11 @@
 """May undo changes of width: a job that moved recently or started repeatedly keeps what it holds.
 
 A policy weighs the cost of a move if it knows the cost for the job's class; the rules here hold for any
-policy. A running job is left alone for a while after its start. It moves a limited number of times per hour,
-and so do all jobs together. A job that was started repeatedly is not started again. Each held-back change is
-noted with its code and numbers, and the plan wakes up when the change may be possible.
+policy. A running job is left alone for a while after its start. It does not go back to wider or narrower
+widths before its last change has earned the restarts. It moves a limited number of times per hour, and so do
+all jobs together. A job that was started repeatedly is not started again. Each held-back change is noted with
+its code and numbers, and the plan wakes up when the change may be possible. A job that was told to move
+finishes that move (`boa_daemon.tick.claims`).
 
 A job on a node that ends may always move, and hard caps come later and overrule these rules. A rigid job
 keeps what it holds whatever the rules against flapping say. A width that a user ordered is applied at once,
@@ -12,21 +14,26 @@ and the job is then left alone. Cost: O(jobs + recent acts), if there are rules 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Held, HeldCode, Steady
 from boa_daemon.tick.recent_acts import RecentActs
-from boa_daemon.tick.state import ClusterState, JobState
+from boa_daemon.tick.state import Claim, ClusterState, JobState
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.answer import NodePrices
 from policies.fast_dataclasses import replace
 from policies.model import JobId, Width
+from policies.online.node_prices import WholeNodePrices
 
 _HOUR = 3600.0
 
 
 def keep_still(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the policy's widths, except that jobs that may not move keep theirs."""
-    draft = _obey(state, _keep_rigid(state, draft))
+    draft = _obey(state, _keep_rigid(state, _keep_claims(state, draft)))
     steady, wanted, now = draft.rules.steady, draft.allocation, state.now
     if steady is None:
         return draft
@@ -35,6 +42,7 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
     kept: dict[JobId, Width | None] = {}
     notes: list[tuple[Held, float]] = []
     optional: list[JobState] = []
+    held_back: dict[str, str] = {}
     for name, job in state.jobs.items():
         if not job.slots and name not in started:
             continue
@@ -46,7 +54,7 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
             continue
         if width is job.job.width or width == job.job.width:
             continue
-        note = limits.why_held(job, moves)
+        note = limits.why_held(job, moves) or _why_not_back(job, width, wanted.node_prices, now)
         if note is not None:
             notes.append(note)
             kept[name] = job.job.width
@@ -54,20 +62,58 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
             moves += 1
     for job in optional:
         # These jobs change only if that pays. Count a move for each, so that the limit holds in any case.
-        if limits.why_held(job, moves) is None:
+        narrower = job.before if job.before is not None and _is_narrower(job.before, job.job.width) else None
+        note = limits.why_held(job, moves) or _why_not_back(job, narrower, wanted.node_prices, now)
+        if note is None:
             moves += 1
         else:
             kept[job.job.id] = job.job.width
-    stay = wanted.stay | {job.job.id for job in optional if job.job.id in kept}
-    wanted = replace(wanted, stay=stay)
+            held_back[note[0].what] = note[0].sentence
+    # A job that may not change now keeps what it holds whatever other jobs need: caps share out the rest.
+    stay = wanted.stay | {name for name, width in kept.items() if width is not None}
     if kept:
-        widths = {**wanted.widths, **kept}
-        wanted = replace(wanted, widths={job: width for job, width in widths.items() if width is not None})
+        held_back.update((note.what, note.sentence) for note, _ in notes)
+        planned = wanted.widths
+        wanted = wanted.with_widths(kept, partial(_why_kept, planned, held_back), stay=stay)
+    elif stay != wanted.stay:
+        wanted = replace(wanted, stay=stay)
     plan = draft.plan
     if notes:
         plan = replace(plan, held=(*plan.held, *(held for held, _ in notes)))
         plan = plan.looked_at_by(*(max(until, now + 1.0) for _, until in notes))
     return replace(draft, allocation=wanted, plan=plan)
+
+
+def _keep_claims(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft in which jobs that were told to move finish that move."""
+    claimed = {
+        name: claim.width
+        for name, claim in state.claims.items()
+        if claim.slots and name in draft.allocation.widths and _is_moving(state.jobs[name], claim)
+    }
+    if not claimed:
+        return draft
+    planned = draft.allocation.widths
+    return replace(
+        draft,
+        allocation=draft.allocation.with_widths(
+            claimed,
+            lambda job: (
+                f"it was told to move to {claimed[job]}, and finishes that move"
+                + (
+                    ""
+                    if planned[job] == claimed[job]
+                    else f" before it may get the {planned[job]} planned now"
+                )
+            ),
+            stay=draft.allocation.stay | claimed.keys(),
+        ),
+    )
+
+
+def _is_moving(job: JobState, claim: Claim) -> bool:
+    """Return whether a job stops, or is about to start, for a claim that its user did not overrule since."""
+    return job.job.width is not None and job.terms.ordered_gpus in (None, claim.width.gpus)
 
 
 def _keep_rigid(state: ClusterState, draft: Draft) -> Draft:
@@ -80,8 +126,20 @@ def _keep_rigid(state: ClusterState, draft: Draft) -> Draft:
     if not fixed:
         return draft
     wanted = draft.allocation
-    kept = replace(wanted, widths={**wanted.widths, **fixed}, stay=wanted.stay | fixed.keys())
+    kept = wanted.with_widths(
+        fixed,
+        lambda job: f"it keeps {fixed[job]}: nothing shows that it would keep its work on other GPUs",
+        stay=wanted.stay | fixed.keys(),
+    )
     return replace(draft, allocation=kept)
+
+
+def _why_kept(planned: Mapping[JobId, Width], held_back: Mapping[str, str], job: JobId) -> str:
+    """Return why a job keeps what it holds although another width is planned."""
+    wanted = planned.get(job)
+    what = "nothing is" if wanted is None else f"{wanted} are"
+    why = held_back[f"job {job}"].removeprefix(f"job {job}: ")
+    return f"it keeps its width for now ({what} planned): {why}"
 
 
 def _obey(state: ClusterState, draft: Draft) -> Draft:
@@ -139,6 +197,33 @@ class MoveLimits:
             first = history.stops[-steady.moves_per_hour] if len(history.stops) >= moves else now
             return _held(name, "moves-of-all", found), first + _HOUR
         return None
+
+
+def _why_not_back(
+    job: JobState, width: Width | None, prices: NodePrices | None, now: float
+) -> tuple[Held, float] | None:
+    """Return why a job does not go back to a width now, and until when; None if it may.
+
+    A change of width and the change back cost two restarts. They are earned once the job has run for so long
+    that the difference in speed between the two widths is worth them.
+    """
+    held, before, began_at = job.job.width, job.before, job.began_at
+    if held is None or width is None or before is None or began_at is None:
+        return None
+    if not isinstance(prices, WholeNodePrices) or before.gpu_type != held.gpu_type:
+        return None
+    if not (held.gpus < min(width.gpus, before.gpus) or held.gpus > max(width.gpus, before.gpus)):
+        return None
+    worth_seconds = SECONDS_PER_HOUR * prices.restarts_earned_hours(job.job, held, before)
+    if now - began_at >= worth_seconds:
+        return None
+    numbers = {"held_seconds": now - began_at, "restarts_earned_after_seconds": worth_seconds}
+    return _held(job.job.id, "restart-worth", numbers), began_at + worth_seconds
+
+
+def _is_narrower(width: Width, held: Width | None) -> bool:
+    """Return whether a width has fewer GPUs of the type that is held."""
+    return held is not None and width.gpu_type == held.gpu_type and width.gpus < held.gpus
 
 
 def _has_enough(job: JobState, width: Width | None) -> bool:

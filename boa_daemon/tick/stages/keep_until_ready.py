@@ -1,7 +1,11 @@
-"""May postpone moves of running jobs: a job moves only once its next nodes have what it needs.
+"""May postpone moves of running jobs: a job moves only once its next nodes are free and have what it needs.
 
-The job works on meanwhile. A job on a node that ends, or that goes back for a cap, leaves in any case. A job
-that was to get GPUs of a postponed job is postponed too, and so on.
+The job works on meanwhile. A stop takes up to the grace of the job that stops. If that is longer than a boot,
+no other running job stops for the GPUs that it is to leave: it would stand still for that time. A job on a
+node that ends, or that goes back for a cap, leaves in any case. A job that was to get GPUs of a postponed job
+is postponed too, and so on.
+
+Cost: O(moves) per tick.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from collections.abc import Mapping
 from boa_daemon.tick.draft import SOON_SECONDS, Draft
 from boa_daemon.tick.limits import Held
 from boa_daemon.tick.state import ClusterState
+from boa_daemon.units import SECONDS_PER_HOUR
 from policies.fast_dataclasses import replace
 from policies.model import GpuSlot, JobId
 
@@ -18,19 +23,23 @@ from policies.model import GpuSlot, JobId
 def keep_until_ready(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which running jobs whose next start is not ready keep what they hold."""
     plan = draft.plan
-    if not state.not_ready:
+    moving = [name for name in plan.slots if state.jobs[name].slots]
+    if not moving:
         return draft
     ending = {node.id for node in state.passing_nodes if node.ends_by is not None}.union(plan.forced)
-    not_ready = {
+    prices = draft.allocation.node_prices
+    boot_seconds = 0.0 if prices is None else SECONDS_PER_HOUR * prices.boot_hours
+    early = {
         name
-        for name in state.not_ready & plan.slots.keys()
-        if state.jobs[name].slots and _may_stay(state, name, ending)
+        for name in moving
+        if (name in state.not_ready or _is_early(state, name, plan.slots[name], boot_seconds))
+        and _may_stay(state, name, ending)
     }
-    if not not_ready:
+    if not early:
         return draft
-    put_off, leaving = _put_off(state, plan.slots, not_ready, ending)
+    put_off, leaving = _put_off(state, plan.slots, early, ending)
     held = [
-        Held(what=f"job {name}", code="not-ready" if name in not_ready else "not-free")
+        Held(what=f"job {name}", code="not-ready" if name in state.not_ready else "not-free")
         for name in sorted(put_off)
     ]
     plan = replace(
@@ -39,14 +48,27 @@ def keep_until_ready(state: ClusterState, draft: Draft) -> Draft:
         stops=(*plan.stops, *sorted(leaving)),
         held=(*plan.held, *held),
     )
-    return replace(draft, plan=plan.looked_at_by(state.now + SOON_SECONDS))
+    if not state.not_ready.isdisjoint(put_off):
+        plan = plan.looked_at_by(state.now + SOON_SECONDS)
+    return replace(draft, plan=plan)
+
+
+def _is_early(state: ClusterState, name: JobId, slots: tuple[GpuSlot, ...], boot_seconds: float) -> bool:
+    """Return whether a job that may take longer than a boot to stop holds one of a moving job's next GPUs."""
+    for slot in slots:
+        holder = state.nodes[slot.node].gpus[slot.index] if slot.node in state.nodes else None
+        if holder is not None and holder != name:
+            other = state.all_jobs.get(holder)
+            if other is not None and other.terms.grace_seconds > boot_seconds:
+                return True
+    return False
 
 
 def _put_off(
-    state: ClusterState, slots: Mapping[JobId, tuple[GpuSlot, ...]], not_ready: set[JobId], ending: set[str]
+    state: ClusterState, slots: Mapping[JobId, tuple[GpuSlot, ...]], early: set[JobId], ending: set[str]
 ) -> tuple[set[JobId], set[JobId]]:
     """Return the jobs that do not start now, and those of them that must release their GPUs anyway."""
-    put_off, leaving = set(not_ready), set[JobId]()
+    put_off, leaving = set(early), set[JobId]()
     taken = {slot for name in put_off for slot in state.jobs[name].slots}
     while late := {name for name, new in slots.items() if name not in put_off and not taken.isdisjoint(new)}:
         put_off |= late

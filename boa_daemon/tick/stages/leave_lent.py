@@ -23,9 +23,16 @@ def leave_lent(state: ClusterState, draft: Draft) -> Draft:
         return draft
     held = {job: state.jobs[job].job.width for job in lent}
     kept = {job: width for job, width in held.items() if width is not None}
+    reasons, planned_widths = allocation.reasons, allocation.widths
+
+    def why(job: JobId) -> str:
+        planned = f"planned are {planned_widths[job]}: {reasons.get(job, 'by the policy')}"
+        return f"it keeps the {kept[job]} that it holds until another job needs the GPUs; {planned}"
+
     return replace(
         draft,
-        allocation=replace(allocation, widths={**allocation.widths, **kept}),
+        allocation=allocation.with_widths(kept, why),
+        planned_reasons=reasons,
         lent={job: planned for job, planned in lent.items() if job not in allocation.stay},
     )
 

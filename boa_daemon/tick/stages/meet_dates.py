@@ -31,7 +31,7 @@ from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.spending import price_of_next
 from boa_daemon.tick.stages.keep_still import MoveLimits
 from boa_daemon.tick.state import ClusterState, DateNote, JobState, Rules
-from boa_daemon.units import SECONDS_PER_HOUR
+from boa_daemon.units import SECONDS_PER_HOUR, format_instant
 from policies.fast_dataclasses import replace
 from policies.links.gpu_kinds import spot_kind, without_market
 from policies.model import JobId, Width
@@ -61,9 +61,9 @@ def meet_dates(state: ClusterState, draft: Draft) -> Draft:
             for job, width in widths.items()
             if _hours(state.jobs[job], width) < _hours(state.jobs[job], before.get(job))
         )
-    allocation = replace(
-        allocation,
-        widths={**before, **widths},
+    allocation = allocation.with_widths(
+        asked,
+        lambda job: _why(found[job], asked[job]),
         order=order,
         stay=allocation.stay - asked.keys(),
         most_usd_per_hour=ceiling,
@@ -83,8 +83,22 @@ def meet_dates(state: ClusterState, draft: Draft) -> Draft:
         allocation=allocation,
         left_out={**left_out, **dict.fromkeys(sorted(waits), "spot")},
         other_market=frozenset(leave),
-        plan=replace(draft.plan, dates=found, widths=allocation.widths).looked_at_by(again),
+        plan=replace(
+            draft.plan, dates=found, widths=allocation.widths, reasons=allocation.reasons
+        ).looked_at_by(again),
     )
+
+
+def _why(note: DateNote, width: Width | None) -> str:
+    """Return why a job has this width, or waits, for its date."""
+    date = f"its date, {format_instant(note.at)}"
+    if width is None:
+        return f"{date}, leaves time to wait for spot"
+    market = " on demand" if note.is_firm else ""
+    kept = f"it is met with probability {note.kept:.0%} for about {note.usd:.2f} USD"
+    if base_width(width) == note.width:
+        return f"{date}, asks for {note.width}{market}: {kept}"
+    return f"it keeps {width} for now; {date}, asks for {note.width}{market}: {kept}"
 
 
 def _notes(state: ClusterState, draft: Draft) -> Iterator[tuple[JobId, DateNote]]:

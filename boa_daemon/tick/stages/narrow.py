@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.narrowing import within_room
+from boa_daemon.tick.narrowing import caps_on_room, shared_room
 from boa_daemon.tick.state import ClusterState
 from policies.fast_dataclasses import replace
 
 
 def narrow(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with widths that fit under every cap."""
-    allocation = within_room(state, draft.allocation, draft.rules)
-    return draft if allocation is draft.allocation else replace(draft, allocation=allocation)
+    """Return the draft with widths that fit under every cap, and the caps for whoever explains the plan."""
+    caps = caps_on_room(state, draft.allocation, draft.rules)
+    if not caps:
+        return draft
+    allocation = shared_room(state, draft.allocation, caps)
+    return replace(draft, allocation=allocation, plan=replace(draft.plan, room_caps=caps))

@@ -10,7 +10,7 @@ from boa_daemon.tick.draft import Draft, with_plan
 from boa_daemon.tick.state import ClusterState, Plan
 from policies.fast_dataclasses import field_replacer
 
-_placed = field_replacer(Plan, "widths", "slots", "stops")
+_placed = field_replacer(Plan, "widths", "reasons", "slots", "stops")
 
 
 def place(_state: ClusterState, draft: Draft) -> Draft:
@@ -22,4 +22,5 @@ def place(_state: ClusterState, draft: Draft) -> Draft:
     stops = changes.stops
     if changes.leaving:
         stops = (*stops, *(job for job in changes.leaving if job not in slots))
-    return with_plan(draft, _placed(draft.plan, draft.allocation.widths, slots, stops))
+    allocation = draft.allocation
+    return with_plan(draft, _placed(draft.plan, allocation.widths, allocation.reasons, slots, stops))

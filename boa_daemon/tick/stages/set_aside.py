@@ -10,9 +10,9 @@ O(jobs).
 from __future__ import annotations
 
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.limits import Held, day_of
+from boa_daemon.tick.limits import Held, HeldMoney, day_of
 from boa_daemon.tick.state import ClusterState, WaitReason
-from boa_daemon.tick.team_turns import TEAM_CODES, behind_their_turn, closed_teams, held_team
+from boa_daemon.tick.team_turns import TEAM_CODES, behind_their_turn, closed_teams, held_team, money_behind
 from policies.fast_dataclasses import replace
 from policies.model import JobId
 
@@ -51,11 +51,17 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
             what=f"user {name}",
             code="user-day-cap",
             numbers={"spent_usd": state.users[name].spent_usd, "cap_usd": state.users[name].cap_usd},
+            money=HeldMoney(
+                spent_usd=state.users[name].spent_usd, reserved_usd=0.0, room_at=day_of(state.now).ends_at
+            ),
         )
         for name in broke
     )
     teams = {state.jobs[name].terms.team: why for name, why in aside.items() if why in TEAM_CODES}
-    held += tuple(held_team(name, teams[name], state.teams[name]) for name in sorted(teams))
+    held += tuple(
+        held_team(name, why, state.teams[name], behind=money_behind(state, name, why, draft.rules))
+        for name, why in sorted(teams.items())
+    )
     if broke or teams:
         wakes.append(day_of(state.now).ends_at)
     plan = replace(draft.plan, held=held).looked_at_by(*wakes)

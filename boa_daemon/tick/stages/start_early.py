@@ -31,7 +31,8 @@ def start_early(state: ClusterState, draft: Draft) -> Draft:
     free = left.free_gpus()
     if not any(free.values()):
         return draft
-    widths, slots = dict(plan.widths), dict(plan.slots)
+    widths, slots, reasons = plan.widths, dict(plan.slots), plan.reasons
+    early: dict[JobId, Width | None] = {}
     starts: dict[JobId, Width] = {}
     for job in waiting:
         then = widths[job]
@@ -43,13 +44,18 @@ def start_early(state: ClusterState, draft: Draft) -> Draft:
         )
         placed = {} if now is None else left.place({job: now})
         if now is not None and job in placed:
-            widths[job], slots[job], starts[job] = now, placed[job], then
+            early[job], slots[job], starts[job] = now, placed[job], then
             free[then.gpu_type] -= now.gpus
             left = left.after(placed)
     if not starts:
         return draft
     still = {job: why for job, why in plan.waiting.items() if job not in slots}
-    plan = replace(plan, widths=widths, slots=slots, waiting=still, head_starts=starts)
+
+    def why(job: JobId) -> str:
+        later = f"{starts[job]} in about {60.0 * wait_hours:.0f} min"
+        return f"these are free now, and {later}: {reasons.get(job, 'by the policy')}"
+
+    plan = plan.with_widths(early, why, slots=slots, waiting=still, head_starts=starts)
     return replace(draft, plan=plan)
 
 

@@ -11,8 +11,9 @@ Cost: O(nodes + jobs) per tick; O(columns) for each job beside spare GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from functools import partial
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import job_hours_left
@@ -40,7 +41,7 @@ def use_spare(state: ClusterState, draft: Draft) -> Draft:
 
 def _stretched(state: ClusterState, draft: Draft, node_prices: NodePrices) -> Draft:
     """Return the draft with the jobs that save the most made wider, node by node."""
-    plan = draft.plan
+    plan, reasons = draft.plan, draft.plan.reasons
     for node, free in _spare(state, plan, draft.claimed).items():
         left = free
         while left:
@@ -53,9 +54,20 @@ def _stretched(state: ClusterState, draft: Draft, node_prices: NodePrices) -> Dr
             before = plan.slots.get(job, state.jobs[job].slots)
             more = width.gpus - len(before)
             slots = (*before, *(GpuSlot(node, index) for index in left[:more]))
-            plan = replace(plan, widths={**plan.widths, job: width}, slots={**plan.slots, job: slots})
+            planned = draft.lent.get(job, draft.allocation.widths[job])
+            plan = plan.with_widths(
+                {job: width}, partial(_why, planned, reasons), slots={**plan.slots, job: slots}
+            )
             left = left[more:]
     return draft if plan is draft.plan else replace(draft, plan=plan)
+
+
+def _why(planned: Width, reasons: Mapping[JobId, str], job: JobId) -> str:
+    """Return why a job gets more GPUs than planned."""
+    return (
+        f"no other job needs the free GPUs beside it, and they save it more than a restart; "
+        f"planned are {planned}: {reasons.get(job, 'by the policy')}"
+    )
 
 
 def _best_on(

@@ -45,11 +45,27 @@ def test_json_output_is_one_document(case: list[str]) -> None:
 
     document = json.loads(result.stdout)
     assert len(document["rows"]) == 2 * 3 * 2
-    assert {row["policy"] for row in document["rows"]} == {"boa", "equal-width", "static-equal"}
-    assert [line["ratio"]["mean"] for line in document["summary"] if line["policy"] == "boa"] == [1.0, 1.0]
+    assert {row["policy"] for row in document["rows"]} == {"boa-paced", "equal-width", "static-equal"}
+    assert [line["ratio"]["mean"] for line in document["summary"] if line["policy"] == "boa-paced"] == [
+        1.0,
+        1.0,
+    ]
     assert len(document["floor"]["spend_usd_per_hour"]) == len(
         document["floor"]["lower_bound_mean_jct_hours"]
     )
+
+
+def test_the_reference_is_the_daemons_policy_and_learns_unless_it_is_told(case: list[str]) -> None:
+    """The fixed plan is a rival like any other."""
+    learnt, told = (
+        json.loads(
+            boa(*case, "--policy", "boa", "--budget", "20/h", "--on", "local:1", "--json", *more).stdout
+        )
+        for more in ([], ["--told"])
+    )
+    assert (learnt["reference"], learnt["learns"], told["learns"]) == ("boa-paced", True, False)
+    assert {row["policy"] for row in told["rows"]} == {"boa-paced", "boa"}
+    assert [line["ratio"]["mean"] for line in told["summary"] if line["policy"] == "boa-paced"] == [1.0]
 
 
 def test_compare_prints_tables_or_csv(case: list[str]) -> None:
@@ -101,7 +117,7 @@ def test_the_report_is_one_file_that_loads_no_others(case: list[str], tmp_path: 
     assert not links.tags & {"script", "link", "img", "iframe", "object", "embed"}
     assert not re.search(r"@import|url\((?!#)", text)
     assert text.count("<svg") == 3
-    assert all(f"<td>{name}</td>" in text for name in ("boa", "equal-width", "static-equal"))
+    assert all(f"<td>{name}</td>" in text for name in ("boa-paced", "equal-width", "static-equal"))
     boa(*arguments, "--report", str(page))
     assert page.read_text() == text
 
@@ -151,7 +167,7 @@ def test_ctrl_c_keeps_finished_runs_and_exits_with_130(
     real = tune.prepare
 
     def interrupt(settings: SimulationSettings) -> PreparedRun:
-        if settings.policy != "boa":
+        if settings.policy != "boa-paced":
             raise KeyboardInterrupt
         return real(settings)
 
@@ -165,7 +181,7 @@ def test_ctrl_c_keeps_finished_runs_and_exits_with_130(
 
     assert left.value.code == 130
     runs = len(list(kept.glob("*/*.json")))
-    assert runs > 10
+    assert runs == 1
     captured = capsys.readouterr()
     assert f"1 of 3 cells are done, {runs} runs kept in" in " ".join(captured.err.split())
     assert captured.out == ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from drafts import a_plan, gpus
 
 from boa_daemon.daemon.finish_forecast import JobEstimate, forecast_finishes
-from boa_daemon.testing import a_job, a_node, a_state, some_slots
+from boa_daemon.testing import a_class, a_job, a_node, a_state, some_slots
 from boa_daemon.tick.state import ClusterState, Plan
 from policies.model import JobClass, Phase, Width
 from policies.speedup import Table
@@ -89,3 +90,15 @@ def test_every_one_of_3000_waiting_jobs_gets_an_end() -> None:
 
     assert found.keys() == set(names)
     assert found["b2999"].at == pytest.approx(2.0 * 3001 * 3600.0)
+
+
+def test_a_waiting_job_is_told_when_it_should_start() -> None:
+    """It starts when the jobs before it have ended; a running job has no start ahead."""
+    jobs = [a_job("a", remaining_gpu_hours=2.0), a_job("b", arrived_at=1.0, remaining_gpu_hours=1.0)]
+    state = a_state(*jobs, nodes=[a_node("n", gpus=1)], held={"a": some_slots("n", 0)}, now=10.0)
+    plan = a_plan(widths=gpus(a=1, b=1), waiting={"b": "node-limit"})
+    known = {name: JobEstimate(job_class=a_class(), size_gpu_hours=2.0, spread=0.5) for name in ("a", "b")}
+    found = forecast_finishes(state, plan, known, boot_hours=0.0)
+    assert found["a"].starts_at is None
+    assert found["b"].starts_at == pytest.approx(found["a"].at)
+    assert "It should start in 2.00 h" in found["b"].sentence(10.0)

@@ -81,6 +81,7 @@ def test_only_the_listed_metrics_are_on_no_panel(known: dict[str, set[str]]) -> 
         "boa_nodes",
         "boa_queue_growth_per_hour",
         "boa_refused_messages",
+        "boa_safety_net_lost",
         "boa_team_spend_dollars",
         "boa_ticks",
     }

@@ -206,14 +206,14 @@ def test_a_failure_recorded_before_a_crash_is_handled_by_the_next_process(stage:
     stage.open()
     decision = stage.tick()
     assert decision.actions[0] == GiveUpJob(
-        id=f"t{decision.state.tick}-give-up-{job}", job=job, code="failed", reason="it died"
+        id=f"t{decision.state.tick}-give-up-{job}", job=job, code="failed", reason="error"
     )
     row = stage.play.service.job(job)
     assert (row["status"], row["cause"], row["started_at"]) == ("failed", "it died", began)
     recorded = stage.play.service.decision(decision.state.tick)
     assert replay(json.loads(json.dumps(recorded))).is_same
     assert [alert["sentence"] for alert in stage.play.service.alerts()["alerts"]] == [
-        f"job {job} failed: it died"
+        f"job {job} failed: error"
     ]
 
 

@@ -35,6 +35,16 @@ def test_a_save_that_takes_more_than_70_percent_of_the_grace_gives_a_warning(
     assert found is None or (found[0], "and has 100 s" in found[1]) == ("grace:a", True)
 
 
+@pytest.mark.parametrize(("seconds", "is_said"), [(None, False), (100.0, False), (100.1, True)])
+def test_a_gap_between_steps_that_is_longer_than_the_grace_gives_a_warning(
+    seconds: float | None, is_said: bool
+) -> None:
+    """A stop that comes at the beginning of the gap is not seen in time; the warning comes before a stop."""
+    found = grace_warning(JOB, replace(REPORT, gap_seconds=seconds))
+    assert (found is not None) == is_said
+    assert found is None or (found[0], "and has 100 s" in found[1]) == ("gap:a", True)
+
+
 @pytest.mark.parametrize(
     ("kind", "now", "is_said"),
     [

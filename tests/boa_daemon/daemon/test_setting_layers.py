@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import Field
 
 from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.schema import Positive, Strict
 from policies import plugins
 
 
@@ -80,3 +82,44 @@ def test_a_name_from_an_installed_plugin_is_accepted(tmp_path: Path, monkeypatch
         load_settings(file, environment={})
     monkeypatch.setattr(plugins, "names", {"boa.clouds": ("ours",), "boa.engines": ("slurm",)}.__getitem__)
     assert load_settings(file, environment={}).settings.engine.name == "slurm"
+
+
+class _Pager(Strict):
+    """Settings of a plug-in."""
+
+    team: str = Field(description="team to page")
+    repeat_minutes: Positive = Field(default=30.0, description="minutes between two pages")
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('team = "ml"\nrepeat_minutes = "9"', r"boa\.toml:3: plugins.pager.repeat_minutes must be a number"),
+        (
+            'teem = "ml"',
+            r"boa\.toml:2: unknown key 'teem' in plugins.pager. Did you mean 'team'",
+        ),
+        ("repeat_minutes = 9.0", r"boa\.toml:1: plugins.pager.team is missing"),
+        ("team = true", r"boa\.toml:2: plugins.pager.team must be text; got true"),
+    ],
+)
+def test_settings_of_a_plugin_are_checked_like_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, said: str
+) -> None:
+    """The plug-in's own model, in the same words, with file and line."""
+
+    def page(_address: str, _sentence: str) -> None:
+        """Page nobody."""
+
+    page.Settings = _Pager  # type: ignore[attr-defined]
+    monkeypatch.setattr(plugins, "names", lambda group: ("pager",) if group == "boa.notifiers" else ())
+    monkeypatch.setattr(plugins, "load", lambda _group, _name: page)
+    file = tmp_path / "boa.toml"
+    file.write_text(f"[plugins.pager]\n{table}\n")
+    with pytest.raises(InputError, match=said):
+        load_settings(file, environment={})
+    file.write_text('[plugins.pager]\nteam = "ml"\n')
+    assert load_settings(file, environment={}).settings.plugins == {"pager": {"team": "ml"}}
+    file.write_text('[plugins.pagr]\nteam = "ml"\n')
+    with pytest.raises(InputError, match=r"boa\.toml:1: \[plugins\.pagr\]: no plug-in.*'pager'"):
+        load_settings(file, environment={})

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.backends.settings import load_aws_settings
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
+from boa_daemon.daemon.setting_layers import load_aws_settings
 from boa_daemon.daemon.shared_gpus import planned_machine, start_on_gpus, with_whole_gpus
 from boa_daemon.errors import InputError
 from boa_daemon.store.records import InstanceRecord

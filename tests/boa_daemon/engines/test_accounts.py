@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import tempfile
@@ -108,6 +109,20 @@ def test_a_job_cannot_touch_files_of_other_jobs_or_of_its_keeper(place: Path) ->
     second.run_to_end(run)
     assert second.printed().split("\n")[-2:] == ["tried", ""]
     assert [line for line in second.printed().splitlines() if line != "tried" and "boa:" not in line] == []
+
+
+def test_waiting_jobs_and_packed_code_are_closed_to_others(place: Path) -> None:
+    """The file of a job that has not started, and everybody's unpacked code, are for the daemon alone."""
+    bench = a_bench(place, "a", "ann")
+    archive = gzip.compress(b"code")
+    assert bench.admit("true", environment={"TOKEN": "x"}) == Accepted()
+    bench.engine.take_code("0" * 64, archive)  # type: ignore[attr-defined]
+    layout = bench.engine.layout  # type: ignore[attr-defined]
+    for folder in (layout.job("a"), layout.code):
+        assert folder.stat().st_mode & 0o077 == 0
+    bench.start()
+    bench.wait_end()
+    assert layout.job("a").stat().st_mode & 0o077 == (0o010 if IS_ROOT else 0)
 
 
 def test_symlinks_planted_by_a_job_do_not_expose_files_of_root(place: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from command_shapes import SHAPES, try_shape
 from engine_bench import NUMPY, Bench, numpy_loss, script, until
 from engine_worlds import ENGINES
 
@@ -342,6 +343,37 @@ def test_a_job_that_ignores_its_stop_is_ended_after_its_grace(bench: Bench) -> N
 
     assert (end.phase, end.manifest, end.lost_steps) == ("stopped", None, 8)
     assert "by force" in end.evidence
+
+
+@LOCAL_FIRST
+@pytest.mark.parametrize(
+    "name", ["followed by &&", "bash run.sh", "2>&1 | tee", "with pool", "Popen, lines read"]
+)
+def test_a_stop_loses_no_step_of_an_ordinary_command(bench: Bench, name: str) -> None:
+    """Each engine asks the process that saves first (all commands: `integration/test_commands`)."""
+    end, printed = try_shape(bench, SHAPES[name], save_seconds=3.0)
+
+    assert (end.phase, end.lost_steps) == ("stopped", 0), f"{end}\n{printed}"
+    assert end.manifest is not None
+    assert "it went on" not in printed
+
+
+@LOCAL_FIRST
+def test_a_stop_that_lost_steps_says_why_and_what_to_change(bench: Bench) -> None:
+    """The evidence of the end, which `boa explain` shows, and the job's log name the grace."""
+    loop = SHAPES["| tee"].run
+    bench.admit(loop.replace("loop.py", "loop.py --save 60"), stop_grace_seconds=1.5)
+    bench.start(1)
+    step = bench.wait_step(5).step or 0
+    bench.stop()
+    end = bench.wait_end()
+
+    assert (end.phase, end.manifest) == ("stopped", None)
+    assert end.lost_steps >= step
+    for said in (end.evidence, bench.printed()):
+        assert "within its grace of 1.5 s" in said
+        assert "raise stop_grace_seconds" in said
+    assert f"the stop lost {end.lost_steps} steps, all after step 0" in bench.printed()
 
 
 @LOCAL_FIRST

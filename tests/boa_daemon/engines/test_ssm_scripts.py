@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -55,3 +56,32 @@ def test_a_node_unpacks_only_an_undamaged_bundle(tmp_path: Path, damage: str) ->
     if not damage:
         assert (library / "boa_daemon" / "job" / "keeper.py").exists()
         assert ssm_scripts.READY in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's scripts could give folders away")
+def test_root_makes_no_working_folder_outside_of_the_jobs_own() -> None:
+    """A new folder in a job's own belongs to its user; one of the system, or behind a link, is not made."""
+    with tempfile.TemporaryDirectory(prefix="boa-", dir="/tmp") as name:
+        place, uid = Path(name), 0x7100_0001
+        place.chmod(0o755)
+        (place / "system").mkdir()
+        (place / "theirs").mkdir()
+        os.chown(place / "theirs", uid, uid)
+        (place / "theirs" / "link").symlink_to(place / "system")
+        job = place / "jobs" / "a-1"
+        (job / "work").mkdir(parents=True)
+        (job / "work" / "link").symlink_to(place / "system")
+        made = {
+            str(job / "home"): uid,
+            str(place / "theirs" / "new"): uid,
+            str(place / "system" / "x.service.d"): None,
+            str(place / "theirs" / "link" / "x.service.d"): None,
+        }
+        for work, owner in made.items():
+            unit = {"workdir": work, "uid": uid, "gid": uid, "checkpoint_dir": str(job / "checkpoint")}
+            subprocess.run(
+                ["bash", "-euc", ssm_scripts._workdir_script(unit)], check=True, capture_output=True
+            )
+            assert (Path(work).stat().st_uid if Path(work).exists() else None) == owner, work
+        code = {"workdir": str(job / "work" / "link" / "x"), "mounts": str(job / "work"), "uid": uid}
+        assert ssm_scripts._workdir_script(code) == ""

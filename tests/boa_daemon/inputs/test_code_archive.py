@@ -167,3 +167,148 @@ def test_valid_image_references_are_accepted(tmp_path: Path, image: str) -> None
     file = tmp_path / "job.yaml"
     file.write_text(f"name: a\nclass: default\nrun: 'true'\nimage: '{image}'\n")
     assert read_submission(file)[0]["image"] == image
+
+
+def names_in(packed: CodeArchive) -> set[str]:
+    return set(files(packed))
+
+
+def a_repository(top: Path) -> Path:
+    """Return a repository with export rules, a file that a filter changes and a submodule, all committed."""
+    library = top / "library"
+    library.mkdir()
+    (library / "lib.py").write_text("x = 1\n")
+    git(library, "init")
+    git(library, "add", "-A")
+    git(library, "commit", "-m", "one")
+    folder = top / "project"
+    (folder / "tests").mkdir(parents=True)
+    (folder / "tests" / "data.json").write_text("{}")
+    (folder / "train.py").write_text("$Format:%H$\n")
+    (folder / ".gitattributes").write_text("tests export-ignore\ntrain.py export-subst\n*.sh text eol=crlf\n")
+    (folder / "run.sh").write_text("echo\n")
+    git(folder, "init")
+    git(folder, "-c", "protocol.file.allow=always", "submodule", "add", str(library), "third/library")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-m", "one")
+    return folder
+
+
+COMMITTED = {".gitattributes", ".gitmodules", "run.sh", "tests/data.json", "third/library/lib.py", "train.py"}
+
+
+@pytest.mark.parametrize("revision", ["HEAD", None])
+def test_every_committed_file_is_packed(tmp_path: Path, revision: str | None) -> None:
+    """Export rules leave nothing out and change nothing; submodules are there."""
+    packed = pack(a_repository(tmp_path), revision)
+    with tarfile.open(fileobj=io.BytesIO(packed.archive), mode="r:gz") as archive:
+        train = archive.extractfile("train.py")
+        assert train is not None
+        assert train.read() == b"$Format:%H$\n"
+
+    assert names_in(packed) - {"third/library/.git"} == COMMITTED
+
+
+def test_a_part_of_a_repository_is_packed_at_a_revision(tmp_path: Path) -> None:
+    """The folder below the top is the root of the archive."""
+    folder = a_repository(tmp_path)
+
+    assert names_in(pack(folder / "tests", "HEAD")) == {"data.json"}
+    assert names_in(pack(folder / "third", "HEAD")) == {"library/lib.py"}
+
+
+@pytest.mark.parametrize("revision", ["HEAD", None])
+def test_a_submodule_that_is_not_there_is_refused_by_name(tmp_path: Path, revision: str | None) -> None:
+    """An empty folder in its place would fail on the node."""
+    folder = a_repository(tmp_path)
+    git(folder, "submodule", "deinit", "--force", "--all")
+
+    with pytest.raises(InputError, match=r"submodule third/library.*(not there|not checked out)"):
+        pack(folder, revision)
+
+
+def test_a_work_tree_and_a_shallow_clone_are_packed(tmp_path: Path) -> None:
+    """Other ways to have a repository."""
+    folder = a_repository(tmp_path)
+    git(folder, "worktree", "add", str(tmp_path / "tree"))
+    git(folder, "clone", "--depth=1", f"file://{folder}", str(tmp_path / "clone"))
+    (tmp_path / "tree" / "new.py").write_text("")
+
+    with pytest.raises(InputError, match="git submodule update"):
+        pack(tmp_path / "tree")
+    git(tmp_path / "tree", "rm", "-f", "third/library")
+    assert "new.py" in names_in(pack(tmp_path / "tree"))
+    git(tmp_path / "clone", "rm", "-f", "third/library")
+    assert "train.py" in names_in(pack(tmp_path / "clone"))
+
+
+@pytest.mark.parametrize("way", ["absolute", "relative", "through a link"])
+def test_a_link_that_stays_inside_is_packed_as_a_relative_one(tmp_path: Path, way: str) -> None:
+    """On a node the folder has another path."""
+    folder = a_folder(tmp_path)
+    if way == "through a link":
+        (tmp_path / "alias").symlink_to(folder)
+    target = {
+        "absolute": folder / "train.py",
+        "relative": Path("../train.py"),
+        "through a link": tmp_path / "alias" / "train.py",
+    }[way]
+    (folder / "sub" / "inside").symlink_to(target)
+
+    assert files(pack(folder))["sub/inside"].linkname == "../train.py"
+
+
+def test_two_names_of_one_file_are_two_files(tmp_path: Path) -> None:
+    """An archive would hold the second as a link, which a node refuses."""
+    folder = a_folder(tmp_path)
+    (folder / "second.py").hardlink_to(folder / "train.py")
+
+    assert files(pack(folder))["second.py"].isreg()
+
+
+@pytest.mark.parametrize(
+    ("ignored", "code", "workdir", "said"),
+    [
+        ("build/", "build", ".", r"git ignores all of .*build \(.*\.gitignore, line 1: build/\)"),
+        (
+            "build/",
+            ".",
+            "build",
+            r"workdir 'build' is not a folder of the code: git ignores it \(.*line 1: build/",
+        ),
+        ("*.py", ".", "build/sub", r"workdir 'build/sub' is not a folder of the code"),
+    ],
+)
+def test_what_git_ignores_is_refused_with_its_rule(
+    tmp_path: Path, ignored: str, code: str, workdir: str, said: str
+) -> None:
+    """The file, the line and the pattern."""
+    (tmp_path / "build" / "sub").mkdir(parents=True)
+    (tmp_path / "build" / "train.py").write_text("")
+    (tmp_path / "build" / "kept").write_text("")
+    (tmp_path / ".gitignore").write_text(f"{ignored}\n")
+    git(tmp_path, "init")
+    job = tmp_path / "job.yaml"
+    job.write_text(f"name: a\nclass: c\nrun: python train.py\ncode: {code}\nworkdir: {workdir}\n")
+
+    with pytest.raises(InputError, match=said):
+        read_submission(job)
+
+
+def test_too_much_code_is_refused_at_once_with_its_largest_files(tmp_path: Path) -> None:
+    """Before a byte is read: the file here has a terabyte of nothing in it."""
+    folder = a_folder(tmp_path)
+    with (folder / "model.bin").open("wb") as file:
+        file.truncate(2**40)
+
+    with pytest.raises(InputError, match=r"1048576 MiB, and may be 1200; its largest files: model\.bin"):
+        pack(folder)
+
+
+def test_packing_tells_how_far_it_is(tmp_path: Path) -> None:
+    """Bytes done, of all."""
+    told: list[tuple[int, int]] = []
+    pack(a_folder(tmp_path), progress=lambda done, total: told.append((done, total)))
+
+    assert told[-1][0] == told[-1][1] > 0
+    assert told == sorted(told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,39 @@ def test_a_checked_job_file_passes_the_check_unchanged() -> None:
     two = {**content, "data": {"": "s3://lab/a", "b": "s3://lab/b"}}
     with pytest.raises(InputError, match="no name of a folder"):
         check_job(Document(name="job.yaml", content=two, language="yaml"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("environment", {"A": "x" * 200_000}, "environment A is 200,003 bytes long"),
+        ("environment", {"A": "é" * 65_535}, "environment A is 131,073 bytes long"),
+        ("environment", {f"A{n}": "x" * 130_000 for n in range(9)}, "environment has 1,17.* bytes together"),
+        ("environment", {"A": "\ud800"}, "environment A holds .*, half of a character"),
+        ("matrix", {"A": ["x" * 140_000]}, "matrix A is 140,003 bytes long"),
+        ("run", "é" * 65_536, "run is 131,073 bytes long"),
+        ("setup", "é" * 65_536, "setup is 131,073 bytes long"),
+        ("result", "a/" + "x" * 300, "result has a part of 300 bytes"),
+        ("workdir", "é" * 200, "workdir has a part of 400 bytes"),
+    ],
+)
+def test_what_linux_cannot_take_is_refused_before_a_node_is_rented(
+    key: str, value: object, said: str
+) -> None:
+    """One text for a program has 128 KiB with its name, a file's name 255 bytes."""
+    content = {"name": "a", "class": "c", "run": "python t.py", key: value}
+    with pytest.raises(InputError, match=said):
+        check_job(Document(name="job.json", content=content))
+
+
+def test_the_longest_value_that_linux_takes_is_accepted() -> None:
+    """A program is started with it."""
+    value = "x" * (131_072 - len("A=") - 1)
+    check_job(
+        Document(name="a", content={"name": "a", "class": "c", "run": "t", "environment": {"A": value}})
+    )
+    done = subprocess.run(["/bin/sh", "-c", "echo ${#A}"], env={"A": value}, capture_output=True, check=True)
+
+    assert int(done.stdout) == len(value)
+    with pytest.raises(OSError, match="Argument list too long"):
+        subprocess.run(["/bin/true"], env={"A": value + "x"}, check=False)

@@ -69,3 +69,31 @@ def test_days_of_the_week_need_a_start_date() -> None:
     """Hours from an unknown day have no Saturday."""
     with pytest.raises(InputError, match=r"need a day.*--start"):
         working_time(["sat"], None, boot_hours=0.0)
+
+
+def test_a_named_zone_keeps_its_clock_when_the_clocks_change() -> None:
+    """Berlin leaves summer time on 2026-10-25: before it 08:00 is 06:00 UTC, after it 07:00 UTC."""
+    start = datetime(2026, 10, 24, tzinfo=UTC)
+    found = working_time(["20:00-08:00 Europe/Berlin"], start, boot_hours=0.0)
+
+    assert found.start(0.0) == 6.0
+    # Twelve hours are worked each day; the night of the change has 13 hours.
+    assert found.start(12.5) == 24.0 + 7.5
+    assert found.start(24.5) == 48.0 + 7.5
+    assert found.worked(18.0) == 12.0
+    assert found.worked(24.0 + 19.0) == 24.0
+
+
+def test_windows_of_several_zones_and_days_of_a_zone() -> None:
+    """A day begins at the zone's midnight."""
+    start = datetime(2026, 12, 1, tzinfo=UTC)
+
+    assert working_time(["2026-12-01/2026-12-01 Asia/Tokyo"], start, boot_hours=0.0).start(0.0) == 15.0
+    assert working_time(["tue America/New_York"], start, boot_hours=0.0).start(5.5) == 29.5
+    assert working_time(["20:00-08:00 UTC", "tue Etc/GMT-1"], start, boot_hours=0.0).start(0.0) == 32.0
+
+
+def test_an_unknown_zone_is_refused_with_the_nearest_name() -> None:
+    """A typo is no window without a zone."""
+    with pytest.raises(InputError, match="Europe/Berlin"):
+        working_time(["20:00-08:00 Europe/Berln"], TUESDAY, boot_hours=0.0)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from engine_bench import Bench, script
+from engine_bench import Bench, script, until
 
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ssm_scripts import start_script
@@ -27,6 +27,7 @@ from boa_daemon.job.container import (
     within_limits,
 )
 from boa_daemon.job.unit import Unit
+from boa_daemon.tick.ports import Accepted
 
 STAND_IN = """#!{python}
 # Runs what is inside on this machine, with the variables that were named and no others.
@@ -122,7 +123,7 @@ def test_a_container_sees_its_gpus_and_no_others(tmp_path: Path, devices: Path, 
     assert values(argv, "--volume")[:3] == own
     assert values(argv, "--workdir") == [f"{tmp_path}/work/sub"]
     # Values are never on the command line: they may be secret or contain line ends.
-    assert {"BOA_JOB_ID", "WORD"} <= set(values(argv, "--env"))
+    assert {"BOA_IN_BOA_JOB_ID", "BOA_IN_WORD"} <= set(values(argv, "--env"))
     assert not any("two\nlines" in word for word in argv)
     assert argv[argv.index("--entrypoint") + 2] == "ghcr.io/org/train:1"
 
@@ -135,7 +136,7 @@ def test_secret_values_are_not_on_the_containers_command_line(
     unit = a_unit(tmp_path, secrets={"HF_TOKEN": "env:HF_TOKEN"})
     argv = in_container(unit, tool, {**unit.environment, "HF_TOKEN": "hush-hush"})
 
-    assert "HF_TOKEN" in values(argv, "--env")
+    assert "BOA_IN_HF_TOKEN" in values(argv, "--env")
     assert not any("hush-hush" in word for word in argv)
 
 
@@ -272,3 +273,131 @@ def test_an_image_is_pulled_once_if_it_is_missing(
     assert pull("pytorch:2") == 0
     asked = ["info", "image inspect pytorch:2", *([] if is_here else ["pull pytorch:2"])]
     assert said.read_text().splitlines() == asked
+
+
+HOSTILE = {
+    "PATH": "{evil}:/usr/bin:/bin",
+    "LD_PRELOAD": "{evil}/lib.so",
+    "LD_LIBRARY_PATH": "{evil}",
+    "LD_AUDIT": "{evil}/lib.so",
+    "GLIBC_TUNABLES": "glibc.malloc.check=3",
+    "PYTHONPATH": "{evil}",
+    "PYTHONSTARTUP": "{evil}/start.py",
+    "PYTHONHOME": "{evil}",
+    "BASH_ENV": "{evil}/env",
+    "ENV": "{evil}/env",
+    "BASH_FUNC_podman%%": "() { touch {evil}/ran; }",
+    "PS4": "$(touch {evil}/ran)",
+    "IFS": "/",
+    "DOCKER_HOST": "tcp://evil:1",
+    "DOCKER_CONFIG": "{evil}",
+    "DOCKER_CONTEXT": "evil",
+    "CONTAINER_HOST": "ssh://evil",
+    "CONTAINERS_CONF": "{evil}/containers.conf",
+    "CONTAINERS_CONF_OVERRIDE": "{evil}/containers.conf",
+    "CONTAINERS_STORAGE_CONF": "{evil}/storage.conf",
+    "CONTAINERS_REGISTRIES_CONF": "{evil}/registries.conf",
+    "REGISTRY_AUTH_FILE": "{evil}/auth.json",
+    "STORAGE_DRIVER": "vfs",
+    "XDG_RUNTIME_DIR": "{evil}",
+    "XDG_CONFIG_HOME": "{evil}",
+    "XDG_DATA_HOME": "{evil}",
+    "HOME": "{evil}",
+    "TMPDIR": "{evil}",
+    "SSL_CERT_FILE": "{evil}/cert.pem",
+    "HTTPS_PROXY": "http://evil:1",
+    "AWS_CONFIG_FILE": "{evil}/config",
+    "AWS_PROFILE": "evil",
+    "GIT_CONFIG_GLOBAL": "{evil}/gitconfig",
+    "GODEBUG": "http2debug=2",
+    "LANG": "evil",
+    "NOTIFY_SOCKET": "{evil}/socket",
+    "LISTEN_FDS": "3",
+}
+"""Variables of a job that would make a program of root run the job's files, or talk to the job's server."""
+
+
+@pytest.mark.parametrize("tool", ["podman", "docker"])
+def test_a_tool_of_root_runs_with_no_variable_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """A run, a command beside it, and the removal: the keeper's tool, its variables, and the job's inside."""
+    tools, evil, seen = tmp_path / "tools", tmp_path / "evil", tmp_path / "seen"
+    seen.mkdir()
+    stand_in(tools, tool)
+    told = f'#!/bin/sh\nenv -0 > {seen}/"$1".$$\npwd > {seen}/"$1".$$.folder\nexec {tools}/{tool} "$@"\n'
+    wrapped = tmp_path / "wrapped"
+    wrapped.mkdir()
+    (wrapped / tool).write_text(told)
+    (wrapped / tool).chmod(0o755)
+    evil.mkdir()
+    for name in ("podman", "docker", "systemd-run", "aws", "conmon", "crun"):
+        (evil / name).write_text(f"#!/bin/sh\ntouch {evil}/ran\n")
+        (evil / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapped}:/usr/bin:/bin")
+    if tool == "docker":
+        stand_in(wrapped, "podman", code=1)
+    (tmp_path / "work").mkdir()
+    bench = Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path / "work")
+    given = {name: value.replace("{evil}", str(evil)) for name, value in HOSTILE.items() if "%" not in name}
+    inside = tmp_path / "work" / "inside"
+    run = f"/usr/bin/env -0 > {inside}; echo begun; /bin/sleep 5"
+    assert bench.admit(run, image="a/b:1", environment=given) == Accepted()
+    bench.start()
+    bench.wait(lambda _: "begun" in bench.printed())
+    token = bench.engine.inside.begin("a", 0, "true", seconds=20.0)  # type: ignore[attr-defined]
+    assert isinstance(token, str), bench.printed()
+    until(lambda: bench.engine.inside.end(token) is not None)  # type: ignore[attr-defined]
+    bench.wait_end()
+    until(lambda: any(file.match("rm.*.folder") and file.read_text() for file in seen.iterdir()))
+
+    runs = {file.name.split(".")[0]: file for file in sorted(seen.iterdir()) if file.suffix != ".folder"}
+    assert runs.keys() == {"info", "run", "exec", "rm"}
+    for file in runs.values():
+        theirs = variables(file)
+        assert not {name: value for name, value in theirs.items() if value == given.get(name)}, file.name
+        assert not [n for n in theirs if str(evil) in theirs[n] and not n.startswith("BOA_")], file.name
+        assert file.with_name(f"{file.name}.folder").read_text() == "/\n"
+    assert not (evil / "ran").exists()
+    ours = variables(inside)
+    assert ours.pop("PYTHONPATH").startswith(f"{evil}:")
+    # The shell of a command sets these two itself.
+    wanted = {name: value for name, value in given.items() if name not in ("PYTHONPATH", "IFS", "PS4")}
+    assert {name: ours.get(name) for name in wanted} == wanted
+    assert not [name for name in ours if name.startswith("BOA_IN_")]
+
+
+def variables(file: Path) -> dict[str, str]:
+    """Return variables that `env -0` wrote."""
+    return dict(one.partition("=")[::2] for one in file.read_text().split("\0") if one)
+
+
+@pytest.mark.parametrize("tool", ["podman", "docker"])
+def test_a_container_has_no_privileges_and_only_its_folders(tmp_path: Path, tool: str) -> None:
+    """No capability, no set-uid file; of the node it sees what it needs, and the generation read-only."""
+    unit = a_unit(
+        tmp_path, progress_file=str(tmp_path / "g1" / "own" / "progress.json"), data={"": "s3://b/x"}
+    )
+    entry = tmp_path / "cache" / ("0" * 64)
+    entry.mkdir(parents=True)
+    unit.folder.mkdir(parents=True)
+    (unit.folder / "data").symlink_to(entry)
+    argv = in_container(unit, tool, unit.environment)
+
+    assert {"--cap-drop=ALL", "--security-opt=no-new-privileges"} <= set(argv)
+    assert not {"--privileged", "--pid=host"} & set(argv)
+    names = ("work", "checkpoint", "g1/own")
+    writable = [f"{tmp_path}/{name}:{tmp_path}/{name}" for name in names]
+    seen = [f"{tmp_path}/g1:{tmp_path}/g1:ro", f"{entry}:{entry}:ro"]
+    package = Path(container.__file__).parents[1]
+    assert set(values(argv, "--volume")) == {*writable, *seen, f"{package}:/opt/boa/boa_daemon:ro"}
+    # Only where the settings let jobs run as root does a container keep what installing packages needs.
+    added = {word for word in argv if word.startswith("--cap-add")}
+    assert added == ({f"--cap-add={one}" for one in ROOTS} if os.getuid() == 0 else set())
+    own_user = in_container(replace(unit, uid=70_000, gid=70_000), tool, unit.environment)
+    if os.getuid() == 0:
+        assert not [word for word in own_user if word.startswith("--cap-add")]
+        assert values(own_user, "--user") == ["70000:70000"]
+
+
+ROOTS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")

@@ -86,7 +86,7 @@ def test_files_of_an_earlier_attempt_are_not_in_the_checkpoint(module: Any, tmp_
     trainer.step()
     found, _ = newest_checkpoint(tmp_path / "kept")
     assert found is not None
-    assert set(found.files) == {"model"}
+    assert set(found.files) == {"model", "random-0-of-1"}
 
 
 def test_two_nodes_may_add_the_same_file_at_once(
@@ -104,7 +104,11 @@ def test_two_nodes_may_add_the_same_file_at_once(
     Trainer(module, tmp_path).step()
     found, wrong = newest_checkpoint(tmp_path / "kept")
     assert found is not None
-    assert (wrong, set(found.files), (found.path / "model").read_text()) == ("", {"model"}, "step 1")
+    assert (wrong, set(found.files), (found.path / "model").read_text()) == (
+        "",
+        {"model", "random-0-of-1"},
+        "step 1",
+    )
 
 
 @pytest.mark.parametrize(("step", "is_done"), [(5, False), (10, True)])

@@ -181,3 +181,68 @@ def test_a_log_is_read_back_as_it_was_written(
     assert after == max(begins, min(len(whole), begins + len(found)))
     assert len(whole) - sum(f.stat().st_size for f in folder.iterdir()) <= max(0, len(whole) - 8192)
     assert len(last_lines(folder, 3)) <= 3
+
+
+class Uncountable:
+    """No number, and not even printable."""
+
+    def __repr__(self) -> str:
+        return "something\nelse"
+
+
+@pytest.mark.parametrize("name", ["step", "samples", "loss", "gradient_noise"])
+@pytest.mark.parametrize(
+    "value",
+    ["text", b"x", [1.0], {}, object(), Uncountable(), float("nan"), float("inf"), 10**400, None, 1j, ()],
+    ids=repr,
+)
+def test_no_report_ends_training(
+    name: str, value: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is no number is left out, and said once; the rest of the report is written."""
+    run = a_run(tmp_path)
+    run.report(1, 0.0, None, None)
+    arguments: dict[str, object] = {
+        "step": 2,
+        "samples": 3.0,
+        "loss": 0.5,
+        "gradient_noise": 1.5,
+        name: value,
+    }
+    for _ in range(2):
+        run.report(**arguments)
+    record = json.loads((tmp_path / "progress.json").read_text())
+
+    assert record["step"] == (1 if name == "step" else 2)
+    assert capsys.readouterr().err.count("boa: ") <= 1
+
+
+@pytest.mark.parametrize(
+    "kind", ["numpy", "numpy array", "torch", "bfloat16", "grad", "fraction", "decimal", "bool"]
+)
+def test_a_report_takes_numbers_of_any_kind(kind: str, tmp_path: Path) -> None:
+    """Of numpy, of torch with a gradient or on a lesser type, of the standard library."""
+    import decimal
+    import fractions
+
+    import numpy
+    import torch
+
+    makers = {
+        "numpy": numpy.float32,
+        "numpy array": lambda x: numpy.array([x]),
+        "torch": torch.tensor,
+        "bfloat16": lambda x: torch.tensor(x, dtype=torch.bfloat16),
+        "grad": lambda x: torch.tensor(float(x), requires_grad=True),
+        "fraction": fractions.Fraction,
+        "decimal": decimal.Decimal,
+        "bool": float,
+    }
+    make = makers[kind]
+    run = a_run(tmp_path)
+    run.report(numpy.int64(1), 0.0, None, None)
+    step = torch.tensor(2) if kind == "torch" else numpy.int32(2)
+    run.report(step, make(64.0), make(0.5), make(2.0))
+    record = json.loads((tmp_path / "progress.json").read_text())
+
+    assert [record[key] for key in ("step", "samples", "loss", "gradient_noise")] == [2, 64.0, 0.5, 2.0]

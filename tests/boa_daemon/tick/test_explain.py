@@ -249,7 +249,7 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
         seen(holds=False),
         for_a(gpus=2, held=(Held(what="job a", code="not-free"),)),
         "gpus-to-fall-free",
-        "it waits a moment",
+        "it moves once they are free",
     ),
     "not planned": (seen(holds=False), for_a(), "not-planned", "The policy gives it no GPUs now"),
     "rests": (

@@ -150,7 +150,7 @@ def test_the_sentence_of_a_note_has_the_target_the_reason_and_the_numbers() -> N
     assert Held(what="2 gpu-x4", code="cap-day").sentence == said
     assert Held(what="x", code="loop", numbers={"seconds": 4321.0}).sentence.endswith("(seconds 4,321)")
     assert set(get_args(CapCode)) <= SENTENCES.keys()
-    assert len(set(SENTENCES.values())) == len(SENTENCES) == 17
+    assert len(set(SENTENCES.values())) == len(SENTENCES) == 18
 
 
 @given(

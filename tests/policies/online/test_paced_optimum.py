@@ -199,7 +199,7 @@ def test_jobs_prefer_a_committed_machine_to_cheaper_spot_until_it_is_full() -> N
 def test_reasons_state_the_price_of_waiting_and_how_long_the_money_lasts() -> None:
     """For the plan alone, with money, at a multiplier of zero, under a GPU budget, and with free usage."""
     job, gpus = a_job(), replace(PROBLEM, budget_unit="gpus")
-    best = "the best width for the rest of a job of class vision"
+    best = "the plan for the rest of a job of class vision"
     counted = 1.0 / POLICY.table.planned(60.0).multiplier
 
     def said(policy: PacedBudgetOptimal, money: Money | None = None) -> str:
@@ -219,7 +219,7 @@ def test_reasons_state_the_price_of_waiting_and_how_long_the_money_lasts() -> No
     )
     part = PRICE_FRACTIONS[free._part([job], free.table.planned(60.0))]
     assert said(free) == (
-        f"{best} with committed usage planned at {part:.2g} of its price, so that the jobs use it: "
+        f"{best}, with committed usage planned at {part:.2g} of its price, so that the jobs use it: "
         "commitments pay for 40 USD per hour at on-demand prices, used or not"
     )
 
@@ -243,7 +243,7 @@ def test_a_thin_budget_gets_the_widest_widths_that_it_pays_for() -> None:
     exact = taken(5)
     assert taken(POLICY._widest_within(jobs, exact).edge) == exact
     assert POLICY.within(jobs, 12.0, None).reasons[jobs[0].id] == (
-        f"the best width for the rest of a job of class {jobs[0].class_name} at which all jobs together take "
+        f"the plan for the rest of a job of class {jobs[0].class_name}, at which all jobs together take "
         "no more than the budget of 12 USD per hour, or the cheapest width if that is not possible"
     )
 

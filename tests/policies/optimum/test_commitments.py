@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy
@@ -14,7 +16,6 @@ from policies.errors import InvalidProblem
 from policies.optimum.commitments import (
     Commitment,
     LoadDistribution,
-    _in_steps,
     _thinned,
     best_levels,
     bill_of,
@@ -236,9 +237,36 @@ def test_merged_counts_keep_their_total_share_and_their_mean(most: int) -> None:
     assert len(_thinned(_swing("a", {1: 4.0}), 1000)[0]) > 15
 
 
-@pytest.mark.parametrize(
-    ("level", "step", "levels"), [(7.0, 0.0, (7.0,)), (7.0, 3.0, (6.0, 9.0)), (6.0, 3.0, (6.0, 6.0))]
-)
-def test_levels_are_whole_steps_around_the_best(level: float, step: float, levels: tuple[float, ...]) -> None:
-    """The step below and the step above, or the level itself where any amount is allowed."""
-    assert _in_steps(level, step) == levels
+@pytest.mark.parametrize("seed", range(12))
+def test_whole_steps_are_those_of_a_search_over_all_of_them(seed: int) -> None:
+    """Up to three types, each with its own step, and one commitment for all; the bound is no higher."""
+    draw = np.random.default_rng(seed)
+    types = int(draw.integers(1, 4))
+    share = draw.random(int(draw.integers(3, 12)))
+    load = LoadDistribution(
+        gpu_types=tuple("abc"[:types]),
+        gpus=draw.integers(0, 12, (len(share), types)).astype(float),
+        share=share / share.sum(),
+    )
+    prices = draw.uniform(1.0, 4.0, types)
+    offers = [
+        Commitment(
+            name=f"only-{g}",
+            rates=tuple(float(prices[g] * draw.uniform(0.4, 0.8)) if g == n else None for n in range(types)),
+            step=float(draw.choice([2.0, 5.0]) * prices[g]),
+        )
+        for g in range(types)
+    ]
+    if types > 1:
+        rates = tuple((prices * draw.uniform(0.5, 0.9, types)).tolist())
+        offers.append(Commitment(name="all", rates=rates, step=7.0))
+    most = [
+        sum(load.gpus[:, g].max() * rate for g, rate in enumerate(offer.rates) if rate is not None)
+        for offer in offers
+    ]
+    grids = [np.arange(0.0, top + offer.step, offer.step) for top, offer in zip(most, offers, strict=True)]
+    least = min(bill_of(load, prices, offers, levels).total for levels in product(*grids))
+    found = best_levels(load, prices, offers)
+    assert found.bill.total == pytest.approx(least, rel=1e-6)
+    assert found.bound <= least * (1.0 + 1e-6)
+    assert found.bound >= least * (1.0 - 1e-6), "the bound proves it"

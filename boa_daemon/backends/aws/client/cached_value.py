@@ -1,4 +1,9 @@
-"""A cached answer of the cloud with its age; a failed refresh keeps the old value, or none."""
+"""A fact from outside with its age: used while it is good, asked for anew when it is old or proven stale.
+
+Prices, quotas, zones, subnets, images and reservations are such facts. Each has an owner outside, so none is
+read once and for all: it is asked for again after `keep_seconds`, when a call says that it is stale
+(`forget`), and when the daemon is told to (SIGHUP). A failed refresh keeps the old value, or none.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,13 @@ from types import MappingProxyType
 from typing import Any
 
 from botocore import xform_name
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    SSLError,
+)
 
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.client.rate_limits import OWN_RATES, bucket_name
@@ -43,6 +49,7 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
         "ec2:DeleteSnapshot": "unbake",
         "ec2:DescribeSnapshots": "baked",
         "ec2:DescribeInstances": "read",
+        "ec2:DescribeInstanceStatus": "read",
         "ec2:DescribeInstanceTopology": "read",
         "ec2:DescribeInstanceTypeOfferings": "read",
         "ec2:DescribeSpotPriceHistory": "read",
@@ -117,6 +124,8 @@ _AT_HOME = frozenset({"pricing", "ce", "iam"})
 _ONE_TRY = frozenset({"ec2:RunInstances", "ec2:PurchaseCapacityBlock"})
 """Calls that botocore must not retry: EC2 sends `InsufficientInstanceCapacity` as HTTP 500, and a purchase
 has no idempotency token."""
+RENEW_SECONDS = 15.0
+"""Credentials that AWS refuses are read anew at most this often."""
 _QUICK = frozenset({"ssm", "s3"})
 _QUICK_READ_SECONDS, _QUICK_TRIES = 10.0, 2
 """Engines call these services once per node within a tick, so a call must end before the watchdog acts."""
@@ -138,12 +147,18 @@ class AwsCalls:
         tries: int = 3,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        make_session: Callable[[], Any] | None = None,
     ) -> None:
         self.settings = settings
         self.counts: Counter[str] = Counter()
         self.clock_skew_seconds = 0.0
         self.on_date: Callable[[float], None] = lambda _instant: None
+        self._make_session = make_session or (_own_session if session is None else lambda: session)
         self._session = session
+        self._monotonic = monotonic
+        self._generation, self._session_at, self._renewed_at = 0, monotonic(), float("-inf")
+        self.credentials_fault = ""
+        """Why AWS does not accept the credentials; empty while calls succeed."""
         self._timeouts = {"connect_timeout": connect_timeout_seconds, "read_timeout": read_timeout_seconds}
         self._tries, self._sleep = tries, sleep
         self._clients: dict[tuple[str, str, bool], Any] = {}
@@ -165,9 +180,62 @@ class AwsCalls:
         if operation not in OPERATIONS:
             raise ValueError(f"{operation} is not in the table of calls")
         self._pace(operation)
-        client = self._client(operation, region)
+        generation = self._generation
+        try:
+            answer = self._call_once(operation, region, arguments)
+        except CallFailed as error:
+            if not self._is_renewed(error, generation):
+                self._note_credentials(error)
+                raise
+            # A call that was refused for its credentials had no effect, so it is safe to repeat any call.
+            try:
+                answer = self._call_once(operation, region, arguments)
+            except CallFailed as again:
+                self._note_credentials(again)
+                raise
+        self.credentials_fault = ""
+        return answer
+
+    def _note_credentials(self, error: CallFailed) -> None:
+        if error.meaning == "credentials":
+            self.credentials_fault = str(error)
+
+    def _is_renewed(self, error: CallFailed, generation: int) -> bool:
+        """Read the credentials and certificates anew if an error shows that they changed; return whether.
+
+        Their files, environment and instance role have an owner who renews them while the daemon runs.
+        """
+        is_about_them = error.meaning == "credentials" or isinstance(error.__cause__, SSLError)
+        if not is_about_them:
+            return False
+        with self._lock:
+            if self._generation != generation:
+                return True
+            if self._monotonic() - self._renewed_at < RENEW_SECONDS:
+                return False
+        self.renew()
+        return True
+
+    def renew(self) -> None:
+        """Read credentials and certificates anew: the next call makes its session and client again."""
+        with self._lock:
+            self._clients, self._session = {}, None
+            self._generation += 1
+            self._renewed_at = self._session_at = self._monotonic()
+
+    def session_age_seconds(self) -> float:
+        """Return the seconds since the credentials were read."""
+        return self._monotonic() - self._session_at
+
+    def _call_once(self, operation: str, region: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Make one call with the present credentials.
+
+        Raises:
+            CallFailed: when AWS refuses, cannot be reached or does not answer.
+        """
         self.counts[operation] += 1
         try:
+            client = self._client(operation, region)
             answer: dict[str, Any] = getattr(client, xform_name(operation.partition(":")[2]))(**arguments)
         except ClientError as error:
             self._read_clock(error.response)
@@ -203,7 +271,10 @@ class AwsCalls:
         while (seconds := self._take(bucket)) > 0.0:
             if operation in _ONE_TRY:
                 raise CallFailed(
-                    operation, "RequestLimitExceeded", f"our own rate limit, retry in {seconds:.1f} s"
+                    operation,
+                    "RequestLimitExceeded",
+                    f"our own rate limit, retry in {seconds:.1f} s",
+                    retry_after_seconds=seconds,
                 )
             self._sleep(seconds)
 
@@ -219,7 +290,7 @@ class AwsCalls:
         key = (service, where, operation in _ONE_TRY)
         with self._lock:
             if key not in self._clients:
-                self._session = self._session or _own_session()
+                self._session = self._session or self._make_session()
                 attempts, timeouts = 1 if key[2] else self._tries, dict(self._timeouts)
                 if service in _QUICK:
                     attempts = min(attempts, _QUICK_TRIES)
@@ -309,12 +380,13 @@ def check_region(region: str) -> None:
         raise InputError(
             f"[cloud] region: {region!r} is not known",
             hint=f"Near it: {near}. For one that is newer than your boto3: pip install -U boto3",
+            setting=("cloud", "region"),
         )
 
 
 def _code_of(error: BotoCoreError) -> str:
     """Return our error code for a failure without an answer from AWS."""
     name = type(error).__name__
-    if "Credential" in name or "Token" in name or "Profile" in name:
+    if any(part in name for part in ("Credential", "Token", "Profile", "SSO", "Config", "Metadata", "MFA")):
         return "NoCredentials"
     return "ConnectionLost"

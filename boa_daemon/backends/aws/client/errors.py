@@ -1,7 +1,9 @@
 """What EC2's error codes mean, and what to do about them: a closed table.
 
 EC2 has some two hundred codes; the table has those that its launch, list and end calls are known to return.
-A code that is not in it is a bad request if the answer was an HTTP 4xx, and else unknown.
+A code that is not in it is judged by its name (`Insufficient...`, `...LimitExceeded`, `...Throttl...`), and
+without such a name is a bad request if the answer was an HTTP 4xx, and else unknown. What a refused launch
+closes, and what cures it, is in `refusal_codes`.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING, RefusalRule, rule_of
 from boa_daemon.errors import CloudFailed
 
 Meaning: TypeAlias = Literal[
@@ -23,7 +26,13 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         "InsufficientHostCapacity": "no-capacity",
         "InsufficientReservedInstanceCapacity": "no-capacity",
         "InsufficientCapacity": "no-capacity",
+        "InsufficientAddressCapacity": "no-capacity",
+        "InsufficientVolumeCapacity": "no-capacity",
         "ReservationCapacityExceeded": "no-capacity",
+        "InvalidCapacityReservationId.NotFound": "no-capacity",
+        "InvalidCapacityReservationId.Malformed": "no-capacity",
+        "InvalidCapacityReservationState": "no-capacity",
+        "CapacityReservationNotActive": "no-capacity",
         "UnfulfillableCapacity": "no-capacity",
         "Unsupported": "not-offered",
         "UnsupportedOperation": "not-offered",
@@ -31,6 +40,14 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         "MaxSpotInstanceCountExceeded": "quota",
         "InstanceLimitExceeded": "quota",
         "MaxFleetCountExceeded": "quota",
+        "VolumeLimitExceeded": "quota",
+        "MaxIOPSLimitExceeded": "quota",
+        "AddressLimitExceeded": "quota",
+        "NetworkInterfaceLimitExceeded": "quota",
+        "ResourceCountExceeded": "quota",
+        "ResourceLimitExceeded": "quota",
+        "AttachmentLimitExceeded": "quota",
+        "PrivateIpAddressLimitExceeded": "quota",
         "SpotMaxPriceTooLow": "price",
         "RequestLimitExceeded": "throttled",
         "Throttling": "throttled",
@@ -46,6 +63,13 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         "AccessDeniedException": "denied",
         "OptInRequired": "denied",
         "PendingVerification": "denied",
+        "Blocked": "denied",
+        "AccountDisabled": "denied",
+        "AccountProblem": "denied",
+        "TagPolicyViolation": "denied",
+        "InvalidKMSKey.InvalidState": "denied",
+        "KMSKeyNotAccessibleFault": "denied",
+        "InvalidKMSKeyId": "denied",
         "AuthFailure.ServiceLinkedRoleCreationNotPermitted": "denied",
         "AuthFailure": "credentials",
         "InvalidClientTokenId": "credentials",
@@ -55,12 +79,25 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         "RequestExpired": "credentials",
         "ExpiredToken": "credentials",
         "ExpiredTokenException": "credentials",
+        "InvalidSecurity.RequestHasExpired": "credentials",
+        "IncompleteSignature": "credentials",
+        "InvalidAccessKeyId": "credentials",
+        "InvalidToken": "credentials",
+        "TokenRefreshRequired": "credentials",
+        "RequestTimeTooSkewed": "credentials",
+        "InvalidSignatureException": "credentials",
+        "InvalidIdentityToken": "credentials",
+        "IDPCommunicationError": "credentials",
+        "NotAuthorizedException": "credentials",
         "NoCredentials": "credentials",
         "InvalidInstanceID.NotFound": "not-found",
         "InvalidInstanceID.Malformed": "not-found",
         "InvalidSpotInstanceRequestID.NotFound": "not-found",
         "IdempotentParameterMismatch": "token-reused",
+        "IdempotentInstanceTerminated": "token-reused",
         "IncorrectInstanceState": "wrong-state",
+        "IncorrectSpotRequestState": "wrong-state",
+        "ConcurrentTagAccess": "wrong-state",
         "OperationNotPermitted": "protected",
         "InternalError": "unknown",
         "InternalFailure": "unknown",
@@ -73,21 +110,20 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         "DryRunOperation": "dry-run",
     }
 )
-_FIXES: Mapping[Meaning, str] = MappingProxyType(
+_BY_NAME: Mapping[str, Meaning] = MappingProxyType(
     {
-        "no-capacity": "BOA tries other zones, types and markets; name more of them under [cloud]",
-        "not-offered": "Leave the zone out of [cloud] zones, or the type out of instance_types",
-        "quota": "Ask for more vCPUs in the Service Quotas console; `boa doctor` names the quota",
-        "price": "Raise [cloud] spot_max_usd_per_hour, or leave it out to pay at most the on-demand price",
-        "throttled": "BOA tries again later by itself",
-        "subnet-full": "Give a larger subnet under [cloud] subnets",
-        "denied": "Attach the policy that `boa iam` prints; `boa doctor` shows which call is missing",
-        "credentials": "Renew the credentials and check the clock; `boa doctor` shows both",
-        "not-found": "The instance may not be visible yet; the next listing decides",
-        "token-reused": "This is a fault of BOA: the request is dropped, and the next tick asks anew",
-        "protected": "Remove the termination protection of the instance; it costs money until then",
+        "Throttl": "throttled",
+        "RequestLimitExceeded": "throttled",
+        "Insufficient": "no-capacity",
+        "LimitExceeded": "quota",
+        "CountExceeded": "quota",
+        "ExpiredToken": "credentials",
+        "AccessDenied": "denied",
+        "Unauthorized": "denied",
+        "NotPermitted": "denied",
     }
 )
+"""What the name of an unlisted code says; the first part that occurs counts."""
 _LIMIT = re.compile(r"vCPU limit of (\d+)")
 _DENIED = re.compile(r"not authorized to perform: (\S+) on resource: (\S+)")
 _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
@@ -96,12 +132,37 @@ _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
 class CallFailed(CloudFailed):
     """A call to AWS failed. `meaning` is the class of the error; `operation` is `service:Operation`."""
 
-    def __init__(self, operation: str, code: str, message: str, *, http_status: int = 0) -> None:
+    def __init__(
+        self,
+        operation: str,
+        code: str,
+        message: str,
+        *,
+        http_status: int = 0,
+        retry_after_seconds: float | None = None,
+    ) -> None:
         self.operation, self.http_status = operation, http_status
         self.message = _ENCODED.sub("", message).strip().rstrip(".")
-        self.meaning = meaning_of(code, http_status)
-        hint = _FIXES.get(self.meaning, "") or _fix_of(code)
-        super().__init__(f"{operation} failed: {code}: {self.message}", code=code, hint=hint)
+        self.encoded = message if _ENCODED.search(message) else ""
+        """The whole message where it has an encoded reason, which only `aws sts` can read."""
+        self.retry_after_seconds = retry_after_seconds
+        meaning = meaning_of(code, http_status)
+        self.rule: RefusalRule = rule_of(code, meaning, message)
+        # EC2 uses a code of credentials for an image that is not shared with the account, too.
+        is_about_image = meaning == "credentials" and self.rule.scope == "image"
+        self.meaning: Meaning = "denied" if is_about_image else meaning
+        super().__init__(f"{operation} failed: {code}: {self.message}", code=code, hint=self._hint(code))
+
+    def _hint(self, code: str) -> str:
+        """Return the advice of the code's row; the rows of single codes are about EC2."""
+        if code == "ConnectionLost":
+            return "Check the network, and AWS_ENDPOINT_URL where it is set; `boa doctor` tries each service"
+        if self.operation.startswith(("ec2:", "ssm:GetParameter")):
+            is_known = code in BY_CODE or self.meaning not in ("unknown", "bad-request", "dry-run")
+            return self.rule.advice if is_known or self.rule.stale else ""
+        if self.meaning in ("unknown", "bad-request", "dry-run", "wrong-state"):
+            return ""
+        return (self.rule if self.meaning == "denied" else BY_MEANING[self.meaning]).advice
 
     @property
     def vcpu_limit(self) -> int | None:
@@ -117,22 +178,10 @@ class CallFailed(CloudFailed):
 
 
 def meaning_of(code: str, http_status: int) -> Meaning:
-    """Return what a code means; for a code that is not listed the HTTP status decides."""
+    """Return what a code means; for a code that is not listed its name decides, and then the HTTP status."""
     if code in MEANINGS:
         return MEANINGS[code]
+    for part, meaning in _BY_NAME.items():
+        if part in code:
+            return meaning
     return "bad-request" if 400 <= http_status < 500 else "unknown"
-
-
-def _fix_of(code: str) -> str:
-    """Return what to try after a code that points at a setting."""
-    if code == "ConnectionLost":
-        return "Check the network, and AWS_ENDPOINT_URL where it is set; `boa doctor` tries each service"
-    if code.startswith("InvalidAMIID"):
-        return "Name an image of this region under [cloud] image or images"
-    if code.startswith("InvalidSubnetID"):
-        return "Name subnets of this region under [cloud] subnets"
-    if code.startswith("InvalidGroup"):
-        return "Name security groups of the subnets' network under [cloud] security_groups"
-    if code.startswith(("InvalidInstanceType", "InvalidParameterValue")):
-        return "Check [cloud] against this region; `boa doctor` checks each setting"
-    return ""

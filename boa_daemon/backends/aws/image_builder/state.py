@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from boa_daemon.backends.aws.image_builder.recipe import BuildIntent, Recipe
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.whole_files import write_whole
 
 STATE_FILE = "image-build.json"
 
@@ -42,16 +41,7 @@ class BuildFile:
     def write(self, intent: BuildIntent) -> BuildIntent:
         """Write an intent to disk, synced, and return it."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        new = self._file.with_suffix(".new")
-        with new.open("w", encoding="utf-8") as file:
-            json.dump(asdict(intent), file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._file)
-        with suppress(OSError):
-            folder = os.open(self._file.parent, os.O_RDONLY)
-            os.fsync(folder)
-            os.close(folder)
+        write_whole(self._file, json.dumps(asdict(intent)))
         return intent
 
     def forget(self) -> None:

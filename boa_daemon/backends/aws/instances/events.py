@@ -150,6 +150,8 @@ class Listener:
         self, queue: InterruptionQueue, say: Callable[[str], None], *, wait_seconds: int = 20
     ) -> None:
         self._queue, self._say, self._wait_seconds = queue, say, wait_seconds
+        self.fault = ""
+        """Why the last poll failed; empty if it succeeded."""
         self._over = Event()
         self._thread = Thread(target=self._listen, name="boa-warnings", daemon=True)
         self._thread.start()
@@ -164,14 +166,14 @@ class Listener:
 
     def _listen(self) -> None:
         """Poll the queue; pause after a failure, so that a deleted queue costs nothing."""
-        is_failing = False
         while not self._over.is_set():
             try:
                 self._queue.poll_once(self._wait_seconds)
-                is_failing = False
+                self.fault = ""
             except Exception as error:
                 # Catch everything: if this thread ended, no warning would be received any more.
-                if not is_failing:
-                    self._say(f"spot warnings cannot be received: {error}")
-                is_failing = True
+                said = f"spot warnings cannot be received: {error}"
+                if not self.fault:
+                    self._say(said)
+                self.fault = said
                 self._over.wait(_PAUSE_SECONDS)

@@ -29,18 +29,33 @@ def ordered_life(instance: Mapping[str, Any]) -> int:
 
 
 def life_now(instance: Mapping[str, Any], known: int | None) -> int:
-    """Return the life that an instance is in; `known` is the life in which it was last seen."""
+    """Return the life that an instance is in; `known` is the life in which it was last seen.
+
+    Somebody else may stop or start an instance without a tag of ours: that begins a life too.
+    """
     ordered, state = ordered_life(instance), instance["State"]["Name"]
     is_even = ordered % 2 == 0
+    if known is not None and known > ordered and state in (*_RUNNING, *_STOPPED):
+        is_in_kind = (known % 2 == 1) == (state in _RUNNING)
+        return known if is_in_kind else known + 1
     if state in _RUNNING:
         if not is_even:
             return ordered
         # Ordered to stop, and runs: not stopped yet, unless it was stopped and somebody else has started it.
-        return ordered + 1 if known in (ordered, ordered + 1) else ordered - 1
+        return ordered + 1 if known == ordered else ordered - 1
     if state in _STOPPED:
-        # Ordered to start, and stopped: not started yet, unless it ran and somebody else has stopped it.
-        return ordered if is_even or ordered in (1, known) else ordered - 1
+        if is_even:
+            return ordered
+        # Ordered to run, and stopped: not started yet, unless it ran and somebody else has stopped it.
+        stopped = _stopped_at(instance)
+        has_run = stopped is None or instance["LaunchTime"].timestamp() > stopped
+        return ordered + 1 if ordered in (1, known) or (known is None and has_run) else ordered - 1
     return known or ordered
+
+
+def was_stopped_by_others(instance: Mapping[str, Any], life: int) -> bool:
+    """Whether an instance is in a stopped life that we did not order."""
+    return life % 2 == 0 and instance["State"]["Name"] in _STOPPED and ordered_life(instance) < life
 
 
 def is_stop_open(instance: Mapping[str, Any], life: int) -> bool:
@@ -56,7 +71,11 @@ def as_life(
     if life % 2:
         return node
     is_stopped = instance["State"]["Name"] in _STOPPED
-    told = (ended_at(instance) if is_stopped else None) or _stopped_at(instance) or now
+    ordered = _stopped_at(instance)
+    if ordered is not None and ordered < instance["LaunchTime"].timestamp():
+        # The tag is about an earlier stop: this one was not ours.
+        ordered = None
+    told = (ended_at(instance) if is_stopped else None) or ordered or now
     since = told if known is None else known.launched_at
     return _on_disk(node, since=since, ended_at=node.ended_at, is_stopped=is_stopped)
 

@@ -14,15 +14,17 @@ from typing import Any
 from boa_daemon.backends.aws.client.cached_value import CachedValue
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.client.refusal_codes import CREDENTIALS_SECONDS, SUBNET_SECONDS, Fact
 from boa_daemon.backends.aws.instances.images import base_of, newest
 from boa_daemon.backends.aws.instances.launch_request import LaunchTarget, run_request
 from boa_daemon.backends.aws.instances.market import AwsMarket
-from boa_daemon.backends.aws.instances.refusals import CREDENTIALS_SECONDS, SUBNET_SECONDS, refusal_of
+from boa_daemon.backends.aws.instances.refusals import refusal_of
 from boa_daemon.backends.aws.instances.subnet_egress import SubnetEgress, egress_by_subnet
 from boa_daemon.backends.settings import BUILT, AwsSettings
+from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.offers import NO_PRICE_SECONDS, Offer
 from boa_daemon.tick.ports import Clock, Launched, Refused, Unknown
 
 MOST_CLOCK_SKEW_SECONDS = 240.0
@@ -57,16 +59,32 @@ class Launcher:
         self._zone_failures: dict[str, int] = {}
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
-        """Launch the nodes of an action, in the first subnet of its zone that has room."""
+        """Launch the nodes of an action, in the first subnet of its zone that takes them.
+
+        A refusal that shows a fact to be stale, such as an image that is gone, has the fact asked for anew;
+        the launch is repeated once if the fact has changed.
+        """
         offer = action.offer or Offer(instance_type=action.instance_type.name)
         refused = self._closed(offer)
         if refused is not None:
             return refused
+        outcome, stale = self._try(action, offer)
+        if stale and self._has_changed(stale, offer):
+            outcome, _ = self._try(action, offer, attempt=1)
+        return outcome
+
+    def _try(
+        self, action: LaunchNodes, offer: Offer, *, attempt: int = 0
+    ) -> tuple[Launched | Refused | Unknown, Fact]:
+        """Launch once in each subnet; return the outcome, and the fact that it shows to be stale."""
         try:
             site = self.site(offer)
         except CallFailed as error:
-            return refusal_of(error, offer, self._market)
+            return refusal_of(error, offer, self._market), error.rule.stale
+        except MissingPrice as error:
+            return _no_price(error), ""
         outcome: Launched | Refused | Unknown | None = None
+        stale: Fact = ""
         interfaces = site.efa_interfaces if self._settings.efa else 1
         for subnet in self.open_subnets(offer.zone):
             why = self.why_cut_off(subnet, interfaces)
@@ -77,16 +95,71 @@ class Launcher:
                 )
                 continue
             has_address = self._gives_address(subnet, interfaces)
-            outcome = self._ask(action, offer, replace(site, subnet=subnet, has_address=has_address))
-            if not (isinstance(outcome, Refused) and "InsufficientFreeAddressesInSubnet" in outcome.reason):
+            place = replace(site, subnet=subnet, has_address=has_address)
+            try:
+                outcome, failed = self._ask(action, offer, place, attempt=attempt)
+            except MissingPrice as error:
+                return _no_price(error), ""
+            if failed is None:
                 break
-            self._full_until[subnet] = self._clock.now() + SUBNET_SECONDS
+            stale = failed.rule.stale
+            if failed.rule.scope != "subnet":
+                break
+            self._full_until[subnet] = self._clock.now() + (failed.rule.rest_seconds or SUBNET_SECONDS)
         return outcome or Refused(
-            reason=f"every subnet of {offer.zone or 'the region'} is full",
+            reason=f"every subnet of {offer.zone or 'the region'} is full or was refused",
             kind="no-capacity",
             scopes=(f"*/{offer.zone or '*'}",),
             retry_after_seconds=SUBNET_SECONDS,
-        )
+        ), stale
+
+    def _has_changed(self, stale: Fact, offer: Offer) -> bool:
+        """Ask for a stale fact anew; return whether the launch may be repeated with another value."""
+        if stale == "image":
+            named = self._settings.image_of(offer.instance_type)
+            cached = self._images.pop(named, None)
+            try:
+                return cached is None or self.image(offer.instance_type) != cached.value
+            except CallFailed:
+                return False
+        if stale == "subnets":
+            before = self.open_subnets(offer.zone)
+            self._subnets.forget()
+            self._ways.forget()
+            return bool(set(self.open_subnets(offer.zone)) - set(before))
+        if stale:
+            self._market.forget(stale)
+        return False
+
+    def use(self, settings: AwsSettings) -> None:
+        """Take over changed settings."""
+        self._settings = settings
+        self.forget()
+
+    def ages(self) -> dict[str, float | None]:
+        """Return the ages in seconds of the images and subnets in use."""
+        now = self._clock.now()
+        found = {
+            f"image {named}": each.age_seconds(now)
+            for named, each in list(self._images.items())
+            if not named.startswith("ami-")
+        }
+        if self._subnets.tried_at > float("-inf"):
+            found["subnets"] = self._subnets.age_seconds(now)
+        return found
+
+    def faults(self) -> dict[str, str]:
+        """Return the images and subnets that could not be asked for when last tried, and why."""
+        found = {f"image {named}": each.failed for named, each in list(self._images.items())}
+        found["subnets"] = self._subnets.failed
+        return {name: said for name, said in found.items() if said}
+
+    def forget(self) -> None:
+        """Ask for images and subnets anew at their next use."""
+        self._images.clear()
+        self._subnets.forget()
+        self._ways.forget()
+        self._full_until.clear()
 
     def site(self, offer: Offer) -> LaunchTarget:
         """Return the region's facts for a launch, except for the subnet.
@@ -133,10 +206,20 @@ class Launcher:
             return Refused(reason=reason, kind="no-capacity", scopes=(f"*/{offer.zone or '*'}",))
         return None
 
-    def _ask(self, action: LaunchNodes, offer: Offer, site: LaunchTarget) -> Launched | Refused | Unknown:
-        """Call RunInstances; repeat it with the same token if the answer was lost."""
+    def _ask(
+        self, action: LaunchNodes, offer: Offer, site: LaunchTarget, *, attempt: int
+    ) -> tuple[Launched | Refused | Unknown, CallFailed | None]:
+        """Call RunInstances; repeat it with the same token if the answer was lost.
+
+        Return the outcome, and the error of a refusal.
+
+        Raises:
+            MissingPrice: when the region's prices are not known.
+        """
         lease = self._clock.now() + 60.0 * self._settings.lease_minutes
-        request = run_request(action, offer, site, self._settings, ledger_id=self._ledger_id, lease=lease)
+        request = run_request(
+            action, offer, site, self._settings, ledger_id=self._ledger_id, lease=lease, attempt=attempt
+        )
         lost: Unknown | None = None
         for number in range(_TRIES):
             try:
@@ -144,14 +227,14 @@ class Launcher:
             except CallFailed as error:
                 outcome = refusal_of(error, offer, self._market)
                 if isinstance(outcome, Refused):
-                    return lost or outcome
+                    return (lost, None) if lost else (outcome, error)
                 lost = outcome
                 self._sleep(_PAUSE_SECONDS * 2.0**number)
                 continue
             self._zone_failures.pop(offer.zone, None)
-            return self._granted(action, offer, [each["InstanceId"] for each in answer["Instances"]])
+            return self._granted(action, offer, [each["InstanceId"] for each in answer["Instances"]]), None
         self._zone_failures[offer.zone] = self._zone_failures.get(offer.zone, 0) + 1
-        return lost or Unknown(reason="no answer")
+        return lost or Unknown(reason="no answer"), None
 
     def _granted(self, action: LaunchNodes, offer: Offer, ids: list[str]) -> Launched:
         """Return the nodes, and a reason if they are fewer than the action wants."""
@@ -226,3 +309,8 @@ class Launcher:
                 "ec2:DescribeImages", "InvalidAMIID.NotFound", f"no image {image}", http_status=400
             )
         return image, images[0].get("RootDeviceName") or _ROOT_DEVICE
+
+
+def _no_price(error: MissingPrice) -> Refused:
+    """Return the refusal of a launch whose cost is not known: nothing is rented without a price."""
+    return Refused(reason=str(error), kind="no-price", scopes=("*",), retry_after_seconds=NO_PRICE_SECONDS)

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from boa_daemon.backends.aws.client.cached_value import CachedValue
 from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.refusal_codes import Fact
 from boa_daemon.backends.aws.instances.blocks import RECLAIM_SECONDS
 from boa_daemon.backends.aws.instances.node_from_instance import LEAST_PRICE
 from boa_daemon.backends.aws.prices.extra_costs import extras_of
@@ -23,7 +24,9 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.offers import Market, Offer
 from boa_daemon.tick.ports import Clock
 
-ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 24 * 3600.0
+ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 3600.0
+PROBE_SECONDS = 240.0
+"""The price list is asked for something at least this often: its loss is told within five minutes."""
 SPOT_USELESS_SECONDS = 6 * 3600.0
 _SPOT_HISTORY_SECONDS = 3600.0
 _RESERVATION_SECONDS = 60.0
@@ -69,6 +72,7 @@ class AwsMarket:
         self._zones.refresh(self._ask_zones, now=now)
         for name in settings.instance_types:
             self._price_of(name).refresh(partial(self._ask_price, name), now=now)
+        self._probe_prices(now)
         if "spot" in settings.markets:
             self._spot.refresh(self._ask_spot, now=now)
         if settings.reservations:
@@ -79,11 +83,19 @@ class AwsMarket:
         for code in sorted(codes - {""}):
             self._quota_of(code).refresh(partial(self._ask_quota, code), now=now)
 
+    def _probe_prices(self, now: float) -> None:
+        """Ask for the oldest price if none was asked for lately, so that a lost price list shows soon."""
+        known = [each for each in self._prices.items() if each[0] in self.settings.instance_types]
+        if not known or max(each.tried_at for _, each in known) > now - PROBE_SECONDS:
+            return
+        name, oldest = min(known, key=lambda each: each[1].tried_at)
+        oldest.refresh(partial(self._ask_price, name), now=now, keep_seconds=0.0)
+
     def _price_of(self, name: str) -> CachedValue[float]:
-        return self._prices.setdefault(name, CachedValue(PRICE_SECONDS, retry_seconds=600.0))
+        return self._prices.setdefault(name, CachedValue(PRICE_SECONDS, retry_seconds=240.0))
 
     def _quota_of(self, code: str) -> CachedValue[float]:
-        return self._quotas.setdefault(code, CachedValue(QUOTA_SECONDS, retry_seconds=600.0))
+        return self._quotas.setdefault(code, CachedValue(QUOTA_SECONDS, retry_seconds=240.0))
 
     def offers(self, vcpus_in_use: Mapping[str, int]) -> list[Offer]:
         """Return what can be rented; types that no zone rents, such as retired ones, are left out."""
@@ -168,6 +180,20 @@ class AwsMarket:
         at = None if found is None else found.taken_back_at
         return at if at is not None and self._clock.now() >= at - LEAVE_BLOCK_SECONDS else None
 
+    def forget(self, fact: Fact | Literal["all"]) -> None:
+        """Ask for a fact anew at its next use, or at the next refresh once `refresh` was called."""
+        if fact in ("zones", "all"):
+            self._zones.forget()
+        if fact in ("reservations", "all"):
+            self._reserved.forget()
+        if fact in ("quotas", "all"):
+            for cached in list(self._quotas.values()):
+                cached.forget()
+        if fact == "all":
+            self._spot.forget()
+            for cached in list(self._prices.values()):
+                cached.forget()
+
     def ages(self) -> dict[str, float | None]:
         """Return the age of each cached fact in seconds; None for a fact that is not known."""
         now = self._clock.now()
@@ -180,7 +206,22 @@ class AwsMarket:
         found.update(
             {f"quota {code}": cached.age_seconds(now) for code, cached in list(self._quotas.items())}
         )
+        if self.settings.reservations:
+            found["reservations"] = self._reserved.age_seconds(now)
         return found
+
+    def faults(self) -> dict[str, str]:
+        """Return the facts that could not be asked for when last tried, and why."""
+        prices = next((each.failed for each in list(self._prices.values()) if each.failed), "")
+        quotas = next((each.failed for each in list(self._quotas.values()) if each.failed), "")
+        found = {
+            "price list": prices and f"{prices}. The dated catalogue is used instead",
+            "quotas": quotas,
+            "zones": self._zones.failed,
+            "spot prices": self._spot.failed,
+            "reservations": self._reserved.failed,
+        }
+        return {name: said for name, said in found.items() if said}
 
     def _reserved_offers(self) -> list[Offer]:
         """Return the offers of capacity reservations, which are paid for whether used or not."""

@@ -1,7 +1,8 @@
 """Convert EC2's description of an instance to a node, from its tags and its state alone.
 
 A bill runs from LaunchTime to the instant at which, by EC2, the instance left `running` for good. EC2 bills
-from `running` on, an instant that no listing tells exactly; so our bill is too high by the boot time.
+from `running` on, an instant that no listing tells exactly; so our bill is too high by the time of `pending`.
+What EC2 does not bill, an instance that never ran or that shuts down, costs nothing (`node_states`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from boa_daemon.backends.aws.instances.launch_request import (
     MARKET_TAG,
     PRICE_TAG,
 )
+from boa_daemon.backends.aws.instances.node_states import is_free_interruption, never_ran
 from boa_daemon.backends.aws.prices.extra_costs import extras_in
 from boa_daemon.tick.offers import Market
 from boa_daemon.tick.state import NodePhase, NodeState
@@ -81,12 +83,15 @@ def node_of(
     ready_at: float | None = None,
     stopped_at: float | None = None,
     name: str = "",
+    is_known_to_run: bool = False,
+    has_never_run: bool = False,
 ) -> NodeState:
     """Return an instance as a node without jobs.
 
     `spot_prices` are (instant, USD per hour) of its spot market, in order of time. A node that `is_leaving`,
     or whose end is announced (`ends_by`), counts as terminating, so that its jobs move at once. `name` is the
-    node id of its life.
+    node id of its life. It `is_known_to_run` if an earlier process saw it running, and `has_never_run` if
+    we ended it because it stayed pending.
     """
     tags = tags_of_instance(instance)
     launched_at = instance["LaunchTime"].timestamp()
@@ -95,7 +100,21 @@ def node_of(
     phase = _PHASES.get(instance["State"]["Name"], "terminating")
     if phase in ("requested", "ready") and (is_leaving or ends_by is not None):
         phase = "terminating"
-    end = (ended_at(instance) or stopped_at) if phase == "terminated" else None
+    state = instance["State"]["Name"]
+    left_at = ended_at(instance) or stopped_at
+    end = left_at if phase == "terminated" else None
+    prices = _prices(launched_at, price or kind.usd_per_hour, spot_prices)
+    extras = extras_in(tags.get(EXTRAS_TAG, "")) or ()
+    if state == "shutting-down" and left_at is not None:
+        # EC2 bills the compute of a running instance only; it may take many minutes to shut down.
+        left_at = max(left_at, launched_at)
+        prices = (*(each for each in prices if each[0] <= left_at), (left_at, 0.0))
+    has_run = ready_at is not None or is_known_to_run
+    is_free = end is not None and never_ran(instance, ended_at=end, was_seen_running=has_run)
+    if end is not None and (is_free or (has_never_run and not has_run)):
+        end, prices, extras = launched_at, ((launched_at, 0.0),), ()
+    elif end is not None and is_free_interruption(instance, ended_at=end):
+        prices = ((launched_at, 0.0),)
     return NodeState(
         id=name or instance["InstanceId"],
         instance_type=kind,
@@ -107,9 +126,9 @@ def node_of(
         ended_at=None if end is None else max(end, launched_at),
         zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
         market=_market_of(instance, tags),
-        prices=_prices(launched_at, price or kind.usd_per_hour, spot_prices),
+        prices=prices,
         ends_by=ends_by,
-        extras=extras_in(tags.get(EXTRAS_TAG, "")) or (),
+        extras=extras,
     )
 
 

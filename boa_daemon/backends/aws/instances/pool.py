@@ -40,6 +40,8 @@ class AwsWarmPool:
     ) -> None:
         self._calls, self._clock, self._say, self._lease_seconds = calls, clock, say, lease_seconds
         self._asked: dict[NodeId, tuple[float, float]] = {}
+        self.fault = ""
+        """Why the last schedule that ends a stopped instance could not be made; empty if it could."""
         self._started: dict[str, tuple[NodeId, ...]] = {}
 
     @property
@@ -59,13 +61,26 @@ class AwsWarmPool:
             first, _ = self._asked.get(node, (now, now))
             self._asked[node] = (first, now)
             if self._calls.settings.pool_end_role:
-                schedule_termination(self._calls, instance, life_of(node) + 1, now=now)
+                self._schedule(instance, life_of(node) + 1, now)
             self._calls.call("ec2:StopInstances", InstanceIds=[instance])
         except CallFailed as error:
             if error.meaning in ("unknown", "throttled"):
                 return Unknown(reason=str(error))
             return Refused(reason=str(error), kind="bad-request")
         return Accepted()
+
+    def _schedule(self, instance: str, life: int, now: float) -> None:
+        """Schedule the end of a stopped instance whose daemon never returns.
+
+        Raises:
+            CallFailed: when it cannot be scheduled; the instance is then ended instead of stopped.
+        """
+        try:
+            schedule_termination(self._calls, instance, life, now=now)
+        except CallFailed as error:
+            self.fault = f"the end of stopped instances cannot be scheduled, so they are ended: {error}"
+            raise
+        self.fault = ""
 
     def follow_up(self, unstopped: Sequence[NodeId]) -> list[NodeId]:
         """Repeat orders to stop that had no effect; return the nodes that should be ended instead."""

@@ -1,108 +1,99 @@
 """Convert errors of EC2 launches to refusals: which offers are closed, and for how long.
 
-Throttling closes all offers for seconds and says nothing about capacity. Missing capacity closes one offer,
-with growing cool-downs. A quota closes all types that count against it, in every zone. Denied calls and bad
-credentials stop all launches; ending instances does not use this module and continues.
+The table `client/refusal_codes.py` has the scope and the rest of each code; here a scope becomes the names of
+the offers that it closes. Ending instances does not use this module and continues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from random import Random
+from typing import cast
 
-from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.client.errors import CallFailed, meaning_of
+from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING, Scope, rule_of
 from boa_daemon.backends.aws.instances.market import AwsMarket
-from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.offers import Offer, RefusalKind
 from boa_daemon.tick.ports import Refused, Unknown
+from boa_daemon.tick.rests import OFFER
 
-NOT_OFFERED_SECONDS, QUOTA_SECONDS, BAD_REQUEST_SECONDS = 4 * 3600.0, 3600.0, 600.0
-DENIED_SECONDS, CREDENTIALS_SECONDS, THROTTLED_SECONDS = 300.0, 60.0, 5.0
-TOKEN_SECONDS, SUBNET_SECONDS = 30.0, 1800.0
+_LOG = logging.getLogger("boa.cloud")
 
 
 def refusal_of(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused | Unknown:
     """Return what a failed launch means for the planner."""
-    answer = _ANSWERS.get(error.meaning, _bad_request)
-    return answer(error, offer, market)
-
-
-def _no_capacity(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """Close one offer; the cool-down grows with each refusal in a row."""
-    return Refused(reason=str(error), kind="no-capacity", scopes=(offer.key,))
-
-
-def _not_offered(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """Close the type in this zone for hours: the zone does not have it."""
-    scope = f"{offer.instance_type}/{offer.zone or '*'}"
+    rule = error.rule
+    if error.encoded:
+        _LOG.warning("%s", error.encoded)
+    kind = rule.answer
+    if kind == "unknown" or error.meaning == "unknown":
+        return Unknown(reason=str(error))
+    seconds = rule.rest_seconds
+    if rule.answer == "throttled" and seconds is not None:
+        # Jitter, so that several daemons of one account do not ask together.
+        jitter = seconds * Random(str(error) + offer.key).uniform(1.0, 2.0)
+        seconds = jitter if error.retry_after_seconds is None else error.retry_after_seconds
+    if rule.answer == "quota" and rule.scope == "quota":
+        market.learn_quota(market.quota_code(offer.instance_type, offer.market), error.vcpu_limit)
     return Refused(
-        reason=str(error), kind="bad-request", scopes=(scope,), retry_after_seconds=NOT_OFFERED_SECONDS
+        reason=str(error),
+        kind=cast(RefusalKind, kind),
+        scopes=_SCOPES[rule.scope](offer, market),
+        retry_after_seconds=seconds,
     )
 
 
-def _quota(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """Close every type of the quota in all zones."""
+def refusal_of_end(code: str, said: str, offer: Offer, market: AwsMarket, *, times: int) -> Refused:
+    """Return what an instance that never ran means: a refusal of its offer, by EC2's reason for its end.
+
+    `times` launches of the offer have ended so in a row.
+    """
+    plain = code.partition(".")[2] or code
+    # EC2 says no more than this of a KMS key that it may not use.
+    plain = "KMSKeyNotAccessibleFault" if code == "Client.InternalError" else plain
+    meaning = meaning_of(plain, 400 if code.startswith("Client.") else 500)
+    rule = rule_of(plain, meaning, said)
+    if meaning in ("unknown", "bad-request") and plain not in BY_CODE:
+        rule = BY_MEANING["no-capacity"]
+    seconds = OFFER.seconds(times=times)
+    return Refused(
+        reason=f"{said.rstrip('.')}. {rule.advice}",
+        kind="no-capacity" if rule.answer in ("unknown", "throttled") else cast(RefusalKind, rule.answer),
+        scopes=_SCOPES[rule.scope](offer, market),
+        retry_after_seconds=seconds if rule.rest_seconds is None else max(seconds, rule.rest_seconds),
+    )
+
+
+def _of_quota(offer: Offer, market: AwsMarket) -> tuple[str, ...]:
+    """Return every type of the offer's quota, in all zones."""
     code = market.quota_code(offer.instance_type, offer.market)
-    market.learn_quota(code, error.vcpu_limit)
     names = [name for name in market.settings.instance_types if market.quota_code(name, offer.market) == code]
-    return Refused(
-        reason=str(error),
-        kind="quota",
-        scopes=tuple(f"{name}/*/{offer.market}" for name in names or [offer.instance_type]),
-        retry_after_seconds=QUOTA_SECONDS,
-    )
+    return tuple(f"{name}/*/{offer.market}" for name in names or [offer.instance_type])
 
 
-def _throttled(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """Close all offers for a few seconds, with jitter; this says nothing about capacity."""
-    seconds = THROTTLED_SECONDS * Random(str(error) + offer.key).uniform(1.0, 2.0)
-    return Refused(reason=str(error), kind="throttled", scopes=("*",), retry_after_seconds=seconds)
+def _of_image(offer: Offer, market: AwsMarket) -> tuple[str, ...]:
+    """Return every type that is launched from the offer's image."""
+    settings, named = market.settings, market.settings.image_of(offer.instance_type)
+    names = [name for name in settings.instance_types if settings.image_of(name) == named]
+    return tuple(names or [offer.instance_type])
 
 
-def _subnet_full(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """Close the zone: all its subnets are full."""
-    return Refused(
-        reason=str(error),
-        kind="no-capacity",
-        scopes=(f"*/{offer.zone or '*'}",),
-        retry_after_seconds=SUBNET_SECONDS,
-    )
+def _of_zone(offer: Offer, market: AwsMarket) -> tuple[str, ...]:
+    return (f"*/{offer.zone or '*'}",)
 
 
-def _denied(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """Stop all launches until the policy or the credentials are mended."""
-    seconds = CREDENTIALS_SECONDS if error.meaning == "credentials" else DENIED_SECONDS
-    return Refused(reason=str(error), kind="denied", scopes=("*",), retry_after_seconds=seconds)
-
-
-def _unknown(error: CallFailed, offer: Offer, market: AwsMarket) -> Unknown:
-    """Return an unknown outcome: the launch may have happened."""
-    return Unknown(reason=str(error))
-
-
-def _token_reused(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """Drop the request: the next tick has another action id, and so another token."""
-    return Refused(reason=str(error), kind="bad-request", retry_after_seconds=TOKEN_SECONDS)
-
-
-def _bad_request(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """Close this type: the settings are wrong for it, but other types may work."""
-    return Refused(
-        reason=str(error),
-        kind="bad-request",
-        scopes=(offer.instance_type,),
-        retry_after_seconds=BAD_REQUEST_SECONDS,
-    )
-
-
-_ANSWERS: dict[str, Callable[[CallFailed, Offer, AwsMarket], Refused | Unknown]] = {
-    "no-capacity": _no_capacity,
-    "price": _no_capacity,
-    "not-offered": _not_offered,
-    "quota": _quota,
-    "throttled": _throttled,
-    "subnet-full": _subnet_full,
-    "denied": _denied,
-    "credentials": _denied,
-    "unknown": _unknown,
-    "token-reused": _token_reused,
+_SCOPES: Mapping[Scope, Callable[[Offer, AwsMarket], tuple[str, ...]]] = {
+    "offer": lambda offer, _: (offer.key,),
+    "reservation": lambda offer, _: (offer.key,),
+    # A subnet closes its zone once no other subnet of the zone has taken the launch.
+    "subnet": _of_zone,
+    "zone": _of_zone,
+    "type in zone": lambda offer, _: (f"{offer.instance_type}/{offer.zone or '*'}",),
+    "type": lambda offer, _: (offer.instance_type,),
+    "image": _of_image,
+    "market": lambda offer, _: (f"*/*/{offer.market}",),
+    "quota": _of_quota,
+    "region": lambda offer, _: ("*",),
+    "order": lambda offer, _: (),
 }

@@ -5,7 +5,7 @@ Resources with our cluster tag are ours; nothing else is touched. Instances youn
 
 - an instance without an intent tag, or with an intent that is not in the records, if records are given;
 - an instance whose lease has ended: its daemon is gone, and it should have ended itself;
-- an unattached disk or interface, or an open spot request.
+- an unattached disk of more than `DISK_GUARD_SECONDS`, an unattached interface, or an open spot request.
 
 Spot instances without our tag are not ours to end, and the receipt does not count them.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
@@ -25,6 +26,7 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.tick.ports import Clock
 
 AGE_GUARD_SECONDS, LEASE_GRACE_SECONDS = 30.0, 120.0
+DISK_GUARD_SECONDS = 300.0
 
 ResourceKind: TypeAlias = Literal["instance", "volume", "network-interface", "spot-request"]
 
@@ -128,9 +130,16 @@ class Sweeper:
         self, region: str, operation: str, items: str, kind: ResourceKind, key: str
     ) -> Iterator[OwnedResource]:
         """Yield our unattached disks or interfaces."""
+        now = self._clock.now()
         for row in self._calls.pages(operation, items, region=region, Filters=self._mine()):
-            if row.get("Status", row.get("State")) == "available":
-                yield OwnedResource(kind=kind, id=row[key], region=region, leak="attached to nothing")
+            if row.get("Status", row.get("State")) != "available":
+                continue
+            made = row.get("CreateTime")
+            since = made.timestamp() if isinstance(made, datetime) else None
+            # A disk is available for a moment between its creation and its attachment.
+            is_young = since is not None and now - since < DISK_GUARD_SECONDS
+            leak = "" if is_young else "attached to nothing"
+            yield OwnedResource(kind=kind, id=row[key], region=region, leak=leak, since=since)
 
     def _spot_requests(self, region: str) -> Iterator[OwnedResource]:
         """Yield our spot requests that could still launch something."""

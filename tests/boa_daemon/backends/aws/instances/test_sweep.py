@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
+import boto3
 from aws_rigs import AwsRig, a_launch, ends
 
 from boa_daemon.backends.aws.cloud import AwsCloud
@@ -115,3 +117,18 @@ def test_a_recovered_database_takes_over_both_lives_of_an_instance(rig: AwsRig) 
     daemon.terminate(ends(f"{name}~3"))
     rig.pass_time(200.0)
     assert gone(rig)
+
+
+def test_a_disk_that_was_just_made_is_no_leak_yet(rig: AwsRig) -> None:
+    """It may be about to be attached; five minutes later it is a leak, and the sweep deletes it."""
+    tags = [{"ResourceType": "volume", "Tags": [{"Key": "boa:cluster", "Value": "boa"}]}]
+    ec2 = boto3.client("ec2", region_name="us-east-1")
+    made = ec2.create_volume(AvailabilityZone="us-east-1a", Size=8, TagSpecifications=tags)["VolumeId"]
+    volume = rig.fake.backend("us-east-1").volumes[made]
+    volume.create_time = datetime.fromtimestamp(rig.clock.now(), UTC).replace(tzinfo=None)
+
+    assert rig.cloud.sweep() == {}
+    assert made in rig.fake.backend("us-east-1").volumes
+    rig.pass_time(301.0)
+    assert list(rig.cloud.sweep()) == [made]
+    assert made not in rig.fake.backend("us-east-1").volumes

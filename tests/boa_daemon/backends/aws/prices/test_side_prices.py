@@ -15,10 +15,12 @@ from boa_daemon.backends.aws.prices.extra_costs import extras_of
 from boa_daemon.backends.aws.prices.side_prices import QUESTIONS, ask_side_prices, side_prices
 from boa_daemon.backends.aws.stack.settings import StackOptions
 from boa_daemon.backends.aws.stack.template import monthly_costs
-from boa_daemon.backends.settings import AwsSettings, SidePrices, load_aws_settings
+from boa_daemon.backends.settings import AwsSettings, SidePrices
 from boa_daemon.cli.toml_keys import write_keys
+from boa_daemon.daemon.setting_layers import load_aws_settings
 from boa_daemon.errors import USAGE, InputError, MissingPrice
 from boa_daemon.testing.fake_terms import Terms
+from boa_daemon.tick.ports import Refused
 
 HOME = side_prices(AwsSettings())
 IRELAND = {name: float(f"{1.25 * getattr(HOME, name):.10g}") for name in QUESTIONS}
@@ -93,14 +95,15 @@ def test_side_prices_in_the_settings_file_price_the_launched_node(tmp_path: Path
 
 
 def test_without_side_prices_nothing_is_rented_and_the_doctor_names_the_command(make_rig: RigMaker) -> None:
-    """No offer has nodes left, and even a launch that is ordered all the same is not sent to EC2."""
+    """No offer has a price, and even a launch that is ordered all the same is not sent to EC2."""
     rig = make_rig(region="eu-west-1", zones=("eu-west-1a",))
     offers = rig.cloud.offers()
     assert offers
-    assert {each.nodes_left for each in offers} == {0}
+    assert {each.usd_per_hour for each in offers} == {None}
     assert "boa prices --beside --region eu-west-1" in rig.said[0]
-    with pytest.raises(MissingPrice):
-        rig.cloud.launch(a_launch(offers[0]))
+    refused = rig.cloud.launch(a_launch(offers[0]))
+    assert isinstance(refused, Refused)
+    assert (refused.kind, "boa prices --beside" in refused.reason) == ("no-price", True)
     assert rig.fake.faults.counts["RunInstances"] == 0
     assert list(rig.cloud.nodes()) == []
     (check,) = OffersDoctor(rig.cloud, CATALOG, rig.clock).prices()

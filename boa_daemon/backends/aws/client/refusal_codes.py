@@ -1,0 +1,345 @@
+"""What each of EC2's refusals closes, for how long, and what cures it: a table by error code.
+
+A refusal belongs to the smallest part of the market that its code is about: a subnet, an image, an offer, a
+type, a quota, a market. Only codes about the account or the credentials close the region, because nothing
+else can be launched then either. A denial closes the one offer that was denied: a policy may allow another
+type, zone or market, so all offers are closed only once each of them was denied.
+
+A code that is in no row gets the row of its class (`meaning`), which is the prudent one. The table is printed
+in `docs/reference/refusals.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+Scope: TypeAlias = Literal[
+    "offer", "reservation", "subnet", "zone", "type in zone", "type", "image", "market", "quota", "region",
+    "order",
+]  # fmt: skip
+"""What a refusal closes. `offer` is type, zone and market together; `order` closes nothing."""
+Fact: TypeAlias = Literal["", "image", "subnets", "zones", "reservations", "quotas"]
+"""The fact from outside that a refusal shows to be stale; it is asked for anew."""
+Answer: TypeAlias = Literal["no-capacity", "quota", "denied", "throttled", "bad-request", "unknown"]
+
+NOT_OFFERED_SECONDS, QUOTA_SECONDS, BAD_REQUEST_SECONDS = 4 * 3600.0, 3600.0, 300.0
+DENIED_SECONDS, CREDENTIALS_SECONDS, THROTTLED_SECONDS = 300.0, 60.0, 5.0
+TOKEN_SECONDS, SUBNET_SECONDS, ACCOUNT_SECONDS = 30.0, 1800.0, 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalRule:
+    """One row: what is closed, for how long, and the advice that cures it.
+
+    `rest_seconds` None: three minutes, doubling up to thirty with each refusal in a row. `stale` names the
+    fact that is asked for anew before the launch is repeated.
+    """
+
+    scope: Scope
+    advice: str
+    answer: Answer = "bad-request"
+    rest_seconds: float | None = BAD_REQUEST_SECONDS
+    stale: Fact = ""
+
+    @property
+    def tries_others(self) -> bool:
+        """Whether another offer may be tried at once."""
+        return self.scope != "region"
+
+
+_POLICY = "Attach the policy that `boa iam` prints; `boa doctor` shows which call is missing"
+_IMAGE = "Name an image of this region under [cloud] image or images; `ssm:` parameters are asked anew"
+_SUBNET = "Name subnets of this region under [cloud] subnets"
+_GROUP = "Name security groups of the subnets' network under [cloud] security_groups"
+_REQUEST = "Check [cloud] against this region; `boa doctor` checks each setting"
+_SUPPORT = "Only AWS Support can change this: open a case about the account"
+
+BY_MEANING: Mapping[str, RefusalRule] = MappingProxyType(
+    {
+        "no-capacity": RefusalRule(
+            scope="offer", answer="no-capacity", rest_seconds=None,
+            advice="BOA tries other zones, types and markets; name more of them under [cloud]",
+        ),
+        "not-offered": RefusalRule(
+            scope="type in zone", rest_seconds=NOT_OFFERED_SECONDS, stale="zones",
+            advice="Leave the zone out of [cloud] zones, or the type out of instance_types",
+        ),
+        "quota": RefusalRule(
+            scope="quota", answer="quota", rest_seconds=QUOTA_SECONDS, stale="quotas",
+            advice="Ask for more vCPUs in the Service Quotas console; `boa doctor` names the quota",
+        ),
+        "price": RefusalRule(
+            scope="offer", answer="no-capacity", rest_seconds=None,
+            advice="Raise [cloud] spot_max_usd_per_hour, or leave it out to pay at most the on-demand price",
+        ),
+        "throttled": RefusalRule(
+            scope="region", answer="throttled", rest_seconds=THROTTLED_SECONDS,
+            advice="BOA tries again later by itself",
+        ),
+        "subnet-full": RefusalRule(
+            scope="subnet", answer="no-capacity", rest_seconds=SUBNET_SECONDS, stale="subnets",
+            advice="Give a larger subnet under [cloud] subnets",
+        ),
+        "denied": RefusalRule(
+            scope="offer", answer="denied", rest_seconds=DENIED_SECONDS, advice=_POLICY
+        ),
+        "credentials": RefusalRule(
+            scope="region", answer="denied", rest_seconds=CREDENTIALS_SECONDS,
+            advice="Renew the credentials and check the clock; `boa doctor` shows both. BOA reads renewed "
+            "credentials by itself",
+        ),
+        "token-reused": RefusalRule(
+            scope="order", rest_seconds=TOKEN_SECONDS,
+            advice="This is a fault of BOA: the request is dropped, and the next tick asks anew",
+        ),
+        "unknown": RefusalRule(
+            scope="order", answer="unknown", rest_seconds=None,
+            advice="Whether the launch happened is not known: the next listings decide, and until then it "
+            "counts as spent",
+        ),
+        "bad-request": RefusalRule(scope="type", advice=_REQUEST),
+        "not-found": RefusalRule(
+            scope="offer", advice="The resource may not be visible yet; the next listing decides"
+        ),
+        "wrong-state": RefusalRule(
+            scope="offer", rest_seconds=60.0, advice="The resource changes its state; BOA tries again"
+        ),
+        "protected": RefusalRule(
+            scope="offer",
+            advice="Remove the termination protection of the instance; it costs money until then",
+        ),
+        "dry-run": RefusalRule(scope="order", rest_seconds=TOKEN_SECONDS, advice=_REQUEST),
+    }
+)  # fmt: skip
+"""The row of each class of codes, for all codes without a row of their own."""
+
+_KMS = RefusalRule(
+    scope="image", answer="denied", rest_seconds=DENIED_SECONDS,
+    advice="Let the daemon's role use the KMS key of the disks (kms:CreateGrant, kms:Decrypt, "
+    "kms:GenerateDataKeyWithoutPlaintext), or name another default key for EBS",
+)  # fmt: skip
+_LIMIT = RefusalRule(
+    scope="region", answer="quota", rest_seconds=ACCOUNT_SECONDS,
+    advice="Ask for a higher limit in the Service Quotas console, or delete what is not needed",
+)  # fmt: skip
+_ACCOUNT = RefusalRule(scope="region", answer="denied", rest_seconds=ACCOUNT_SECONDS, advice=_SUPPORT)
+_RESERVATION = RefusalRule(
+    scope="reservation", answer="no-capacity", rest_seconds=None, stale="reservations",
+    advice="Name a reservation of this account that is active under [cloud] reservations",
+)  # fmt: skip
+_SETTING = RefusalRule(scope="region", advice=_REQUEST)
+_TEMPLATE = replace(_SETTING, advice="BOA uses no launch template: a policy or a proxy has changed the call")
+
+BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
+    {
+        # Capacity.
+        "InsufficientFreeAddressesInSubnet": BY_MEANING["subnet-full"],
+        "InsufficientAddressCapacity": replace(BY_MEANING["no-capacity"], scope="zone"),
+        "InsufficientVolumeCapacity": replace(BY_MEANING["no-capacity"], scope="zone"),
+        "ReservationCapacityExceeded": _RESERVATION,
+        "InsufficientReservedInstanceCapacity": _RESERVATION,
+        "InvalidCapacityReservationId.NotFound": _RESERVATION,
+        "InvalidCapacityReservationId.Malformed": _RESERVATION,
+        "InvalidCapacityReservationState": _RESERVATION,
+        "CapacityReservationNotActive": _RESERVATION,
+        "SpotMaxPriceTooLow": BY_MEANING["price"],
+        # Quotas and limits.
+        "MaxSpotInstanceCountExceeded": replace(
+            BY_MEANING["quota"],
+            advice="Ask for more spot vCPUs in the Service Quotas console; on-demand is tried meanwhile",
+        ),
+        "InstanceLimitExceeded": replace(BY_MEANING["quota"], scope="type"),
+        "VolumeLimitExceeded": replace(
+            _LIMIT, advice="Delete unused EBS volumes, or ask for more EBS storage in Service Quotas"
+        ),
+        "MaxIOPSLimitExceeded": replace(
+            _LIMIT, advice="Delete unused EBS volumes, or ask for more IOPS in Service Quotas"
+        ),
+        "AddressLimitExceeded": _LIMIT,
+        "NetworkInterfaceLimitExceeded": _LIMIT,
+        "ResourceCountExceeded": _LIMIT,
+        "ResourceLimitExceeded": _LIMIT,
+        "AttachmentLimitExceeded": replace(_LIMIT, scope="type"),
+        "PrivateIpAddressLimitExceeded": replace(_LIMIT, scope="type"),
+        "SecurityGroupsPerInterfaceLimitExceeded": replace(
+            _SETTING, advice="Name fewer security groups under [cloud] security_groups"
+        ),
+        "SecurityGroupsPerInstanceLimitExceeded": replace(
+            _SETTING, advice="Name fewer security groups under [cloud] security_groups"
+        ),
+        "TagLimitExceeded": replace(_SETTING, advice="Set fewer tags: EC2 takes 50 for each resource"),
+        # The spot market as a whole.
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted": RefusalRule(
+            scope="market", answer="denied", rest_seconds=ACCOUNT_SECONDS,
+            advice="An administrator types `aws iam create-service-linked-role --aws-service-name "
+            "spot.amazonaws.com` once; on-demand is tried meanwhile",
+        ),
+        "InvalidSpotInstanceRequest": replace(BY_MEANING["bad-request"], scope="market"),
+        # The account.
+        "PendingVerification": replace(
+            _ACCOUNT,
+            advice="AWS is still verifying this account for the region, mostly within minutes, at most 4 "
+            "hours: wait, then write to aws-verification@amazon.com",
+        ),
+        "OptInRequired": replace(
+            _ACCOUNT,
+            advice="Enable the region for this account and complete its sign-up for EC2 in the AWS console",
+        ),
+        "Blocked": _ACCOUNT,
+        "AccountDisabled": _ACCOUNT,
+        "AccountProblem": _ACCOUNT,
+        "TagPolicyViolation": replace(
+            _ACCOUNT,
+            advice="A tag policy of the organisation refuses a tag's value: give the value it allows",
+        ),
+        # The image.
+        "InvalidAMIID.NotFound": RefusalRule(scope="image", advice=_IMAGE, stale="image"),
+        "InvalidAMIID.Unavailable": RefusalRule(scope="image", advice=_IMAGE, stale="image"),
+        "InvalidAMIID.Malformed": RefusalRule(scope="image", advice=_IMAGE, stale="image"),
+        "ParameterNotFound": RefusalRule(
+            scope="image", stale="image",
+            advice="The SSM parameter of [cloud] image does not exist in this region: name another",
+        ),
+        "InvalidSnapshot.NotFound": RefusalRule(scope="image", advice=_IMAGE, stale="image"),
+        "InvalidBlockDeviceMapping": replace(
+            BY_MEANING["bad-request"], scope="image", stale="image",
+            advice="Raise [cloud] volume_gib to at least the size of the image's disk",
+        ),
+        "InvalidKMSKey.InvalidState": _KMS,
+        "KMSKeyNotAccessibleFault": _KMS,
+        "InvalidKMSKeyId": _KMS,
+        "EncryptedVolumesNotSupported": replace(
+            BY_MEANING["not-offered"], scope="type", advice="Leave the type out of [cloud] instance_types"
+        ),
+        # The place.
+        "InvalidSubnetID.NotFound": RefusalRule(scope="subnet", advice=_SUBNET, stale="subnets"),
+        "InvalidSubnetID.Malformed": RefusalRule(scope="subnet", advice=_SUBNET, stale="subnets"),
+        "InvalidSubnet": RefusalRule(scope="subnet", advice=_SUBNET, stale="subnets"),
+        "MissingInput": RefusalRule(scope="subnet", advice=_SUBNET, stale="subnets"),
+        "VPCIdNotSpecified": RefusalRule(scope="region", advice=f"There is no default network. {_SUBNET}"),
+        "VPCResourceNotSpecified": RefusalRule(
+            scope="region", advice=f"There is no default network. {_SUBNET}"
+        ),
+        "DefaultVpcDoesNotExist": RefusalRule(
+            scope="region", advice=f"There is no default network. {_SUBNET}"
+        ),
+        "InvalidAvailabilityZone": replace(BY_MEANING["not-offered"], scope="zone"),
+        "InvalidZone.NotFound": replace(BY_MEANING["not-offered"], scope="zone"),
+        "InvalidPlacementGroup.Unknown": RefusalRule(
+            scope="zone", advice="Name an existing group of the zone under [cloud] placement_groups"
+        ),
+        "InvalidPlacementGroup.InUse": RefusalRule(
+            scope="zone", advice="The placement group is being deleted: name another"
+        ),
+        "VolumeTypeNotAvailableInZone": replace(BY_MEANING["not-offered"], scope="zone"),
+        # Settings of every launch.
+        "InvalidGroup.NotFound": RefusalRule(scope="region", advice=_GROUP),
+        "InvalidGroupId.Malformed": RefusalRule(scope="region", advice=_GROUP),
+        "InvalidSecurityGroupID.NotFound": RefusalRule(scope="region", advice=_GROUP),
+        "InvalidKeyPair.NotFound": RefusalRule(
+            scope="region", advice="Name a key pair of this region under [cloud] key_name, or none"
+        ),
+        "InvalidIamInstanceProfile": RefusalRule(
+            scope="region", rest_seconds=60.0,
+            advice="Name an existing profile under [cloud] instance_profile; `boa up` makes one, and a new "
+            "profile is visible to EC2 after seconds",
+        ),
+        "NoSuchEntity": RefusalRule(
+            scope="region", rest_seconds=60.0,
+            advice="Name an existing profile under [cloud] instance_profile; `boa up` makes one",
+        ),
+        "InvalidUserData.Malformed": _SETTING,
+        "InvalidTagKey.Malformed": _SETTING,
+        "InvalidLaunchTemplateId.NotFound": _TEMPLATE,
+        "InvalidLaunchTemplateId.Malformed": _TEMPLATE,
+        "InvalidLaunchTemplateName.NotFoundException": _TEMPLATE,
+        "UnknownParameter": replace(_SETTING, advice="A newer boto3 may know the call: pip install -U boto3"),
+        # The type.
+        "InvalidInstanceType": replace(BY_MEANING["not-offered"], scope="type"),
+        "InvalidInstanceType.NotFound": replace(BY_MEANING["not-offered"], scope="type"),
+        "UnsupportedInstanceAttribute": RefusalRule(scope="type", advice=_REQUEST),
+        "UnsupportedTenancy": RefusalRule(scope="type", advice=_REQUEST),
+        "InvalidInterface.IpAddressLimitExceeded": RefusalRule(scope="type", advice=_REQUEST),
+        "InvalidParameterValue": RefusalRule(scope="type", advice=_REQUEST),
+        "InvalidParameterCombination": RefusalRule(scope="offer", advice=_REQUEST),
+        "InvalidParameter": RefusalRule(scope="type", advice=_REQUEST),
+        "MissingParameter": RefusalRule(scope="type", advice=_REQUEST),
+        "InvalidRequest": RefusalRule(scope="offer", advice=_REQUEST),
+        "UnsupportedOperation": replace(BY_MEANING["not-offered"], scope="offer"),
+        # Requests that EC2 compares or counts.
+        "IdempotentParameterMismatch": BY_MEANING["token-reused"],
+        "IdempotentInstanceTerminated": BY_MEANING["token-reused"],
+        "ConcurrentTagAccess": BY_MEANING["wrong-state"],
+        # Starts of stopped instances.
+        "IncorrectInstanceState": BY_MEANING["wrong-state"],
+        "InvalidInstanceID.NotFound": BY_MEANING["not-found"],
+        "IncorrectSpotRequestState": BY_MEANING["wrong-state"],
+    }
+)  # fmt: skip
+"""Rows of single codes, from EC2's published list of client and server errors."""
+
+_RESOURCE = re.compile(r"on resource: arn:[^:\s]*:[a-z0-9-]+:[^:\s]*:[^:\s]*:([a-z-]+)/")
+_EXPLICIT = re.compile(r"explicit deny in an? ([a-z- ]+?polic(?:y|ies)|permissions boundary)", re.IGNORECASE)
+_NO_ALLOW = re.compile(r"because no ([a-z -]+?) allows", re.IGNORECASE)
+_OF_RESOURCE: Mapping[str, Scope] = MappingProxyType(
+    {"subnet": "subnet", "image": "image", "spot-instances-request": "market", "instance-profile": "offer"}
+)
+"""What a denial closes by the resource that its message names; every other resource: the offer."""
+
+
+def rule_of(code: str, meaning: str, message: str) -> RefusalRule:
+    """Return the row of a refusal; the message decides where EC2 gives one code to several faults."""
+    said = message.lower()
+    if code == "AuthFailure" and "not authorized for image" in said:
+        return replace(
+            BY_CODE["InvalidAMIID.NotFound"],
+            answer="denied",
+            advice="The image is not shared with this account: share it, or name another",
+        )
+    if code.startswith("InvalidParameterValue") and "iam instance profile" in said:
+        return BY_CODE["InvalidIamInstanceProfile"]
+    if code.startswith("InvalidParameter") and ("kms" in said or "encryption key" in said):
+        return _KMS
+    if code in ("InvalidParameterValue", "InvalidParameter") and "security group" in said:
+        return RefusalRule(scope="region", advice=_GROUP)
+    if code in ("InvalidParameterValue", "InvalidParameter") and "availability zone" in said:
+        return replace(BY_MEANING["not-offered"], scope="type in zone")
+    if meaning == "denied" and code not in BY_CODE:
+        return _denied(message)
+    return BY_CODE.get(code) or BY_MEANING.get(meaning, BY_MEANING["bad-request"])
+
+
+def _denied(message: str) -> RefusalRule:
+    """Return the row of a denial, by the resource and the policy that its message names."""
+    resource, rule = _RESOURCE.search(message), BY_MEANING["denied"]
+    scope: Scope = "offer" if resource is None else _OF_RESOURCE.get(resource[1], "offer")
+    explicit, missing = _EXPLICIT.search(message), _NO_ALLOW.search(message)
+    policy = "" if explicit is None else explicit[1].lower()
+    if "service control" in policy or "resource control" in policy:
+        advice = (
+            f"A {policy} of the organisation denies it, and no policy of this account helps: ask the "
+            "organisation's administrator which types, regions and tags it allows"
+        )
+    elif "boundary" in policy:
+        advice = "The permissions boundary of the daemon's role denies it: ask who set the boundary"
+    elif policy:
+        advice = f"Take the explicit deny out of the {policy}; an allow beside it has no effect"
+    elif missing is not None and "service control" in missing[1].lower():
+        advice = (
+            "No service control policy of the organisation allows it: ask the organisation's administrator"
+        )
+    elif "iam:passrole" in message.lower():
+        advice = "Allow iam:PassRole for the nodes' role; the policy that `boa iam` prints does"
+    elif "encoded authorization" in message.lower():
+        advice = (
+            "Type `aws sts decode-authorization-message --encoded-message ...` with the message in the "
+            f"daemon's log to see which policy denies it; if an allow is missing: {_POLICY[0].lower()}"
+            f"{_POLICY[1:]}"
+        )
+    else:
+        advice = _POLICY
+    return replace(rule, scope=scope, advice=advice)

@@ -1,0 +1,329 @@
+"""An ordered stop: the processes that must save are told first, and the others only when these have ended.
+
+The processes of a command that use `boa_daemon.job` register, each with a lock on one file of the unit. A
+stop takes these steps:
+
+1. The keeper makes the unit's request file.
+2. It reads which processes are registered. If none is, all processes of the command get SIGTERM at once.
+3. Registered processes find the request at their next step, save and end. One that has not looked for a
+   request yet gets SIGTERM, if it catches it. All other processes (loader workers, pools, pipes, launchers)
+   run on; shells that wait for a registered process are suspended, so that their next command does not start.
+4. When the registered processes have ended, the others get SIGTERM. When the grace is over, all are killed.
+
+No registered process is missed. A process registers after its handler of SIGTERM is in place, and looks for
+the request after that. If it registered before step 2, the keeper counts it, and the request was there
+before. If it registers later, the request is there at its first look; if SIGTERM of step 2 meets it, the
+handler catches it, or the process has not registered yet and has done no step.
+
+The lock is a POSIX record lock: the kernel drops it when the process ends or becomes another program, does
+not pass it on to forked workers, and names its holder, also across containers. So nothing is believed that a
+job could write into a file, and only processes of the unit's own family get signals. Where files cannot be
+locked, a process counts as not registered; it still sees the request. Standard library only.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import struct
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.job.processes import PROC, parent_of, send
+from boa_daemon.job.regular_files import open_regular
+from boa_daemon.job.unit import Unit
+
+STOP_FILE = "BOA_STOP_FILE"
+"""Variable with the path of the file whose existence asks for a stop."""
+REGISTER = "BOA_REGISTER_FILE"
+"""Variable with the path of the file on which the command's processes register."""
+LEAVE_SECONDS = 0.5
+"""Time for helper processes to exit by themselves after the command's end, before any signal."""
+LAST_SIGNAL_SECONDS = 5.0
+"""How long before the end of its grace (at most a tenth of it) a process that looks for a stop gets SIGTERM.
+
+It may have left its loop, and a handler of its own may still do something useful.
+"""
+_LOCK = struct.Struct("@hhqqi0q")
+"""`struct flock` of 64-bit Linux: type, whence, start, length, process."""
+_SHELLS = ("sh", "bash", "dash", "ash", "busybox", "zsh", "ksh", "mksh", "fish", "make", "gmake")
+"""Programs that only wait for the command that they have started, and then start the next one."""
+_INDIFFERENT = ("conmon",)
+"""Programs that may start a shell and do not react when it is suspended: podman's monitor of a container."""
+_MOST_REGISTERED = 4096
+
+
+class Registration:
+    """This process in its unit's register: one byte is locked, and a second one once it looks for a stop."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._file = environment.get(REGISTER, "")
+        self._handle: int | None = None
+        self._looks = False
+
+    def enter(self) -> None:
+        """Register this process; does nothing outside a unit, or where files cannot be locked."""
+        self._looks = False
+        if not self._file:
+            return
+        with suppress(OSError):
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._handle = os.open(self._file, flags, 0o600)
+            self._lock(1)
+
+    def looks(self) -> None:
+        """Note that this process looks for a stop at each step from now on."""
+        if not self._looks:
+            self._looks = True
+            with suppress(OSError):
+                self._lock(2)
+
+    def _lock(self, length: int) -> None:
+        if self._handle is not None:
+            fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, length, 2 * os.getpid())
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A registered process: its id, as the keeper sees it, and whether it looks for a stop at each step."""
+
+    pid: int
+    looks: bool
+
+
+def registered(file: Path) -> list[Registered]:
+    """Return the living processes that are registered on a file; empty if it cannot be read."""
+    found: list[Registered] = []
+    with suppress(OSError), open_regular(file) as stream:
+        start = 0
+        while len(found) < _MOST_REGISTERED:
+            asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, 0, 0)
+            kind, _, begin, length, pid = _LOCK.unpack(fcntl.fcntl(stream, fcntl.F_GETLK, asked))
+            if kind == fcntl.F_UNLCK:
+                break
+            found.append(Registered(pid, length != 1))
+            if length == 0:
+                break  # Locked to its end, which no helper does.
+            start = begin + length
+    return found
+
+
+def make_request(unit: Unit) -> bool:
+    """Make a unit's request file; return whether it is there now."""
+    try:
+        with unit.as_user():
+            os.close(os.open(request_file(unit), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
+    except OSError as error:
+        return error.errno == errno.EEXIST
+    return True
+
+
+def request_file(unit: Unit) -> Path:
+    """Return the file that asks a unit's command to stop."""
+    return unit.own / "stop"
+
+
+def register_file(unit: Unit) -> Path:
+    """Return the file on which the processes of a unit's command register."""
+    return unit.own / "register"
+
+
+def variables(unit: Unit) -> dict[str, str]:
+    """Return the variables by which the command's processes find both files."""
+    return {STOP_FILE: str(request_file(unit)), REGISTER: str(register_file(unit))}
+
+
+class OrderedStop:
+    """A stop of a unit's command, whose first process is `child`; `family` returns all living ones."""
+
+    def __init__(self, unit: Unit, child: int, family: Callable[[], list[int]]) -> None:
+        self._unit, self._child, self._family = unit, child, family
+        self._began = time.monotonic()
+        self._told: set[int] = set()
+        self._shells: list[int] = []
+        self._suspended: list[int] = []
+        self._leave_until: float | None = None
+        self._has_told_all = False
+        self.had_request = make_request(unit)
+        """Whether the request file could be made."""
+        savers = self.savers()
+        self.asks_first = bool(savers)
+        """Whether registered processes were asked first; else all processes got SIGTERM at once."""
+        self.counted = len(savers)
+        if not savers:
+            living = family()
+            self._told = {pid for pid in living if _group_of(pid) == child}
+            if child in living:
+                os.killpg(child, signal.SIGTERM)
+            else:
+                send(self._told, signal.SIGTERM)  # Its number may name another group by now.
+            return
+        self._tell([one.pid for one in savers if not (one.looks and self.had_request) and one.pid > 0])
+        self._suspend_shells(savers)
+
+    def __str__(self) -> str:
+        """Say which way the stop goes."""
+        if not self.asks_first:
+            return (
+                "a stop: SIGTERM to all processes of the command, because none of them is in a loop of "
+                "boa_daemon.job"
+            )
+        who = "the process that uses" if self.counted == 1 else f"the {self.counted} processes that use"
+        return f"a stop: {who} boa_daemon.job can save; the others get SIGTERM afterwards"
+
+    def savers(self) -> list[Registered]:
+        """Return the living processes that are to save: registered, and sure to learn of the request."""
+        family = set(self._family())
+        with self._unit.as_user():
+            found = registered(register_file(self._unit))
+        # The processes of a container may descend from a service of the node; they end with `child`.
+        apart = bool(self._unit.image) and self._child in family
+        return [
+            one
+            for one in found
+            if ((one.looks or catches_sigterm(one.pid)) if one.pid in family else apart and one.looks)
+        ]
+
+    def go_on(self) -> None:
+        """Take the next step of the stop, if it is time for it; never waits."""
+        now = time.monotonic()
+        if self.asks_first:
+            savers = self.savers()
+            if savers:
+                last = min(LAST_SIGNAL_SECONDS, self._unit.grace_seconds / 10.0)
+                if now >= self._began + self._unit.grace_seconds - last:
+                    self._tell([one.pid for one in savers if catches_sigterm(one.pid)])
+                return
+            self._release_shells()
+        elif self._child in self._family():
+            return
+        if self._leave_until is None:
+            self._leave_until = now + LEAVE_SECONDS
+        elif now >= self._leave_until and not self._has_told_all:
+            # Once: what a shell starts in its trap afterwards has the rest of the grace.
+            self._has_told_all = True
+            self._tell(self._family())
+
+    def _tell(self, pids: list[int]) -> None:
+        """Send SIGTERM to processes of the family that have not got it yet."""
+        family = set(self._family())
+        fresh = [pid for pid in pids if pid not in self._told and pid in family]
+        send(fresh, signal.SIGTERM)
+        self._told.update(fresh)
+
+    def _suspend_shells(self, savers: list[Registered]) -> None:
+        """Find the shells that wait for a registered process, and suspend those that shells have started.
+
+        Otherwise `python train.py && upload` would upload what is not finished. A program that started a
+        shell may react when it is suspended, so such a shell runs on.
+        """
+        family = set(self._family())
+        for one in savers:
+            line: list[int] = []
+            pid = parent_of(one.pid)
+            while pid in family and pid is not None:
+                line.insert(0, pid)
+                pid = parent_of(pid)
+            may_be_suspended = True
+            for above in line:
+                program = _program(above)
+                is_shell = program in _SHELLS
+                may_be_suspended &= is_shell or program in _INDIFFERENT
+                if is_shell and above not in self._shells:
+                    self._shells.append(above)
+                    if may_be_suspended:
+                        self._suspended.append(above)
+        saving = {one.pid for one in savers}
+        self._suspended = [pid for pid in self._suspended if pid not in saving]
+        send(self._suspended, signal.SIGSTOP)
+
+    def _release_shells(self) -> None:
+        """End the shells that wait for registered processes: SIGTERM is pending when they go on."""
+        shells, self._shells = self._shells, []
+        if shells:
+            self._tell(shells)
+            family = set(self._family())
+            send([pid for pid in self._suspended if pid in family], signal.SIGCONT)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What an ordered stop has lost: the steps after `begin`, and why, with what to change."""
+
+    steps: int
+    begin: int
+    why: str
+
+    def __str__(self) -> str:
+        what = f"{self.steps} step{'' if self.steps == 1 else 's'}"
+        return f"the stop lost {what}, all after step {self.begin}: {self.why}"
+
+
+def loss_of(
+    stop: OrderedStop,
+    reported: Mapping[str, Any],
+    saved: Mapping[str, Any],
+    unit: Unit,
+    *,
+    is_late: bool,
+) -> Loss | None:
+    """Return what a stop has lost; None if no loss is known.
+
+    `reported` and `saved` are the unit's newest report and manifest, which the job has written. The stop
+    `is_late` if its grace ended before the processes that had to save.
+    """
+    step, begin = reported.get("step"), saved.get("step", 0)
+    if not (isinstance(step, int) and isinstance(begin, int) and step > begin):
+        return None
+    if reported.get("generation") != unit.generation:
+        return None
+    if is_late:
+        gap, save = (_number(reported.get(name)) for name in ("gap_seconds", "save_seconds"))
+        took = f"up to {gap:.0f} s passed between two steps" if gap else "it had made one step"
+        took += f", and a save took {save:.0f} s" if save else ""
+        why = f"no save was complete within its grace of {unit.grace_seconds:g} s ({took}); if it only needs "
+        why += "longer, raise stop_grace_seconds"
+    elif stop.asks_first:
+        why = "the process that was asked to save ended without a checkpoint; its log may say why"
+    else:
+        why = (
+            "its processes got SIGTERM and ended without a checkpoint; loop over job.steps(), or save when "
+            "job.should_checkpoint() says so"
+        )
+    return Loss(step - begin, begin, why)
+
+
+def _number(value: Any) -> float:
+    """Return a number of seconds from a job's report, 0 for anything else."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and 0.0 <= value < 1e9 else 0.0
+
+
+def catches_sigterm(pid: int) -> bool:
+    """Return whether a process has a handler for SIGTERM."""
+    with suppress(OSError, ValueError):
+        for line in (PROC / str(pid) / "status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) & 1 << (signal.SIGTERM - 1))
+    return False
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _program(pid: int) -> str:
+    """Return the file name of the program that a process runs; for a script, that of its interpreter."""
+    try:
+        return os.path.basename(os.readlink(PROC / str(pid) / "exe"))
+    except OSError:
+        return ""

@@ -1,0 +1,235 @@
+"""`client/refusal_codes.py`: each code closes what it is about, and says what cures it."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+from aws_rigs import AwsRig, RigMaker, a_launch
+from benchmark_modules import benchmark_module
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import boa_daemon
+from boa_daemon.backends.aws.client.errors import MEANINGS, CallFailed, meaning_of
+from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING, rule_of
+from boa_daemon.backends.aws.instances.refusals import refusal_of
+from boa_daemon.tick.offers import Cooldown, Offer, closing, cooled, covers, open_offers
+from boa_daemon.tick.ports import Launched, Refused, Unknown
+
+DOCS = Path(boa_daemon.__file__).parents[1] / "docs" / "reference" / "refusals.md"
+DENIED = "You are not authorized to perform this operation."
+ON = "x is not authorized to perform: ec2:RunInstances on resource: arn:aws:ec2:us-east-1:1:"
+SCP = "instance/* with an explicit deny in a service control policy"
+OTHERS = {
+    "offer": ("p4d.24xlarge/us-east-1a/spot", "p4d.24xlarge/us-east-1b/on-demand"),
+    "reservation": ("p4d.24xlarge/us-east-1a/spot", "p4d.24xlarge/us-east-1b/on-demand"),
+    "order": ("p4d.24xlarge/us-east-1a/spot", "p4d.24xlarge/us-east-1b/on-demand"),
+    "subnet": ("p4d.24xlarge/us-east-1b/on-demand",),
+    "zone": ("p4d.24xlarge/us-east-1b/on-demand",),
+    "type in zone": ("p4d.24xlarge/us-east-1b/on-demand", "g5.xlarge/us-east-1a/on-demand"),
+    "type": ("g5.xlarge/us-east-1a/on-demand",),
+    "image": ("g5.xlarge/us-east-1a/on-demand",),
+    "market": ("p4d.24xlarge/us-east-1a/spot",),
+    "quota": ("p4d.24xlarge/us-east-1a/spot", "g5.xlarge/us-east-1a/on-demand"),
+    "region": (),
+}
+"""By scope, offers that stay open after a refusal of p4d.24xlarge/us-east-1a/on-demand."""
+
+
+@pytest.mark.parametrize(
+    "code", sorted({*MEANINGS, *BY_CODE, "InvalidNews.ForUs", "VolumeNewsLimitExceeded"})
+)
+def test_a_refusal_closes_what_its_code_is_about_and_leaves_the_rest_open(
+    make_rig: RigMaker, code: str
+) -> None:
+    """The launch of one offer is refused with each code: that offer rests, and those beside it stay open."""
+    rig = make_rig(images={"p4d": "ami-03cf127a", "g5": "ssm:/other"})
+    offer = Offer(instance_type="p4d.24xlarge", zone="us-east-1a", usd_per_hour=21.0)
+    rig.fake.faults.plan("RunInstances", f"error:{code}", times=9)
+
+    outcome = rig.cloud.launch(a_launch(offer))
+
+    rule = rule_of(code, meaning_of(code, 400), "")
+    assert rig.fake.live() == []
+    assert rule.advice
+    if isinstance(outcome, Unknown):
+        assert meaning_of(code, 400) == "unknown"
+        return
+    assert isinstance(outcome, Refused)
+    assert outcome.kind == rule.answer
+    scopes = outcome.scopes_of(a_launch(offer))
+    assert any(covers(scope, offer.key) for scope in scopes)
+    for other in OTHERS[rule.scope]:
+        assert not any(covers(scope, other) for scope in scopes), other
+    assert rule.tries_others == (not any(covers(scope, "g6.xlarge/us-east-1f/spot") for scope in scopes))
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "scope", "advice"),
+    [
+        ("UnauthorizedOperation", DENIED, "offer", "boa iam"),
+        ("UnauthorizedOperation", f"{ON}instance/* because no policy allows it", "offer", "boa iam"),
+        ("UnauthorizedOperation", f"{ON}subnet/subnet-1 because no policy allows it", "subnet", "boa iam"),
+        ("UnauthorizedOperation", f"{ON}spot-instances-request/* x", "market", "boa iam"),
+        ("UnauthorizedOperation", f"{ON}image/ami-1 because", "image", "boa iam"),
+        (
+            "UnauthorizedOperation",
+            f"{ON}instance/* with an explicit deny in a service control policy",
+            "offer",
+            "organisation's administrator",
+        ),
+        (
+            "UnauthorizedOperation",
+            f"{ON}instance/* with an explicit deny in a permissions boundary",
+            "offer",
+            "boundary",
+        ),
+        (
+            "UnauthorizedOperation",
+            f"{ON}instance/* with an explicit deny in an identity-based policy",
+            "offer",
+            "explicit deny",
+        ),
+        (
+            "UnauthorizedOperation",
+            f"{DENIED} Encoded authorization failure message: abcd",
+            "offer",
+            "decode-authorization-message",
+        ),
+        ("UnauthorizedOperation", "not authorized to perform: iam:PassRole on y", "offer", "PassRole"),
+        ("AuthFailure", "Not authorized for images: [ami-1]", "image", "shared"),
+        ("AuthFailure", "not able to validate the provided access credentials", "region", "credentials"),
+        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "no", "market", "create-service-linked-role"),
+        ("PendingVerification", "Your request is being verified", "region", "verifying"),
+        ("InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM "
+         "Instance Profile name", "region", "instance_profile"),
+        ("InvalidParameterValue", "The KMS key is not accessible", "image", "kms:"),
+        ("InvalidParameterValue", "Invalid value 'x' for InstanceType.", "type", "boa doctor"),
+        ("OptInRequired", "You are not subscribed to this service", "region", "Enable the region"),
+    ],
+)  # fmt: skip
+def test_a_denial_says_who_can_cure_it(code: str, message: str, scope: str, advice: str) -> None:
+    """The advice names the policy, the organisation, AWS or the setting, by the code and its message."""
+    error = CallFailed("ec2:RunInstances", code, message, http_status=403)
+
+    assert error.rule.scope == scope
+    assert advice in error.hint
+    assert advice in str(error)
+    assert ("boa iam" in error.hint) == (advice == "boa iam" or "decode" in advice or advice == "PassRole")
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "meaning"),
+    [
+        ("InsufficientNewCapacity", 500, "no-capacity"),
+        ("NewLimitExceeded", 400, "quota"),
+        ("NewThrottlingException", 400, "throttled"),
+        ("SomethingNotPermitted", 403, "denied"),
+        ("NewClientFault", 400, "bad-request"),
+        ("NewServerFault", 500, "unknown"),
+    ],
+)
+def test_an_unlisted_code_is_judged_by_its_name_and_then_by_its_status(
+    code: str, status: int, meaning: str
+) -> None:
+    """EC2 adds codes: a prudent class is found for each."""
+    assert meaning_of(code, status) == meaning
+    assert meaning in BY_MEANING
+
+
+def test_without_the_spot_role_on_demand_is_tried_at_once(make_rig: RigMaker) -> None:
+    """The refusal closes the spot market alone, and on-demand takes the launch."""
+    rig = make_rig(market="spot-then-on-demand")
+    rig.fake.terms.spot_fraction = 0.4
+    rig.fake.faults.plan("RunInstances", "error:AuthFailure.ServiceLinkedRoleCreationNotPermitted")
+
+    assert _seconds_to_a_node(rig, "g5.xlarge") <= 3.0
+    assert [life.market for life in rig.fake.live()] == ["on-demand"]
+
+
+NAMES = ("g5.xlarge", "p4d.24xlarge", "g4dn.xlarge", "g6.xlarge")
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d", "us-east-1f")
+MARKETS = ("spot", "on-demand")
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    allowed=st.tuples(st.sampled_from(NAMES), st.sampled_from(ZONES), st.sampled_from(MARKETS)),
+    message=st.sampled_from(
+        [DENIED, f"{DENIED} Encoded authorization failure message: x", f"{ON}{SCP}", f"{ON}volume/* x"]
+    ),
+)  # fmt: skip
+def test_one_allowed_offer_among_many_denied_ones_is_found_within_a_minute(
+    rig: AwsRig, allowed: tuple[str, str, str], message: str
+) -> None:
+    """However a policy denies the 39 others, the cheapest first, one try a second finds the one it allows."""
+    offers = [
+        Offer(instance_type=name, zone=zone, market=market, usd_per_hour=1.0 + number)  # type: ignore[arg-type]
+        for number, (name, zone, market) in enumerate(product(NAMES, ZONES, MARKETS))
+    ]
+    error = CallFailed("ec2:RunInstances", "UnauthorizedOperation", message, http_status=403)
+    cooldowns: dict[str, Cooldown] = {}
+    for now in range(60):
+        best = [offer for name in NAMES for offer in open_offers(name, offers, cooldowns, now=float(now))]
+        offer = min(best, key=lambda each: each.usd_per_hour or 0.0)
+        if (offer.instance_type, offer.zone, offer.market) == allowed:
+            return
+        refused = refusal_of(error, offer, rig.cloud.market)
+        assert isinstance(refused, Refused)
+        for scope in refused.scopes_of(a_launch(offer)):
+            cooldowns[scope] = cooled(
+                None, kind=refused.kind, at=float(now), retry_after_seconds=refused.retry_after_seconds
+            )
+    pytest.fail(f"{allowed} was not tried within a minute")
+
+
+def test_our_own_rate_limit_pauses_launches_only_until_its_next_token(rig: AwsRig) -> None:
+    """EC2's throttling rests for 5 to 10 s, our own limit for less than a second."""
+    error = CallFailed("ec2:RunInstances", "RequestLimitExceeded", "ours", retry_after_seconds=0.4)
+    outcome = refusal_of(error, rig.offer(), rig.cloud.market)
+
+    assert isinstance(outcome, Refused)
+    assert (outcome.kind, outcome.retry_after_seconds) == ("throttled", 0.4)
+
+
+def test_a_region_without_side_prices_says_that_a_price_is_missing(make_rig: RigMaker) -> None:
+    """Its offers have no price rather than no quota, and a launch is a refusal that names the command."""
+    rig = make_rig(region="ap-southeast-6", zones=())
+    offers = rig.cloud.offers()
+    outcome = rig.cloud.launch(a_launch(Offer(instance_type="g5.xlarge", zone="x")))
+
+    assert all(offer.usd_per_hour is None and offer.nodes_left is None for offer in offers)
+    assert isinstance(outcome, Refused)
+    assert outcome.kind == "no-price"
+    assert "boa prices" in outcome.reason
+    assert rig.fake.live() == []
+
+
+def test_the_page_has_the_table_of_the_code() -> None:
+    """`docs/reference/refusals.md` is what `benchmarks/aws_tables.py` prints."""
+    page, tables = DOCS.read_text(encoding="utf-8"), benchmark_module("aws_tables")
+
+    assert "\n".join(tables.refusal_lines()) in page
+    assert "\n".join(tables.class_lines()) in page
+
+
+def _seconds_to_a_node(rig: AwsRig, name: str) -> float:
+    """Return how long a node of a type takes, with one try a second, the cheapest offer first."""
+    cooldowns: dict[str, Cooldown] = {}
+    for second in range(60):
+        now = rig.clock.now()
+        offer = next(iter(open_offers(name, rig.cloud.offers(), cooldowns, now=now)))
+        assert closing(cooldowns, offer.key, now=now) is None
+        launch = a_launch(offer, name=f"t{second}-launch")
+        outcome = rig.cloud.launch(launch)
+        if isinstance(outcome, Launched):
+            return float(second)
+        assert isinstance(outcome, Refused)
+        for scope in outcome.scopes_of(launch):
+            cooldowns[scope] = cooled(
+                None, kind=outcome.kind, at=now, retry_after_seconds=outcome.retry_after_seconds
+            )
+        rig.pass_time(1.0)
+    raise AssertionError("no node within a minute")

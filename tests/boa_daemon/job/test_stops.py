@@ -1,0 +1,280 @@
+"""Ordered stops: who is registered, who is told when, and what a stop says that it lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import script, until
+
+from boa_daemon.job.checkpoint import MANIFEST
+from boa_daemon.job.keeper import end_orphaned_unit
+from boa_daemon.job.processes import descendants, started_ticks
+from boa_daemon.job.stops import (
+    REGISTER,
+    Registered,
+    Registration,
+    catches_sigterm,
+    make_request,
+    register_file,
+    registered,
+    request_file,
+)
+from boa_daemon.job.unit import Unit, read_json
+
+LOOP = Path(__file__).parents[2] / "command_jobs" / "loop.py"
+
+
+def a_unit(folder: Path, run: str, **changes: Any) -> Unit:
+    """Return a written unit of this command, with the variables that the helper needs."""
+    values: dict[str, Any] = {
+        "name": f"u-{folder.name}-{os.getpid()}",
+        "job": "a",
+        "generation": 1,
+        "rank": 0,
+        "run": run,
+        "folder": folder / "g1" / "n0",
+        "workdir": str(folder),
+        "progress_file": str(folder / "g1" / "own" / "progress.json"),
+        "checkpoint_dir": str(folder / "checkpoint"),
+        "grace_seconds": 20.0,
+    }
+    unit = Unit(**(values | changes))
+    own = {
+        "BOA_CHECKPOINT_DIR": unit.checkpoint_dir,
+        "BOA_PROGRESS_FILE": unit.progress_file,
+        "BOA_GENERATION": "1",
+        "BOA_UNIT": unit.name,
+        "BOA_JOB_ID": "a",
+    }
+    unit = Unit(**(values | changes | {"environment": own}))
+    unit.write()
+    return unit
+
+
+@pytest.fixture
+def keep() -> Iterator[Any]:
+    """Return a function that starts a unit's keeper; it is killed at the end."""
+    with ExitStack() as stack:
+
+        def start(unit: Unit) -> subprocess.Popen[bytes]:
+            words = [sys.executable, "-m", "boa_daemon.job.keeper", "--foreground", str(unit.folder)]
+            keeper = stack.enter_context(subprocess.Popen(words))
+            stack.callback(keeper.kill)
+            return keeper
+
+        yield start
+
+
+def printed(unit: Unit) -> str:
+    return "".join(file.read_text() for file in sorted(unit.folder.glob("out-*.log")))
+
+
+def step_of(unit: Unit) -> int:
+    return int((read_json(unit.progress_file) or {}).get("step", 0))
+
+
+def saved_step(unit: Unit) -> int:
+    return int((read_json(Path(unit.checkpoint_dir) / MANIFEST) or {}).get("step", 0))
+
+
+def ended(unit: Unit) -> dict[str, Any]:
+    return read_json(unit.folder / "exit.json") or {}
+
+
+HOLDER = """
+import os, sys, time
+from boa_daemon.job.stops import Registration
+mine = Registration(os.environ)
+mine.enter()
+if "looks" in sys.argv: mine.looks()
+if "forks" in sys.argv and os.fork() == 0:
+    time.sleep(60)
+print("in", flush=True)
+sys.stdin.readline()
+if "execs" in sys.argv: os.execv("/bin/sleep", ["sleep", "60"])
+"""
+
+
+@pytest.mark.parametrize("how", ["", "looks", "forks", "execs"])
+def test_the_register_has_living_processes_that_registered_themselves(tmp_path: Path, how: str) -> None:
+    """A forked worker is none of them, and neither is a process that has ended or become another program."""
+    file = tmp_path / "register"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, how],
+        env={**os.environ, REGISTER: str(file)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout.readline() == b"in\n"
+        assert registered(file) == [Registered(holder.pid, how == "looks")]
+        holder.stdin.write(b"\n")
+        holder.stdin.flush()
+        until(lambda: registered(file) == [])
+        os.killpg(holder.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("what", ["missing", "a pipe", "a folder", "a device"])
+def test_a_register_that_a_job_replaced_is_empty(tmp_path: Path, what: str) -> None:
+    """The keeper neither blocks nor fails."""
+    file = tmp_path / "register"
+    if what == "a pipe":
+        os.mkfifo(file)
+    elif what == "a folder":
+        file.mkdir()
+    elif what == "a device":
+        file.symlink_to("/dev/zero")
+    assert registered(file) == []
+
+
+def test_a_request_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """A job may put a link where the request belongs; what it points to is not made."""
+    unit = a_unit(tmp_path, "true")
+    unit.own.mkdir(parents=True)
+    request_file(unit).symlink_to(tmp_path / "elsewhere")
+    make_request(unit)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_process_outside_of_the_unit_gets_no_signal(tmp_path: Path, keep: Any) -> None:
+    """This process registers as if it were the unit's, and goes on; the unit's own saves and ends."""
+    unit = a_unit(tmp_path, f"{sys.executable} {LOOP} | cat")
+    keeper = keep(unit)
+    until(lambda: step_of(unit) > 5)
+    stranger = Registration({REGISTER: str(register_file(unit))})
+    stranger.enter()
+    stranger.looks()
+    got: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: got.append(number))
+    try:
+        keeper.terminate()
+        assert keeper.wait(timeout=60) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert got == []
+    assert saved_step(unit) == step_of(unit)
+
+
+PLAIN = (
+    "import signal, time\n"
+    "def end(number, frame):\n    print('told', flush=True)\n"
+    "    time.sleep({save})\n    print('saved', flush=True)\n    raise SystemExit(0)\n"
+    "signal.signal(signal.SIGTERM, end)\nprint('begun', flush=True)\ntime.sleep(600)"
+)
+
+
+@pytest.mark.parametrize("after", ["", "; true", " & sleep 600", " & disown; sleep 600"])
+def test_a_script_without_the_helper_gets_sigterm_at_once_and_its_whole_grace(
+    tmp_path: Path, keep: Any, after: str
+) -> None:
+    """That its shell ends at once changes nothing; the log says which way was taken."""
+    unit = a_unit(tmp_path, f"{script(PLAIN.format(save=4))}{after}")
+    keeper = keep(unit)
+    until(lambda: "begun" in printed(unit))
+    began = time.monotonic()
+    keeper.terminate()
+    until(lambda: "told" in printed(unit), 3.0)
+    assert keeper.wait(timeout=60) == 0
+    assert time.monotonic() - began < 15.0
+    assert "saved" in printed(unit)
+    assert "a stop: SIGTERM to all processes of the command" in printed(unit)
+    assert ended(unit)["killed"] is False
+
+
+def test_what_a_trap_starts_after_the_stop_has_the_rest_of_the_grace(tmp_path: Path, keep: Any) -> None:
+    """An upload in a trap, after the training has saved, is not ended by a signal."""
+    unit = a_unit(tmp_path, f"trap 'sleep 3; echo uploaded' EXIT; {sys.executable} {LOOP}; echo it went on")
+    keeper = keep(unit)
+    until(lambda: step_of(unit) > 5)
+    keeper.terminate()
+    assert keeper.wait(timeout=60) == 0
+    assert "uploaded" in printed(unit)
+    assert "it went on" not in printed(unit)
+    assert saved_step(unit) == step_of(unit)
+
+
+def test_a_sidecar_that_ignores_sigterm_ends_with_the_grace_and_the_stop_is_not_called_forced(
+    tmp_path: Path, keep: Any
+) -> None:
+    """All that had to be saved was saved."""
+    ignores = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    unit = a_unit(tmp_path, f"{script(ignores)} & {sys.executable} {LOOP}", grace_seconds=4.0)
+    keeper = keep(unit)
+    until(lambda: step_of(unit) > 5)
+    began = time.monotonic()
+    keeper.terminate()
+    assert keeper.wait(timeout=60) == 0
+    assert time.monotonic() - began > 3.5
+    assert (ended(unit)["killed"], ended(unit)["lingering"], ended(unit)["why_lost"]) == (False, 1, "")
+    assert saved_step(unit) == step_of(unit)
+
+
+def test_a_process_killed_before_it_saved_is_not_waited_for(tmp_path: Path, keep: Any) -> None:
+    """Its lock is gone with it; the log says what was lost."""
+    unit = a_unit(tmp_path, f"{sys.executable} {LOOP} --save 600 | cat")
+    keeper = keep(unit)
+    until(lambda: step_of(unit) > 5)
+    keeper.terminate()
+    until(lambda: "a stop: the process" in printed(unit))
+    (saver,) = registered(register_file(unit))
+    began = time.monotonic()
+    os.kill(saver.pid, signal.SIGKILL)
+    assert keeper.wait(timeout=60) == 0
+    assert time.monotonic() - began < 10.0
+    assert "the process that was asked to save ended without a checkpoint" in printed(unit)
+
+
+def test_a_keeper_killed_during_a_stop_takes_the_command_with_it(tmp_path: Path, keep: Any) -> None:
+    """A suspended shell is no exception, and what was saved before counts."""
+    unit = a_unit(tmp_path, f"{sys.executable} {LOOP} --save 600; echo it went on")
+    keeper = keep(unit)
+    until(lambda: step_of(unit) > 5)
+    keeper.terminate()
+    until(lambda: "a stop: the process" in printed(unit))
+    family = descendants(keeper.pid)
+    keeper.kill()
+    keeper.wait()
+    end_orphaned_unit(unit.folder)
+    until(lambda: all(started_ticks(pid) is None for pid in family))
+    assert ended(unit)["agent_lost"]
+    assert "it went on" not in printed(unit)
+
+
+def test_a_forked_worker_dies_of_sigterm_though_its_parent_catches_it() -> None:
+    """Also if the signal comes at the moment of the fork, as from a pool that is closed at once."""
+    text = (
+        "import os, signal\nfrom boa_daemon.job.run import current\ncurrent()\n"
+        "for _ in range(200):\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        while True: signal.pause()\n"
+        "    os.kill(child, signal.SIGTERM)\n"
+        "    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM\n"
+        "assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\nassert current().stop_asked\n"
+    )
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=60)
+
+
+def test_whether_a_process_catches_sigterm_is_seen_from_outside() -> None:
+    """An ignored signal is not caught."""
+    for handler, caught in (("signal.SIG_IGN", False), ("signal.SIG_DFL", False), ("print", True)):
+        text = f"import signal; signal.signal(15, {handler}); print('set', flush=True); input()"
+        with subprocess.Popen(
+            [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert catches_sigterm(process.pid) is caught
+            process.communicate(b"\n")

@@ -1,0 +1,130 @@
+"""Hostile archives: nothing is written outside the folder, and nothing but plain files comes out."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.job.unpack import BadArchive, opened, unpack
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, *, to: str = "", mode: int = 0o644) -> tarfile.TarInfo:
+    found = tarfile.TarInfo(name)
+    found.type, found.linkname, found.mode, found.uid = kind, to, mode, 0
+    return found
+
+
+def archive(*members: tarfile.TarInfo, content: bytes = b"planted") -> io.BytesIO:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as found:
+        for each in members:
+            each.size = len(content) if each.isfile() else 0
+            found.addfile(each, io.BytesIO(content))
+    buffer.seek(0)
+    return buffer
+
+
+def long_chain(outside: Path) -> list[tarfile.TarInfo]:
+    """Links whose path is longer than the system's limit, behind which `realpath` gave up (CVE-2025-4517)."""
+    found, below, steps = [], "", "abcdefghijklmnop"
+    for letter in steps:
+        part = "d" * 247
+        found.append(member(os.path.join(below, part), tarfile.DIRTYPE, mode=0o755))
+        found.append(member(os.path.join(below, letter), tarfile.SYMTYPE, to=part))
+        below = os.path.join(below, part)
+    link = os.path.join("/".join(steps), "l" * 254)
+    found.append(member(link, tarfile.SYMTYPE, to="../" * len(steps)))
+    found.append(member("escape", tarfile.SYMTYPE, to=f"{link}/../{outside.name}"))
+    found.append(member("escape/planted"))
+    return found
+
+
+HOSTILE = {
+    "absolute": lambda out: [member(f"{out}/planted")],
+    "parent": lambda out: [member(f"../{out.name}/planted")],
+    "parent in the middle": lambda out: [member(f"a/../../{out.name}/planted")],
+    "link to a folder outside, then a file in it": lambda out: [
+        member("a", tarfile.SYMTYPE, to=str(out)),
+        member("a/planted"),
+    ],
+    "relative link outside": lambda out: [member("a", tarfile.SYMTYPE, to=f"../{out.name}")],
+    "absolute link": lambda out: [member("a", tarfile.SYMTYPE, to="/etc/passwd")],
+    "two links that lead out together": lambda out: [
+        member("a/b", tarfile.DIRTYPE, mode=0o755),
+        member("l", tarfile.SYMTYPE, to="a/b"),
+        member("m", tarfile.SYMTYPE, to=f"l/../../../{out.name}"),
+    ],
+    "long chain of links": long_chain,
+    "second name of a file outside": lambda out: [member("a", tarfile.LNKTYPE, to=f"{out}/precious")],
+    "second name of a link": lambda out: [
+        member("a", tarfile.SYMTYPE, to=f"{out}/precious"),
+        member("b", tarfile.LNKTYPE, to="a"),
+    ],
+    "second name through a link": lambda out: [
+        member("a", tarfile.SYMTYPE, to=str(out)),
+        member("b", tarfile.LNKTYPE, to="a/precious"),
+    ],
+    "pipe": lambda _: [member("a", tarfile.FIFOTYPE)],
+    "block device": lambda _: [member("a", tarfile.BLKTYPE)],
+    "character device": lambda _: [member("a", tarfile.CHRTYPE)],
+    "one name twice": lambda _: [member("a"), member("a")],
+    "a file, then a file below it": lambda _: [member("a"), member("a/b")],
+    "a link over a file": lambda _: [member("a"), member("a", tarfile.SYMTYPE, to="b")],
+    "the folder itself": lambda out: [member(".", tarfile.SYMTYPE, to=str(out))],
+    "a name without end": lambda _: [member("n" * 2_000_000)],
+    "too much": lambda _: [member(str(number)) for number in range(20)],
+    "too much by second names": lambda _: [
+        member("a"),
+        *(member(f"b{number}", tarfile.LNKTYPE, to="a") for number in range(20)),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_archive_is_refused_and_writes_nothing_outside(tmp_path: Path, name: str) -> None:
+    """Whatever the archive holds: the folder beside is as it was."""
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    outside.mkdir()
+    inside.mkdir()
+    (outside / "precious").write_text("precious")
+    with pytest.raises(BadArchive), opened(archive(*HOSTILE[name](outside)), "r:") as found:
+        unpack(found, inside, most_bytes=100)
+
+    assert [(file.name, file.read_text()) for file in outside.iterdir()] == [("precious", "precious")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inside", "outside"]
+    assert "precious" not in {file.read_text() for file in inside.rglob("*") if file.is_file()}
+
+
+def test_files_folders_and_links_that_stay_inside_are_unpacked(tmp_path: Path) -> None:
+    """A script stays executable; set-uid, owners and times are not taken over."""
+    content = archive(
+        member("bin/run", mode=0o4755),
+        member("./data", tarfile.DIRTYPE, mode=0o700),
+        member("data/second", tarfile.LNKTYPE, to="bin/run"),
+        member("link", tarfile.SYMTYPE, to="bin/../data"),
+        member("dangling", tarfile.SYMTYPE, to="later"),
+        member("plain", mode=0o2666),
+    )
+    with opened(content, "r:") as found:
+        unpack(found, tmp_path, most_bytes=100)
+
+    def mode(name: str) -> int:
+        return stat.S_IMODE((tmp_path / name).stat().st_mode)
+
+    assert (mode("bin/run"), mode("data/second"), mode("plain")) == (0o755, 0o755, 0o644)
+    assert (tmp_path / "link" / "second").read_text() == "planted"
+    assert (tmp_path / "bin/run").stat().st_uid == os.geteuid()
+    assert (tmp_path / "dangling").readlink() == Path("later")
+
+
+def test_a_stream_without_links_gives_its_files_alone(tmp_path: Path) -> None:
+    """Copies of data leave out links and special files, and refuse the rest as always."""
+    content = archive(member("a"), member("l", tarfile.SYMTYPE, to="/etc"), member("p", tarfile.FIFOTYPE))
+    with opened(content, "r|") as found:
+        unpack(found, tmp_path, most_bytes=100, keeps_links=False)
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]

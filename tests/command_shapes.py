@@ -1,0 +1,331 @@
+"""What people type into `run`: a table of commands whose stop must lose no step, and how each is tried."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from engine_bench import EXAMPLES, TORCHRUN, Bench
+
+from boa_daemon.tick.ports import Accepted, RunReport
+
+JOBS = Path(__file__).parent / "command_jobs"
+PYTHON = sys.executable
+LOOP = f"{PYTHON} {JOBS / 'loop.py'}"
+BIN = Path(PYTHON).parent
+NEVER = "--steps 1000000 --every 1000000 --pause 0.02"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A command, the files beside it, what it needs, its GPUs, and the step after which it is stopped.
+
+    `never` is what must not be printed: the next command, which a stop must keep from running.
+    """
+
+    run: str
+    files: dict[str, str] = field(default_factory=dict)
+    needs: str = ""
+    tool: str = ""
+    gpus: int = 1
+    after_step: int = 20
+    grace_seconds: float = 60.0
+    never: str = ""
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the programs and packages are here."""
+        return (not self.needs or find_spec(self.needs) is not None) and (
+            not self.tool or shutil.which(self.tool) is not None
+        )
+
+
+def _launcher(start: str) -> dict[str, str]:
+    """Return a Python launcher, as those of large frameworks: it starts the training and waits for it."""
+    return {"launch.py": f"import os, subprocess, sys\nargs = {LOOP.split()!r}\n{start}\n"}
+
+
+_LAUNCH = f"{PYTHON} launch.py"
+_NEXT = "; echo it went on"
+_UV = (
+    "import signal, subprocess, sys\n"
+    "child = subprocess.Popen(sys.argv[1:])\n"
+    "signal.signal(signal.SIGTERM, lambda number, frame: child.send_signal(number))\n"
+    "sys.exit(child.wait())\n"
+)
+_SPAWNED = (
+    "import torch.multiprocessing as mp, runpy, sys\n"
+    "def train(rank):\n"
+    f"    sys.argv = [{str(JOBS / 'loop.py')!r}]\n"
+    "    runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    "if __name__ == '__main__':\n"
+    "    mp.spawn(train, nprocs=1)\n"
+)
+_FORKED = (
+    "import multiprocessing as mp, runpy, sys\n"
+    "from boa_daemon import job\n"
+    "job.checkpoint_dir()\n"
+    "def train():\n"
+    f"    sys.argv = [{str(JOBS / 'loop.py')!r}]\n"
+    "    runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    "child = mp.get_context('fork').Process(target=train)\n"
+    "child.start(); child.join(); sys.exit(child.exitcode)\n"
+)
+_BY_HAND = (
+    "import signal, time\n"
+    "from boa_daemon import job\n"
+    "asked = []\n"
+    "signal.signal(signal.SIGTERM, lambda *_: asked.append(1))\n"
+    "found = job.resume()\n"
+    "signal.signal(signal.SIGTERM, lambda *_: asked.append(1))\n"
+    "step = 0\n"
+    "while True:\n"
+    "    time.sleep(0.005); step += 1; job.report(step)\n"
+    "    if asked:\n"
+    "        job.save(step, lambda file: file.write(b'x')); break\n"
+)
+
+SHELLS: dict[str, Shape] = {
+    "alone": Shape(run=LOOP),
+    "exec": Shape(run=f"exec {LOOP}"),
+    "last": Shape(run=f"cd . && {LOOP}"),
+    "followed by ;": Shape(run=f"{LOOP}{_NEXT}", never="it went on"),
+    "followed by &&": Shape(run=f"{LOOP} && echo it went on", never="it went on"),
+    "followed by ||": Shape(run=f"{LOOP} || echo it went on", never="it went on"),
+    "two lines": Shape(run=f"{LOOP}\necho it went on", never="it went on"),
+    "set -euo pipefail": Shape(run=f"set -euo pipefail\n{LOOP}\necho it went on", never="it went on"),
+    "in if": Shape(run=f"if {LOOP}; then echo it went on; else echo it went on; fi", never="it went on"),
+    "not": Shape(run=f"! {LOOP}{_NEXT}", never="it went on"),
+    "in for": Shape(run=f"for fold in 1 2; do echo fold $fold; {LOOP}; done", never="fold 2"),
+    "in while": Shape(run=f"while ! {LOOP}; do sleep 1; done{_NEXT}", never="it went on"),
+    "retry loop": Shape(run=f"until {LOOP}; do echo again; sleep 1; done", never="again"),
+    "in a function": Shape(run=f"train() {{ {LOOP}; }}; train{_NEXT}", never="it went on"),
+    "in a subshell": Shape(run=f"({LOOP}{_NEXT}){_NEXT}", never="it went on"),
+    "in braces": Shape(run=f"{{ {LOOP}; echo it went on; }} 2>&1", never="it went on"),
+    "in $()": Shape(run=f'said="$({LOOP})"; echo "it went on"', never="it went on"),
+    "in eval": Shape(run=f"eval '{LOOP}'{_NEXT}", never="it went on"),
+    "trap on EXIT": Shape(run=f"trap 'echo bye' EXIT; {LOOP}"),
+    "trap on TERM": Shape(run=f"trap 'echo told; exit 1' TERM; {LOOP}"),
+    "trap that ignores TERM": Shape(run=f"trap '' TERM; {LOOP}; true"),
+    "trap that passes TERM on": Shape(
+        run=f"{LOOP} & child=$!; trap 'kill -TERM $child; wait $child' TERM INT; wait $child"
+    ),
+    "trap that kills": Shape(run=f"{LOOP} & trap 'kill -9 $!' TERM; wait"),
+    "& and wait": Shape(run=f"{LOOP} & wait"),
+    "& and wait $!": Shape(run=f"{LOOP} & wait $!{_NEXT}", never="it went on"),
+    "& and wait -n": Shape(run=f"sleep 1000 & {LOOP} & wait -n", never="it went on"),
+    "coproc": Shape(run=f"coproc {LOOP}; cat <&${{COPROC[0]}}"),
+    "set -m": Shape(run=f"set -m; {LOOP} & fg >/dev/null{_NEXT}", never="it went on"),
+    "bash run.sh": Shape(
+        run="bash run.sh", files={"run.sh": f"set -e\n{LOOP}\necho it went on\n"}, never="it went on"
+    ),
+    "./run.sh": Shape(
+        run="./run.sh && echo it went on",
+        files={"run.sh": f"#!/bin/bash\nset -euo pipefail\n{LOOP}\necho it went on\n"},
+        never="it went on",
+    ),
+    "source run.sh": Shape(
+        run=". ./run.sh", files={"run.sh": f"{LOOP}\necho it went on\n"}, never="it went on"
+    ),
+    "script in a script": Shape(
+        run="bash outer.sh",
+        files={"outer.sh": "bash run.sh\necho it went on\n", "run.sh": f'{LOOP} "$@"\necho it went on\n'},
+        never="it went on",
+    ),
+    "here document": Shape(run=f"bash <<'X'\n{LOOP}\necho it went on\nX", never="it went on"),
+    "bash -c": Shape(run=f"bash -c '{LOOP}'"),
+    "bash -lc": Shape(run=f"bash -lc 'cd . && {LOOP}; true'"),
+    "sh -c": Shape(run=f"sh -c '{LOOP}; echo it went on'", never="it went on"),
+    "dash": Shape(run=f"dash -c '{LOOP}; echo it went on'", tool="dash", never="it went on"),
+    "busybox sh": Shape(run=f"busybox sh -c '{LOOP}; echo it went on'", tool="busybox", never="it went on"),
+    "timeout": Shape(run=f"timeout 600 {LOOP}"),
+    "timeout -k": Shape(run=f"timeout -k 1 600 {LOOP}{_NEXT}", never="it went on"),
+    "timeout --foreground": Shape(run=f"timeout --foreground 600 {LOOP}"),
+    "setsid": Shape(run=f"setsid {LOOP}"),
+    "setsid -w": Shape(run=f"setsid -w {LOOP}{_NEXT}", never="it went on"),
+    "nice": Shape(run=f"nice -n 5 {LOOP}"),
+    "nohup": Shape(run=f"nohup {LOOP}"),
+    "nohup & wait": Shape(run=f"nohup {LOOP} > log 2>&1 & wait"),
+    "nohup & without wait": Shape(run=f"nohup {LOOP} > log 2>&1 &"),
+    "& disown": Shape(run=f"{LOOP} & disown"),
+    "setsid -f": Shape(run=f"setsid -f {LOOP}"),
+    "ionice, taskset": Shape(run=f"taskset -c 0 {LOOP}; true", tool="taskset"),
+    "env": Shape(run=f"env X=1 {LOOP}"),
+    "X=1": Shape(run=f"X=1 {LOOP}"),
+    "time": Shape(run=f"time {LOOP}"),
+    "stdbuf": Shape(run=f"stdbuf -oL {LOOP}", tool="stdbuf"),
+    "script -c": Shape(run=f"script -qec '{LOOP}; true' log", tool="script"),
+    "flock": Shape(run=f"flock lock {LOOP}", tool="flock"),
+    "xargs": Shape(run=f"echo --pause 0.005 | xargs {LOOP}"),
+    "find -exec": Shape(run=f"find . -maxdepth 0 -exec {LOOP} ';'"),
+    "make": Shape(
+        run="make train",
+        files={"Makefile": f"train:\n\t{LOOP}\n\t@echo it went on\n"},
+        tool="make",
+        never="it went on",
+    ),
+    "| tee": Shape(run=f"{LOOP} | tee log"),
+    "2>&1 | tee": Shape(run=f"{LOOP} 2>&1 | tee -a log{_NEXT}", never="it went on"),
+    "|& tee": Shape(run=f"set -o pipefail; {LOOP} |& tee log && echo it went on", never="it went on"),
+    "| cat | grep": Shape(run=f"{LOOP} | cat | grep --line-buffered step"),
+    "| while read": Shape(run=f'{LOOP} | while read -r line; do echo "$(date +%s) $line"; done'),
+    "| head": Shape(run=f"{LOOP} 2>&1 | awk '{{ print; fflush() }}'"),
+    "cat |": Shape(run=f"yes | {LOOP}"),
+    "> >(tee)": Shape(run=f"{LOOP} > >(tee log) 2>&1"),
+    "> >(tee) 2> >(tee)": Shape(run=f"{LOOP} > >(tee log) 2> >(tee errors >&2){_NEXT}", never="it went on"),
+    "exec > >(tee)": Shape(run=f"exec > >(tee log) 2>&1\n{LOOP}\necho it went on", never="it went on"),
+    "named pipe": Shape(run=f"mkfifo pipe; cat pipe & {LOOP} > pipe"),
+    "sidecar &": Shape(run=f"{PYTHON} -m http.server 0 & {LOOP}"),
+    "sidecar that must live": Shape(
+        run=f"{PYTHON} -m http.server 0 & server=$!; {LOOP}; kill $server",
+    ),
+    "sync loop &": Shape(run=f"while :; do cp -r . /dev/null; sleep 0.2; done 2>/dev/null & {LOOP}"),
+    "save of 3 s": Shape(run=f"{LOOP} --save 3{_NEXT}", never="it went on"),
+    "save of 6 s": Shape(run=f"{LOOP} --save 6 | tee log{_NEXT}", never="it went on"),
+    "save of 20 s": Shape(run=f"bash -c '{LOOP} --save 20; true'"),
+    "step of 5 s": Shape(run=f"{LOOP} --pause 5 | tee log", after_step=1),
+    "by hand": Shape(
+        run=f"{PYTHON} hand.py; echo it went on", files={"hand.py": _BY_HAND}, never="it went on"
+    ),
+    "handler of its own": Shape(run=f"{LOOP} --with own-handler"),
+    "in a thread": Shape(run=f"{LOOP} --in-thread; true"),
+}
+"""One process that saves, behind a shell, a wrapper or a pipe."""
+
+_KINDS = ("fork", "spawn", "forkserver", "pool", "spawn-pool", "fresh-pool", "executor", "child", "shell")
+HELPERS: dict[str, Shape] = {
+    **{f"with {name}": Shape(run=f"{LOOP} --with {name}") for name in (*_KINDS, "uploader")},
+    **{f"with {name}, late": Shape(run=f"{LOOP} --late --with {name} | cat") for name in _KINDS},
+}
+"""A process that saves and that needs others at each step."""
+
+LAUNCHERS: dict[str, Shape] = {
+    "subprocess.run": Shape(run=_LAUNCH, files=_launcher("sys.exit(subprocess.run(args).returncode)")),
+    "subprocess.check_call": Shape(
+        run=f"{_LAUNCH} --save 3", files=_launcher("subprocess.check_call(args + sys.argv[1:])")
+    ),
+    "subprocess.check_output": Shape(run=_LAUNCH, files=_launcher("print(subprocess.check_output(args))")),
+    "Popen, lines read": Shape(
+        run=_LAUNCH,
+        files=_launcher(
+            "with subprocess.Popen(args, stdout=subprocess.PIPE, text=True) as child:\n"
+            "    for line in child.stdout: print(line, end='', flush=True)"
+        ),
+    ),
+    "Popen in a new session": Shape(
+        run=_LAUNCH, files=_launcher("sys.exit(subprocess.Popen(args, start_new_session=True).wait())")
+    ),
+    "os.system": Shape(run=_LAUNCH, files=_launcher("os.system(' '.join(args))")),
+    "os.execv": Shape(run=_LAUNCH, files=_launcher("os.execv(args[0], args)")),
+    "re-exec after the first use": Shape(
+        run=_LAUNCH,
+        files=_launcher("from boa_daemon import job\njob.checkpoint_dir()\nos.execv(args[0], args)"),
+    ),
+    "launcher that kills at SIGTERM": Shape(
+        run=_LAUNCH,
+        files=_launcher(
+            "import signal\nchild = subprocess.Popen(args)\n"
+            "signal.signal(signal.SIGTERM, lambda *_: (child.kill(), sys.exit(1)))\nsys.exit(child.wait())"
+        ),
+    ),
+    "deepspeed-shaped": Shape(
+        run=_LAUNCH,
+        files=_launcher(
+            "import signal, time\n"
+            "children = [subprocess.Popen(args)]\n"
+            "def end(number, frame):\n"
+            "    for one in children: one.terminate()\n"
+            "    for one in children:\n"
+            "        try: one.wait(timeout=1)\n"
+            "        except subprocess.TimeoutExpired: one.kill()\n"
+            "    sys.exit(1)\n"
+            "signal.signal(signal.SIGTERM, end)\n"
+            "while children:\n"
+            "    children = [one for one in children if one.poll() is None]; time.sleep(0.2)"
+        ),
+    ),
+    "uv run": Shape(run=f"{PYTHON} uv.py {LOOP}", files={"uv.py": _UV}),
+    "uv run | tee": Shape(run=f"{PYTHON} uv.py {LOOP} --save 3 2>&1 | tee log", files={"uv.py": _UV}),
+    "multiprocessing.Process trains": Shape(run=f"{PYTHON} spawned.py", files={"spawned.py": _FORKED}),
+    "mp.spawn": Shape(run=f"{PYTHON} spawned.py", files={"spawned.py": _SPAWNED}, needs="torch"),
+    "torch.distributed.run": Shape(run=f"{TORCHRUN} --nproc-per-node 1 {JOBS / 'loop.py'}", needs="torch"),
+    "torchrun, save of 6 s": Shape(
+        run=f"{TORCHRUN} {JOBS / 'loop.py'} --save 6 | tee log; echo it went on",
+        needs="torch",
+        never="it went on",
+    ),
+    "accelerate launch": Shape(
+        run=f"{BIN / 'accelerate'} launch --cpu --num_processes 1 {JOBS / 'loop.py'}", needs="accelerate"
+    ),
+    "bash -c torchrun": Shape(
+        run=f"bash -c '{TORCHRUN} {JOBS / 'loop.py'}; echo it went on'", needs="torch", never="it went on"
+    ),
+}
+"""Programs that start the training and wait for it."""
+
+
+def _example(name: str, needs: str, start: str = TORCHRUN, **changes: object) -> Shape:
+    values: dict[str, object] = {"after_step": 5, **changes}
+    return Shape(run=f"{start} {EXAMPLES / name} {NEVER}", needs=needs, **values)  # type: ignore[arg-type]
+
+
+FRAMEWORKS: dict[str, Shape] = {
+    "loader, 2 workers": Shape(run=f"{PYTHON} {JOBS / 'loader.py'}", needs="torch"),
+    "loader, persistent": Shape(run=f"{PYTHON} {JOBS / 'loader.py'} --persistent | tee log", needs="torch"),
+    "loader under torchrun": Shape(
+        run=f"{TORCHRUN} {JOBS / 'loader.py'} --persistent", needs="torch", gpus=2
+    ),
+    "ddp": Shape(run=_example("train_ddp.py", "torch").run, needs="torch", gpus=2, after_step=5),
+    "lightning": Shape(
+        run=_example("train_lightning.py", "lightning").run,
+        needs="lightning",
+        gpus=2,
+        after_step=5,
+    ),
+    "huggingface": Shape(
+        run=_example("train_huggingface.py", "transformers").run,
+        needs="transformers",
+        after_step=5,
+    ),
+    "fabric": Shape(run=_example("train_fabric.py", "lightning").run, needs="lightning", after_step=5),
+    "accelerate": Shape(
+        run=_example("train_accelerate.py", "accelerate").run, needs="accelerate", after_step=5
+    ),
+    "fsdp": Shape(run=_example("train_fsdp.py", "torch").run, needs="torch", gpus=2, after_step=5),
+    "jax": Shape(run=_example("train_jax.py", "jax", PYTHON).run, needs="jax", after_step=5),
+    "numpy": Shape(
+        run=_example("train_numpy.py", "numpy", PYTHON).run + " | tee log",
+        needs="numpy",
+        gpus=2,
+        after_step=5,
+    ),
+}
+"""Frameworks, with workers of their loaders where they have any."""
+
+SHAPES: dict[str, Shape] = {**SHELLS, **HELPERS, **LAUNCHERS, **FRAMEWORKS}
+
+
+def try_shape(
+    bench: Bench, shape: Shape, *, seconds: float = 180.0, save_seconds: float = 0.0
+) -> tuple[RunReport, str]:
+    """Start a shape, stop it after some steps, and return its end and what it printed.
+
+    A save of the loop takes `save_seconds`, unless its command says otherwise.
+    """
+    bench.workdir.mkdir(parents=True, exist_ok=True)
+    for name, text in shape.files.items():
+        (bench.workdir / name).write_text(text)
+        (bench.workdir / name).chmod(0o755)
+    environment = {"OMP_NUM_THREADS": "1", "SAVE_SECONDS": str(save_seconds)}
+    answer = bench.admit(shape.run, stop_grace_seconds=shape.grace_seconds, environment=environment)
+    assert answer == Accepted(), answer
+    bench.start(shape.gpus)
+    bench.wait(lambda report: (report.step or 0) >= shape.after_step, seconds=seconds)
+    time.sleep(0.1)
+    bench.stop()
+    end = bench.wait_end(seconds=seconds)
+    return end, bench.printed()
