@@ -376,7 +376,8 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
         in_period = min(hours, money.period_left_hours) if pace.is_calendar else 0.0
         load_hours = pace.hours_of_load(money.hour_of_week, in_period) + hours - in_period
         to_come = table.rates * (correction * load_hours) + present
-        spread = budget * math.sqrt(noise * hours)
+        # A window has no end at which what came by chance must be made up for.
+        spread = budget * math.sqrt(noise * hours) if pace.is_calendar else 0.0
         least, most = inner_least - LEAST_SURE * spread, inner_most + MOST_SURE * spread
         final = budget * hours + ahead - table.cost_at(to_come, planned)
         beyond = max(least - final, final - most, 0.0)
