@@ -22,7 +22,7 @@ import numpy as np
 
 from policies.model import Money
 from policies.online.multiplier_table import MultiplierTable
-from policies.online.pacing import Pace, pace_step
+from policies.online.pacing import Pace, Period, pace_step
 from policies.online.rhythm import HOURS_PER_WEEK
 from policies.optimum.frontier import MixedFrontier
 from policies.speedup import Floats
@@ -103,7 +103,7 @@ def drawn_again(work: Floats, hours: float, *, seed: int = 0) -> Floats | None:
     return seen[chosen].reshape(PATHS, -1)[:, : math.ceil(hours)]
 
 
-PROMISES = (("month", 0.02), ("month", 0.1), ("quarter", 0.1), ("year", 0.1))
+PROMISES: tuple[tuple[Period, float], ...] = (("month", 0.02), ("month", 0.1), ("quarter", 0.1), ("year", 0.1))
 """The promises whose prices are shown beside the chosen one."""
 
 
