@@ -103,7 +103,12 @@ def drawn_again(work: Floats, hours: float, *, seed: int = 0) -> Floats | None:
     return seen[chosen].reshape(PATHS, -1)[:, : math.ceil(hours)]
 
 
-PROMISES: tuple[tuple[Period, float], ...] = (("month", 0.02), ("month", 0.1), ("quarter", 0.1), ("year", 0.1))
+PROMISES: tuple[tuple[Period, float], ...] = (
+    ("month", 0.02),
+    ("month", 0.1),
+    ("quarter", 0.1),
+    ("year", 0.1),
+)
 """The promises whose prices are shown beside the chosen one."""
 
 
