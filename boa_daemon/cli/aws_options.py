@@ -9,12 +9,12 @@ import typer
 
 from boa_daemon.backends.aws.client.calls import check_region
 from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.aws.rights.policy_statements import UsedResources
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.setting_layers import load_aws_settings, load_settings
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.catalog import Catalog
 
 ConfigOption: TypeAlias = Annotated[
     Path, typer.Option("--config", metavar="FILE", help="Settings file; its [cloud] section is read.")
@@ -72,4 +72,4 @@ def used_resources(config: Path) -> UsedResources:
 
 def an_aws_cloud(settings: AwsSettings) -> AwsCloud:
     """Return a read-only AWS cloud: a verb renews no lease."""
-    return AwsCloud(settings, catalog=Catalog.load(), clock=SystemClock(), touches=False)
+    return AwsCloud(settings, catalog=catalog_of(settings), clock=SystemClock(), touches=False)

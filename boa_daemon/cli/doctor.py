@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from boa_daemon.backends.aws.doctor.account import Doctor
 from boa_daemon.backends.aws.doctor.check import DoctorCheck
+from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.cli.aws_options import (
     DEFAULT_CONFIG,
@@ -28,7 +29,6 @@ from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_paths import daemon_paths
 from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import FAILED
-from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.units import counted
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failed": "[red]failed[/]", "skipped": "-"}
@@ -51,7 +51,9 @@ def doctor(
     else:
         settings = settings_of(config, region=region, cluster=cluster)
         name, where, cloud = settings.cluster, settings.region, an_aws_cloud(settings)
-        checks = list(Doctor(cloud, Catalog.load(), SystemClock(), uses=used_resources(config)).checks())
+        checks = list(
+            Doctor(cloud, catalog_of(cloud.settings), SystemClock(), uses=used_resources(config)).checks()
+        )
         loaded = load_settings(config if config.exists() else None).settings
         if cloud_kind(loaded.cloud.provider).on_aws:
             checks += local_checks(loaded)

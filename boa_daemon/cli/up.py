@@ -13,6 +13,7 @@ from rich.markup import escape
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.instances.market import AwsMarket
 from boa_daemon.backends.aws.prices.extra_costs import HOURS_OF_A_MONTH
+from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.aws.prices.side_prices import side_prices
 from boa_daemon.backends.aws.stack.deployment import Stack
 from boa_daemon.backends.aws.stack.settings import StackOptions
@@ -146,7 +147,7 @@ def _plan(
         CallFailed: when AWS cannot be asked.
         InputError: when no zone offers a type, or nodes would not be reachable.
     """
-    settings, catalog = calls.settings, Catalog.load()
+    settings, catalog = calls.settings, catalog_of(calls.settings)
     account = str(calls.call("sts:GetCallerIdentity")["Account"])
     market = AwsMarket(settings, calls, catalog, SystemClock())
     zones = market.zones()

@@ -15,6 +15,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -65,15 +66,27 @@ from boa_daemon.inputs.message_validation import (
 from boa_daemon.job.seal import TOLD, is_sealed
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.node_lives import instance_of
-from boa_daemon.tick.ports import Accepted, GatePass, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
+from boa_daemon.tick.ports import (
+    Accepted,
+    GatePass,
+    JobGate,
+    JobPapers,
+    JobSpec,
+    LogChunk,
+    Refused,
+    RunReport,
+    Unknown,
+)
 from boa_daemon.tick.state import NodeState
-from policies.model import JobId, NodeId
+from policies.model import GpuSlot, JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")
 AGAIN_SECONDS = 15.0
 """A stop is repeated after this time until the generation has ended."""
 MOST_PROBES = 3
 """A silent unit is lost after this many probes in a row that the node did not answer."""
+ASIDE_SECONDS = 5.0
+"""Shortest time between two copies of the engine's state beside its database."""
 PROBE = "the answer to a probe"
 _Memory: TypeAlias = tuple[Callable[[], Mapping[str, str]], Callable[[Mapping[str, str]], None]]
 
@@ -129,6 +142,7 @@ class SsmEngine:
         self._is_cut_off = False
         self._jobs: dict[JobId, SsmJob] = {}
         self._is_recalled = False
+        self._saved_aside_at = float("-inf")
         self._preparer = Preparer(self._commands, self._bring_bundle, lambda: self._now())  # noqa: PLW0108 - a later clock too
         self._bringing = SsmPrefetch(self._commands)
         self._present: frozenset[NodeId] | None = None
@@ -202,7 +216,10 @@ class SsmEngine:
         generation = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
         order = self.starts.begin(nodes, script, kill_script(_pattern(action.job, action.generation)))
         now = self._now()
-        known.run = SsmRun(generation=generation, nodes=nodes, started_at=now, key=key, order=order)
+        slots = () if action.places_per_gpu > 1 else tuple((slot.node, slot.index) for slot in action.slots)
+        known.run = SsmRun(
+            generation=generation, nodes=nodes, started_at=now, key=key, order=order, slots=slots
+        )
         if order.done():
             if refused := order.result():
                 known.run = run
@@ -546,12 +563,13 @@ class SsmEngine:
         """Read the state of an earlier process, once."""
         if self._is_recalled:
             return
-        if self._memory is None:
-            self._jobs.update(read_ssm_jobs(self._settings.state_file))
-        else:
-            self._jobs.update(
-                {job: ssm_job_from(json.loads(text)) for job, text in self._memory[0]().items()}
-            )
+        # The database is first; the file of this machine has what a lost or restored database lacks.
+        self._jobs.update(read_ssm_jobs(self._settings.state_file))
+        if self._memory is not None:
+            for job, text in self._memory[0]().items():
+                known, aside = ssm_job_from(json.loads(text)), self._jobs.get(job)
+                if aside is None or _number(aside) <= _number(known):
+                    self._jobs[job] = known
         for known in self._jobs.values():
             if known.run is not None:
                 # If the old clock was ahead, limit its times to now, or units would not count as silent.
@@ -643,13 +661,40 @@ class SsmEngine:
             write_ssm_jobs(self._settings.state_file, self._jobs)
         else:
             self._memory[1]({job: json.dumps(document_of(known)) for job, known in self._jobs.items()})
+            self._save_aside()
         self._has_news = False
+
+    def _save_aside(self) -> None:
+        """Write the jobs to the file of this machine as well, now and then, for a lost database."""
+        now = time.monotonic()
+        if now - self._saved_aside_at >= ASIDE_SECONDS:
+            self._saved_aside_at = now
+            with suppress(OSError):
+                write_ssm_jobs(self._settings.state_file, self._jobs)
+
+    def papers(self, job: JobId) -> JobPapers | None:
+        """Return where a job runs, as it was started; None for parts of shared GPUs."""
+        known = self._jobs.get(job)
+        run = None if known is None else known.run
+        if known is None or run is None or not run.slots or len(run.slots) != run.generation.gpus:
+            return None
+        return JobPapers(
+            spec=known.spec,
+            generation=run.generation.number,
+            slots=tuple(GpuSlot(node, index) for node, index in run.slots),
+            started_at=run.started_at,
+        )
 
     def _root(self, node: NodeId) -> str:
         return self._settings.root.replace("{node}", instance_of(node))
 
     def _uri(self, job: JobId) -> str:
         return f"{self._settings.uri.rstrip('/')}/{Layout(root=Path('/')).job(job).name}"
+
+
+def _number(known: SsmJob) -> int:
+    """Return the number of a job's newest generation; 0 without one."""
+    return 0 if known.run is None else known.run.generation.number
 
 
 def _pattern(job: JobId, generation: int) -> str:

@@ -456,7 +456,13 @@ class Keeper:
             return 0
         while slot in self._errands and not self._kill_asked:
             self._listen(0.1)
-        status = self._told(verify=wait) if slot in TELLING else ""
+        try:
+            status = self._told(verify=wait) if slot in TELLING else ""
+        except OSError:
+            # Its files cannot be read now: the next beat reports.
+            if not wait:
+                return 0
+            status = ""
         until = None if seconds is None else time.monotonic() + seconds
         self._codes.pop(slot, None)
         # Unblock signals in the child, or SIGTERM could not end it.

@@ -119,8 +119,21 @@ def reservations(cloud: CloudFacts, call: Call) -> Answer:
         for kind, (name, zone, left) in cloud.terms.reservations.items()
         if not wanted or name in wanted
     ]
-    rows += [row for row in fake_blocks.rows(cloud) if not wanted or row["capacityReservationId"] in wanted]
+    rows += [
+        row
+        for row in (*fake_blocks.rows(cloud), *fake_blocks.capacity_rows(cloud))
+        if (not wanted or row["capacityReservationId"] in wanted) and _has_tag(cloud, call, row)
+    ]
     return ec2_rows("DescribeCapacityReservations", "capacityReservationSet", rows)
+
+
+def _has_tag(cloud: CloudFacts, call: Call, row: dict[str, object]) -> bool:
+    """Return whether a reservation has the tag of the call's filter, if there is one."""
+    name, value = call.query.get("Filter.1.Name", ""), call.query.get("Filter.1.Value.1", "")
+    one = cloud.terms.capacity.get(str(row["capacityReservationId"]))
+    if not name.startswith("tag:") or one is None:
+        return True
+    return one.tags.get(name.removeprefix("tag:")) == value
 
 
 def send_event(cloud: CloudFacts, life: Lifetime, what: str, state: str = "") -> None:

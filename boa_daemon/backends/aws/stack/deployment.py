@@ -14,7 +14,7 @@ from typing import Any
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
-from boa_daemon.backends.aws.stack.settings import StackNames, stack_settings_of
+from boa_daemon.backends.aws.stack.settings import StackNames, stack_settings_of, tags_of_stack
 from boa_daemon.errors import CloudFailed
 
 _LOOK_SECONDS = 5.0
@@ -100,9 +100,9 @@ class Stack:
                 {"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()
             ],
         }
+        arguments["Tags"] = tags_of_stack(self._calls.settings)
         if found is None:
-            tags = [{"Key": "boa:stack", "Value": self._calls.settings.cluster}]
-            self._calls.call("cloudformation:CreateStack", Tags=tags, **arguments)
+            self._calls.call("cloudformation:CreateStack", **arguments)
         else:
             try:
                 self._calls.call("cloudformation:UpdateStack", **arguments)

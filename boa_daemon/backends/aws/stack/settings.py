@@ -84,4 +84,10 @@ def stack_settings_of(settings: AwsSettings, *, account: str = ACCOUNT) -> Stack
 
 def stack_tags(site: StackSettings) -> list[dict[str, str]]:
     """Return the tags of the stack's resources, without the cluster's own tag, which marks rented ones."""
-    return [{"Key": "boa:stack", "Value": site.settings.cluster}]
+    return tags_of_stack(site.settings)
+
+
+def tags_of_stack(settings: AwsSettings) -> list[dict[str, str]]:
+    """Return the tags of a cluster's stack, which CloudFormation also gives to its resources."""
+    tags = {**settings.tags, "boa:stack": settings.cluster}
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
