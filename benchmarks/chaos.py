@@ -188,13 +188,16 @@ class Nodes:
     def command(self, node: str, script: str) -> str:
         """Run a script on a node; return the command's id."""
         name, said = str(uuid4()), f'{HEALTH}{{"faults": []}}\n{READY}'
+        key = re.search(r"printf '%s\\n' (\w+) > \S*status\.key", script)
         with self.lock:
             if found := re.search(r"<<'UNIT'\n(.*)\nUNIT\n", script):
-                key = re.search(r"printf '%s\\n' (\w+) > \S*status\.key", script)
                 self._start(node, json.loads(found[1]), "" if key is None else key[1])
             elif found := re.search(r"systemctl (stop|kill).*boa-(.+)-\*-g(\d+)-n\*", script):
                 self._end(found[2], int(found[3]), is_stop=found[1] == "stop")
             elif found := re.search(r"/([^/\s]+)/g(\d+)/n\d+'?\s*$", script.strip()):
+                for unit in self.units:
+                    if key is not None and (unit.job, unit.generation) == (found[1], int(found[2])):
+                        unit.key = key[1]
                 said = STATUS + json.dumps(self.status(found[1], int(found[2])) or {})
             self.commands[name] = said
         return name
