@@ -165,7 +165,7 @@ def test_gc_check_reports_leaks_and_ends_nothing(boa: Boa, fake: FakeCloud) -> N
 def test_gc_ends_leaks_and_nothing_else(boa: Boa, fake: FakeCloud) -> None:
     """`boa gc` ends an instance with an old lease and an unattached volume of this cluster, nothing else.
 
-    An instance that was just launched stays, as its records may not be written yet.
+    What was just made stays: records may not be written yet, and a disk may be about to be attached.
     """
     fake.terms.enforces_cluster = ""
     [leak] = rent(at=time.time() - 7200.0)
@@ -178,13 +178,19 @@ def test_gc_ends_leaks_and_nothing_else(boa: Boa, fake: FakeCloud) -> None:
     volume = ec2.create_volume(
         AvailabilityZone="us-east-1a", Size=8, TagSpecifications=[{"ResourceType": "volume", "Tags": tags}]
     )["VolumeId"]
-    ec2.create_volume(AvailabilityZone="us-east-1a", Size=8)
+    fake.backend("us-east-1").volumes[volume].create_time -= timedelta(seconds=600.0)
+    made = {"AvailabilityZone": "us-east-1a", "Size": 8}
+    loose = {
+        ec2.create_volume(**made)["VolumeId"],
+        ec2.create_volume(**made, TagSpecifications=[{"ResourceType": "volume", "Tags": tags}])["VolumeId"],
+    }
     code, answer, _ = boa("gc")
 
     assert code == 0
     assert {each["id"] for each in answer["leaks"]} == {leak, volume}
     assert {life.id for life in fake.live()} == {wanted, young, foreign}
-    assert len(ec2.describe_volumes(Filters=[{"Name": "status", "Values": ["available"]}])["Volumes"]) == 1
+    left = ec2.describe_volumes(Filters=[{"Name": "status", "Values": ["available"]}])["Volumes"]
+    assert {each["VolumeId"] for each in left} == loose
     assert answer["regions"][0]["billing_stopped_at"] is not None
 
 
