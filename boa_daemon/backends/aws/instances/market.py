@@ -26,7 +26,7 @@ from boa_daemon.tick.offers import Market, Offer
 from boa_daemon.tick.ports import Clock
 
 ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 3600.0
-PROBE_SECONDS = 120.0
+PROBE_SECONDS = 180.0
 """The price list is asked for something at least this often: its loss is told within five minutes."""
 SPOT_USELESS_SECONDS = 6 * 3600.0
 _SPOT_HISTORY_SECONDS = 3600.0
