@@ -432,7 +432,6 @@ class AwsMarket:
                     found[one.id] = one
         return found
 
-
     def _rows_of_reservations(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         """Ask for reservations; an id that EC2 does not know, as of one long over, does not hide the others.
 

@@ -29,7 +29,7 @@ UNLISTED = (
     "InvalidInstanceTypeOffering", "InvalidZoneId.NotFound", "InvalidSpotFleetRequestConfig",
     "InvalidFleetConfiguration", "InvalidHostId.NotFound", "InvalidVolume.ZoneMismatch", "ZonesMismatched",
     "InvalidParameterDependency", "InstanceCreditSpecification.NotSupported", "InvalidState",
-    "MaxSpotFleetRequestCountExceeded", "HostLimitExceeded", "UnsupportedHostConfiguration", "InvalidNextToken",
+    "MaxSpotFleetRequestCountExceeded", "HostLimitExceeded", "InvalidNextToken",
     "MalformedQueryString", "RequestResourceCountExceeded", "NonEBSInstance",
     "InvalidInstanceAttributeValue", "UnknownVolumeType",
 )  # fmt: skip
