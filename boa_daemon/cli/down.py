@@ -90,6 +90,10 @@ def down(
     )
     is_clean = not unanswered and all(receipt.is_clean for receipt in receipts)
     # Keep the stack while something is rented: it holds the roles that can end instances.
+    further = [each for each in settings.regions if each != settings.region] if region is None else []
+    for where in further if stack and is_clean else ():
+        # Before the home region's, which has the roles.
+        Stack(AwsCalls(settings.in_region(where))).remove(wait_seconds=wait_seconds)
     gone = _take_away(Stack(calls), wait_seconds, data=data) if stack and is_clean else None
     whole = load_settings(config).settings if cluster is None and config.exists() else None
     if gone is not None and whole is not None:
