@@ -94,7 +94,7 @@ MOST_RHYTHM = 0.5
 STATED_JOBS = 2.0
 """Jobs that came, of which the stated grain counts as evidence of how much of the load a single job is."""
 import os
-EARLY_HOURS=float(os.environ.get("EH","12")); EARLY_TOLERANCE=float(os.environ.get("ET",".04")); EARLY_SURE=float(os.environ.get("ES","0.5")); EARLY_UNTIL=float(os.environ.get("EU","96"))
+EARLY_HOURS=float(os.environ.get("EH","6")); EARLY_TOLERANCE=float(os.environ.get("ET",".03")); EARLY_SURE=float(os.environ.get("ES","0.3")); EARLY_UNTIL=float(os.environ.get("EU","96"))
 WEEK = 0.15
 """Standard deviation of the log of the load in a part of a week (such as the workdays) over its mean."""
 FIRST_EVIDENCE_HOURS = 0.73
@@ -312,12 +312,23 @@ class Evidence:
     period_elapsed: float = 0.0
     came: float = 0.0
     came_squared: float = 0.0
+    owed: float = 0.0
     blocks: tuple[BlockSums, ...] = (BlockSums(),) * len(BLOCKS)
 
     @property
     def ratio(self) -> float:
         """The load over the stated load, as seen."""
-        return self.actual / self.stated if self.stated > 0.0 else 1.0
+        actual = self.actual - (1.0 - self.taken) * self.owed
+        return actual / self.stated if self.stated > 0.0 else 1.0
+
+    @property
+    def taken(self) -> float:
+        """What jobs took over what they were believed to take, at most 1: present jobs will end alike."""
+        believed = self.came - self.owed
+        if believed <= 0.0:
+            return 1.0
+        first = STATED_JOBS * self.came_squared / self.came
+        return min(max(self.actual - self.owed + first, first) / (believed + first), 1.0)
 
     @property
     def came_ratio(self) -> float:
@@ -391,7 +402,8 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     budget, yardstick = pace.budget * money.accrual, float(table.rates @ table.least_cost)
     committed = money.spent + (owed := table.cost_at(present, table.planned(budget)))
     # Jobs present at the first tick are no evidence of the arrival rate.
-    seen = _seen(Evidence.of(money.memory), committed, yardstick, money, pace)
+    seen = replace(_seen(Evidence.of(money.memory), committed, yardstick, money, pace), owed=owed)
+    present = present * seen.taken
     correction = pace.load_correction(seen)
     ahead = pace.ahead(money)
     if money.is_refused:
