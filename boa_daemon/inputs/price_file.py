@@ -26,12 +26,11 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from boa_daemon.inputs.document_file import Document, read_document
-from boa_daemon.inputs.schema import Gpus, Name, Positive, Strict, checked
+from boa_daemon.inputs.schema import Count, Gpus, Name, Positive, Strict, checked
 
 TypeStatus: TypeAlias = Literal["current", "previous generation", "retired"]
 
 _Discount = Annotated[float, Field(ge=0.0, lt=1.0)]
-_Count = Annotated[int, Field(ge=0, le=10**12)]
 # TOML has dates of its own; YAML and CSV write them as text.
 _Day = Annotated[str, BeforeValidator(lambda day: day.isoformat() if isinstance(day, date) else day)]
 
@@ -43,15 +42,15 @@ class TypeRow(Strict):
     family: Name | None = Field(default=None, description="such as p4d")
     gpus: Gpus | None = Field(default=None, description="GPUs in one instance")
     gpu_model: Name | None = Field(default=None, description="such as NVIDIA A100")
-    gpu_memory_mib: _Count | None = Field(default=None, description="MiB of memory of one GPU")
-    vcpus: _Count | None = Field(default=None, description="virtual CPUs, the unit of quotas")
-    memory_mib: _Count | None = Field(default=None, description="MiB of main memory")
+    gpu_memory_mib: Count | None = Field(default=None, description="MiB of memory of one GPU")
+    vcpus: Count | None = Field(default=None, description="virtual CPUs, the unit of quotas")
+    memory_mib: Count | None = Field(default=None, description="MiB of main memory")
     link_gigabits_per_second: Positive | None = Field(
         default=None, description="sustained gigabits per second"
     )
-    efa_interfaces: _Count | None = Field(default=None, description="EFA interfaces at most")
-    instance_store_disks: _Count | None = Field(default=None, description="NVMe disks of its own")
-    instance_store_gb: _Count | None = Field(default=None, description="GB of all of these together")
+    efa_interfaces: Count | None = Field(default=None, description="EFA interfaces at most")
+    instance_store_disks: Count | None = Field(default=None, description="NVMe disks of its own")
+    instance_store_gb: Count | None = Field(default=None, description="GB of all of these together")
     usd_per_hour: Positive | None = Field(
         default=None, description="dollars per hour and instance, on demand"
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.csv_text import csv_reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def header_of(path: Path) -> list[str]:
     Raises:
         InputError: when it cannot be read or is not text.
     """
-    return next(csv.reader(read_text(path).splitlines()), [])
+    return next(csv_reader(read_text(path), strict=False), [])
 
 
 def read_text(path: Path) -> str:
@@ -78,7 +79,7 @@ def read_rows(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     Raises:
         InputError: when it cannot be read, is empty, lacks a column or has a row with missing cells.
     """
-    lines = csv.reader(read_text(path).splitlines(), strict=True)
+    lines = csv_reader(read_text(path))
     try:
         header = [name.strip() for name in next(lines, [])]
         for name in required:
