@@ -105,7 +105,8 @@ SHAPES = {
     "quotes in a name": "JobName|" + HEAD + 'say "hi|' + ROW,
     "csv of a data frame": "JobID,Submit,ElapsedRaw,AllocTRES\n"
     '7,2026-03-02T08:00:00,3600.0,"cpu=4,gres/gpu=2"\n',
-    "parts of one job": HEAD + "".join(ROW.replace("7|", f"7+{part}|", 1).replace("=2", "=1") for part in "01"),
+    "parts of one job": HEAD
+    + "".join(ROW.replace("7|", f"7+{part}|", 1).replace("=2", "=1") for part in "01"),
     "attempts": HEAD
     + "7|2026-03-02T08:00:00|2026-03-02T08:00:00|2026-03-02T08:15:00|00:15:00|NODE_FAIL|gres/gpu=2\n"
     + "7|2026-03-02T08:20:00|2026-03-02T08:30:00|2026-03-02T09:15:00|00:45:00|COMPLETED|gres/gpu=2\n",
