@@ -97,7 +97,7 @@ def solve(
         raise typer.Exit(code)
 
 
-def _solve_one(
+def _solve_one(  # noqa: PLR0917 - each is a part of the question
     path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat, per: Per
 ) -> tuple[int, Solution | None]:
     """Print one answer and return its exit code; CSV is printed at the end for all files."""
