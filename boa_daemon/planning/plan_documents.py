@@ -37,7 +37,7 @@ def solution_document(solution: Solution, problem: Problem) -> dict[str, Any]:
 
 
 def landmarks(curve: Curve) -> dict[str, Any]:
-    """Return the knee, the floor of a curve and what the money between them buys; with weights, both means."""
+    """Return knee, floor, and what the money between them buys, of a curve; with weights, both means."""
     knee, end = curve.knee(), curve.largest_useful
     beyond = {"spend": max(end - knee.budget, 0.0), "saved_mean_jct_hours": knee.hours - knee.floor_hours}
     if not has_weights(curve.problem):
