@@ -238,7 +238,7 @@ def test_two_regions_one_of_them_cut_off_in_mid_run(two: Callable[..., Two], tmp
 
 
 def test_a_hard_cap_holds_while_a_region_is_cut_off(two: Callable[..., Two], tmp_path: Path) -> None:
-    """Nodes that nobody can end are counted until the region answers, and nothing is rented beyond the cap."""
+    """Nodes that nobody can end are counted until the region answers, and the cap holds."""
     cap = 6.0
     terms = Terms(boot_seconds=60.0, shutdown_seconds=30.0, stock={(TYPE, "us-east-1a", "on-demand"): 1})
     made = two(terms)
