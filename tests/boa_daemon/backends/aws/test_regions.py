@@ -237,6 +237,37 @@ def test_two_regions_one_of_them_cut_off_in_mid_run(two: Callable[..., Two], tmp
     assert charged >= hours * 1.006
 
 
+def test_a_hard_cap_holds_while_a_region_is_cut_off(two: Callable[..., Two], tmp_path: Path) -> None:
+    """Nodes that nobody can end are counted until the region answers, and the cap holds."""
+    cap = 6.0
+    terms = Terms(boot_seconds=60.0, shutdown_seconds=30.0, stock={(TYPE, "us-east-1a", "on-demand"): 1})
+    made = two(terms)
+    settings = SETTINGS | {
+        "budget": {"usd_per_hour": 9.0, "usd_per_day_cap": cap, "max_instances": 6},
+    }
+    play = DaemonInAFolder(tmp_path, made.clock, settings, rented_from=made.cloud)
+    play.service.submit([job_content(f"j{i}", hours=40.0) for i in range(4)], user="ann")
+    most = 0
+    for tick in range(400):
+        play.daemon.tick()
+        if tick == 40:
+            assert made.living(FAR)
+            made.lines[FAR].is_cut = True
+            before = made.living(FAR)
+        if tick > 40:
+            most = max(most, made.living(FAR))
+        if tick == 80:
+            made.lines[FAR].is_cut = False
+        made.clock.instant += 30.0
+    charged = play.daemon.storage.store.settled_micro_dollars() / 1e6  # type: ignore[union-attr]
+    play.close()
+
+    hours = sum((life.ended_at or 0.0) - life.launched_at for life in made.fake.history()) / 3600.0
+    assert most <= before
+    assert made.fake.live() == []
+    assert hours * 1.006 <= charged <= cap
+
+
 def test_a_launch_whose_region_vanished_counts_as_spent(two: Callable[..., Two], tmp_path: Path) -> None:
     """The answer is lost and then the region: the node is neither given up nor rented twice."""
     terms = Terms(boot_seconds=60.0, shutdown_seconds=30.0, stock={(TYPE, "us-east-1a", "on-demand"): 0})
