@@ -183,6 +183,7 @@ class _Standing(TypedDict):
     tick_seconds: float
     budget_usd_per_hour: float
     reattached: dict[str, int]
+    idle_reserved_usd_per_hour: float
     fact_ages_seconds: dict[str, float | None]
     boots: dict[str, dict[str, float]]
     refused_messages: dict[str, int]
@@ -195,8 +196,8 @@ class StatusAnswer(_Standing, total=False):
 
     `fault` is empty when all is well. `usd_per_hour` is the present cost of all nodes, `stopped_nodes` counts
     those of the warm pool. `books` has the spending, the cap and the forecast for `day` and `month`, in
-    dollars. `finishes` has the expected end and cost of jobs with their 90 % intervals; `dates` has the
-    probability that a job's date is met.
+    dollars. `finishes` has the expected end and cost of jobs with their 90 % intervals, of at most 500 jobs;
+    `ends` has those of all jobs together; `dates` has the probability that a job's date is met.
     """
 
     tick: int
@@ -210,8 +211,10 @@ class StatusAnswer(_Standing, total=False):
     waiting: int
     books: dict[str, dict[str, float | None]]
     pacing: dict[str, Any] | None
+    purses: list[dict[str, Any]]
     held: list[str]
     finishes: dict[str, dict[str, float]]
+    ends: dict[str, float | None]
     dates: dict[str, dict[str, Any]]
     queued_since_then: int
 
