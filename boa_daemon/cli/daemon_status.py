@@ -135,7 +135,10 @@ def _ends(document: Mapping[str, Any]) -> str:
 
 def _pacing(document: dict[str, Any]) -> str:
     """Return the pacing window, the load correction, and what pacing costs in waiting."""
-    window = "calendar months" if document["is_calendar_month"] else f"{document['window_hours']:g} hours"
+    window = f"{document['window_hours']:g} hours"
+    if document["period"] is not None:
+        window = f"calendar {document['period']}s"
+    window += f" within {100.0 * document['tolerance']:g} %"
     said = f"by {window}; expected load: {document['load_correction']:.2f} times the stated one"
     if days := document["load_by_weekday"]:
         said += f", by weekday {' '.join(f'{day:.1f}' for day in days)} times its mean"

@@ -13,6 +13,7 @@ from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.prices.list_prices import ask_price, read_price_list
 from boa_daemon.backends.aws.prices.side_prices import QUESTIONS, ask_side_prices
 from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
+from boa_daemon.cli.import_prices import import_prices
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.planning_options import PricesOption
 from boa_daemon.cli.toml_keys import write_keys
@@ -21,8 +22,17 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.price_age import STALE_DAYS, days_old
 from boa_daemon.inputs.whole_files import write_whole
 
+app = typer.Typer(
+    name="prices",
+    help="Show how old each price is, fetch current prices, or read the price lists of others.",
+    invoke_without_command=True,
+)
+app.command("import")(import_prices)
 
+
+@app.callback()
 def prices(
+    context: typer.Context,
     *,
     refresh: Annotated[
         Path | None,
@@ -48,6 +58,8 @@ def prices(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Show how old each price is; with --refresh fetch current prices from AWS or a saved price list."""
+    if context.invoked_subcommand is not None:
+        return
     catalog, today = Catalog.load(*(prices or ())), datetime.now(UTC).date()
     if beside:
         _beside(config, region, today, output)

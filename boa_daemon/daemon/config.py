@@ -16,7 +16,7 @@ from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import Event
 from boa_daemon.inputs.schema import Fraction, Limit, Name, NotNegative, Positive, Private, Strict, checked
 from boa_daemon.learning.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
-from policies.online.pacing import MONTH_HOURS
+from policies.online.pacing import MONTH_HOURS, PERIOD, TOLERANCE, Period
 from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY
 
 CAP_DAYS = 2.0
@@ -60,9 +60,18 @@ class BudgetSettings(Strict):
     share_half_life_hours: Positive = Field(
         default=24.0, description="hours after which money that a team was lent, or left unspent, counts half"
     )
-    window_hours: Positive = Field(
-        default=MONTH_HOURS,
-        description="hours over which spending meets the budget on average; 730 means a calendar month",
+    period: Period = Field(
+        default=PERIOD,
+        description="month, quarter or year (calendar, UTC): its money is spent in it, within the tolerance",
+    )
+    tolerance: Fraction = Field(
+        default=TOLERANCE,
+        description="fraction of the period's money by which its spend may be off; less is more even and "
+        "costs waiting",
+    )
+    window_hours: Positive | None = Field(
+        default=None,
+        description="hours over which spending meets the budget on average, in place of a period",
     )
 
     @model_validator(mode="before")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -43,6 +44,7 @@ class DaemonHealth:
     plan_fault: str = ""
     purses: tuple[Purse, ...] = ()
     pace: Pace | None = None
+    priced: tuple[tuple[Pace, int], list[dict[str, Any]], bool] | None = None
     done_at: float = field(default_factory=time.monotonic)
     is_late: bool = False
     clock_note: str = ""

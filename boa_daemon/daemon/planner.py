@@ -335,7 +335,9 @@ class Planner(LearntClasses):
         )
         options = PolicyOptions()
         if "window_hours" in find_policy(workload.policy).options:
-            options = PolicyOptions(window_hours=money.window_hours)
+            options = PolicyOptions(
+                window_hours=money.window_hours, period=money.period, tolerance=money.tolerance
+            )
         return PolicyRecord(
             name=workload.policy,
             options=options,

@@ -7,7 +7,7 @@ instances are rented, so a GPU costs its share of one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -16,6 +16,7 @@ from typing import Any
 
 from boa_daemon.errors import InputError, MissingPrice, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_document
+from boa_daemon.inputs.price_age import SPOT_SOURCE
 from boa_daemon.inputs.price_file import (
     PriceFile,
     TypeRow,
@@ -292,15 +293,42 @@ def _of_region(prices: PriceFile, document: Document, region: str) -> PriceFile:
         hint = f"`boa prices --refresh {document.name} --region {region}` fetches the prices of that region"
         raise document.error(problem, at=("region",), hint=hint)
     types = [row for row in prices.types if not (region and row.region) or row.region == region]
-    seen: dict[str, TypeRow] = {}
+    seen: dict[tuple[str, str], TypeRow] = {}
     for row in types:
-        other = seen.setdefault(row.instance_type, row)
+        other = seen.setdefault((row.instance_type, row.market or "on-demand"), row)
         if other is not row:
             places = " and in ".join(one.region or HOME_REGION for one in (other, row))
             problem = f"prices of {row.instance_type} in {places}"
-            hint = "Keep the rows of one region in the file that you name"
+            hint = "Keep the rows of one region in the file: `boa prices import --region` writes such a file"
             raise document.error(problem, at=row_path(document, prices.types.index(row)), hint=hint)
-    return prices.model_copy(update={"types": types})
+    return prices.model_copy(update={"types": _of_markets(types, document, is_rented=bool(region))})
+
+
+def _of_markets(types: Sequence[TypeRow], document: Document, *, is_rented: bool) -> list[TypeRow]:
+    """Return one row per type: a spot price beside the price on demand.
+
+    A spot price alone is the price to plan with; where nodes are rented (`is_rented`) it is no price on
+    demand.
+    """
+    spot = {row.instance_type: row for row in types if row.market == "spot"}
+    listed = {row.instance_type for row in types if row.market != "spot"}
+    rows = []
+    for row in types:
+        beside = spot.get(row.instance_type)
+        if beside is None or (row is beside and row.instance_type in listed):
+            rows += [row] if beside is None else []
+            continue
+        values: dict[str, Any] = {
+            "spot_usd_per_hour_min": beside.spot_usd_per_hour_min or beside.usd_per_hour,
+            "spot_usd_per_hour_max": beside.spot_usd_per_hour_max or beside.usd_per_hour,
+            "spot_as_of": beside.spot_as_of or beside.as_of,
+        }
+        if row is beside:
+            source = row.source or f"set in {document.name}"
+            values |= {"usd_per_hour": None} if is_rented else {"source": f"{SPOT_SOURCE}{source}"}
+            values |= {"as_of": None, "region": None, "source": None} if is_rented else {}
+        rows.append(row.model_copy(update=values))
+    return rows
 
 
 def _values(row: TypeRow) -> dict[str, Any]:
@@ -308,6 +336,7 @@ def _values(row: TypeRow) -> dict[str, Any]:
     values = row.model_dump(exclude_none=True)
     values["name"] = values.pop("instance_type")
     values.pop("currency", None)
+    values.pop("market", None)
     if row.zones is not None:
         values["zones"] = tuple(row.zones.split())
     return values

@@ -26,12 +26,11 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from boa_daemon.inputs.document_file import Document, read_document
-from boa_daemon.inputs.schema import Gpus, Name, Positive, Strict, checked
+from boa_daemon.inputs.schema import Count, Gpus, Name, Positive, Strict, checked
 
 TypeStatus: TypeAlias = Literal["current", "previous generation", "retired"]
 
 _Discount = Annotated[float, Field(ge=0.0, lt=1.0)]
-_Count = Annotated[int, Field(ge=0, le=10**12)]
 # TOML has dates of its own; YAML and CSV write them as text.
 _Day = Annotated[str, BeforeValidator(lambda day: day.isoformat() if isinstance(day, date) else day)]
 
@@ -43,15 +42,15 @@ class TypeRow(Strict):
     family: Name | None = Field(default=None, description="such as p4d")
     gpus: Gpus | None = Field(default=None, description="GPUs in one instance")
     gpu_model: Name | None = Field(default=None, description="such as NVIDIA A100")
-    gpu_memory_mib: _Count | None = Field(default=None, description="MiB of memory of one GPU")
-    vcpus: _Count | None = Field(default=None, description="virtual CPUs, the unit of quotas")
-    memory_mib: _Count | None = Field(default=None, description="MiB of main memory")
+    gpu_memory_mib: Count | None = Field(default=None, description="MiB of memory of one GPU")
+    vcpus: Count | None = Field(default=None, description="virtual CPUs, the unit of quotas")
+    memory_mib: Count | None = Field(default=None, description="MiB of main memory")
     link_gigabits_per_second: Positive | None = Field(
         default=None, description="sustained gigabits per second"
     )
-    efa_interfaces: _Count | None = Field(default=None, description="EFA interfaces at most")
-    instance_store_disks: _Count | None = Field(default=None, description="NVMe disks of its own")
-    instance_store_gb: _Count | None = Field(default=None, description="GB of all of these together")
+    efa_interfaces: Count | None = Field(default=None, description="EFA interfaces at most")
+    instance_store_disks: Count | None = Field(default=None, description="NVMe disks of its own")
+    instance_store_gb: Count | None = Field(default=None, description="GB of all of these together")
     usd_per_hour: Positive | None = Field(
         default=None, description="dollars per hour and instance, on demand"
     )
@@ -65,6 +64,9 @@ class TypeRow(Strict):
     zones: Name | None = Field(default=None, description="zone ids, separated by spaces")
     status: TypeStatus | None = Field(default=None, description="current, previous generation or retired")
     region: Name | None = Field(default=None, description="the region of the price, such as sa-east-1")
+    market: Literal["on-demand", "spot"] | None = Field(
+        default=None, description="on-demand, or spot: then it is no price on demand"
+    )
     currency: Name | None = Field(default=None, description="USD; other currencies are refused")
     as_of: _Day | None = Field(default=None, description="the day of the price, YYYY-MM-DD")
     specs_as_of: _Day | None = Field(default=None, description="the day of the other columns, YYYY-MM-DD")
@@ -111,7 +113,7 @@ def _check_provenance(found: PriceFile, document: Document) -> None:
         InputError: with file and line; for two rows with both lines.
     """
     _check_one(found.currency, found.as_of, document, at=())
-    rows: dict[tuple[str, str], int] = {}
+    rows: dict[tuple[str, str, str], int] = {}
     for index, row in enumerate(found.types):
         _check_one(row.currency, row.as_of, document, at=row_path(document, index))
         region = row.region or found.region or ""
@@ -119,7 +121,7 @@ def _check_provenance(found: PriceFile, document: Document) -> None:
             problem = f"the price of {row.instance_type} is of {row.region}, the file's are of {found.region}"
             hint = "Write one file per region, or give each row its region and the file none"
             raise document.error(problem, at=row_path(document, index), hint=hint)
-        first = rows.setdefault((row.instance_type, region), index)
+        first = rows.setdefault((row.instance_type, region, row.market or "on-demand"), index)
         if first != index:
             where = document.line_of(row_path(document, first))
             place = f" in {region}" if region else ""
