@@ -180,10 +180,10 @@ class _Standing(TypedDict):
     notes: list[str]
     setting_warnings: list[str]
     best_effort: dict[str, Any] | None
-    idle_reserved_usd_per_hour: float
     tick_seconds: float
     budget_usd_per_hour: float
     reattached: dict[str, int]
+    idle_reserved_usd_per_hour: float
     fact_ages_seconds: dict[str, float | None]
     boots: dict[str, dict[str, float]]
     refused_messages: dict[str, int]
@@ -198,7 +198,8 @@ class StatusAnswer(_Standing, total=False):
     counts those of the warm pool. `books` has the spending, the cap and the forecast for `day` and `month`,
     in dollars, and `purses` those of teams, users, jobs and commitments. `idle_reserved_usd_per_hour` is
     what paid reservations cost while nothing runs on them. `finishes` has the expected end and cost of jobs
-    with their 90 % intervals; `dates` has the probability that a job's date is met.
+    with their 90 % intervals, of at most 500 jobs; `ends` has those of all together; `dates` has the
+    probability that a job's date is met.
     """
 
     tick: int
@@ -215,6 +216,7 @@ class StatusAnswer(_Standing, total=False):
     purses: list[dict[str, Any]]
     held: list[str]
     finishes: dict[str, dict[str, float]]
+    ends: dict[str, float | None]
     dates: dict[str, dict[str, Any]]
     queued_since_then: int
 

@@ -94,7 +94,7 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
             table.add_row(f"{purse['kind']} {escape(purse['name'])}", _purse(purse))
         for sentence in document["held"]:
             table.add_row("held back", escape(sentence))
-        if document.get("finishes"):
+        if document.get("ends", {}).get("jobs"):
             table.add_row("ends", _ends(document))
         for name, date in sorted(document.get("dates", {}).items(), key=lambda row: row[1]["probability"])[
             :5
@@ -125,13 +125,11 @@ def _purse(purse: Mapping[str, Any]) -> str:
 
 def _ends(document: Mapping[str, Any]) -> str:
     """Return when all present jobs are forecast to have ended, and what they cost until then."""
-    ends, now = document["finishes"].values(), float(document["now"])
-    latest = {
-        key: format_hours(max(max(one[key] for one in ends) - now, 0.0) / 3600.0) for key in ("at", "high")
-    }
+    ends, now = document["ends"], float(document["now"])
+    latest = {key: format_hours(max(ends[key] - now, 0.0) / 3600.0) for key in ("at", "high")}
     return (
-        f"{counted(len(ends), 'job')} in {latest['at']} ({latest['high']} if jobs are long), "
-        f"for {usd(sum(one['usd'] for one in ends))} USD more"
+        f"{counted(ends['jobs'], 'job')} in {latest['at']} ({latest['high']} if jobs are long), "
+        f"for {usd(ends['usd'])} USD more"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from typing import Any
 
 from boa_daemon.daemon.dates import date_answer
@@ -18,6 +19,10 @@ from policies.model import JobId
 
 MOST_ANSWERS = 100
 """Largest number of dates to check in one submission; the first ones count."""
+
+
+MOST_FINISHES = 500
+"""Largest number of ends in the status, which is read all the time."""
 
 
 class JobForecasts:
@@ -105,8 +110,19 @@ class JobForecasts:
         """The forecast ends and due dates, for the status."""
         decision = self._daemon.standing.decision
         notes = {} if decision is None else decision.plan.dates
+        ends = self.finishes()
+        # Which end next; the forecast of each job is in its own answer.
+        shown = (
+            ends if len(ends) <= MOST_FINISHES else nsmallest(MOST_FINISHES, ends, lambda job: ends[job].at)
+        )
         return {
-            "finishes": {name: found.document for name, found in self.finishes().items()},
+            "finishes": {name: ends[name].document for name in shown},
+            "ends": {
+                "jobs": len(ends),
+                "at": max((found.at for found in ends.values()), default=None),
+                "high": max((found.high for found in ends.values()), default=None),
+                "usd": sum(found.usd for found in ends.values()),
+            },
             "dates": {
                 name: {"at": note.at, "probability": note.kept, "usd": note.usd, "is_firm": note.is_firm}
                 | {"is_tried": note.kept >= LEAST_PROBABILITY}

@@ -79,3 +79,24 @@ def test_a_job_that_released_its_gpus_since_the_last_tick_is_not_called_running(
     assert said["reason"] == "new"
     assert "Since then it has let go of its GPUs." in said["text"]
     play.close()
+
+
+def test_the_status_stays_small_with_many_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names the ends of those that end first, and sums up those of all."""
+    monkeypatch.setattr("boa_daemon.daemon.job_forecasts.MOST_FINISHES", 2)
+    play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0), SETTINGS)
+    play.service.submit([job_content(hours=hours) for hours in (5.0, 1.0, 3.0)], user="ann")
+    play.daemon.tick()
+    status, ends = play.service.status(), play.service.outlook.finishes()
+
+    assert (
+        sorted(found["at"] for found in status["finishes"].values())
+        == sorted(found.at for found in ends.values())[:2]
+    )
+    assert status["ends"] == {
+        "jobs": 3,
+        "at": max(found.at for found in ends.values()),
+        "high": max(found.high for found in ends.values()),
+        "usd": pytest.approx(sum(found.usd for found in ends.values())),
+    }
+    play.close()
