@@ -86,7 +86,7 @@ def solve(
     for file, asked in cases:
         if output is OutputFormat.table and file is not cases[0][0]:
             stdout_console().print()
-        own_code, solution = _solve_one(file.path, file.problem, asked, version, output, per)
+        own_code, solution = _solve_one(file.path, file.problem, asked, version, output, per=per)
         code = max(code, own_code)
         if solution is not None:
             name = {"file": file.path} if len(cases) > 1 else {}
@@ -98,7 +98,7 @@ def solve(
 
 
 def _solve_one(
-    path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat, per: Per
+    path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat, *, per: Per
 ) -> tuple[int, Solution | None]:
     """Print one answer and return its exit code; CSV is printed at the end for all files."""
     try:
