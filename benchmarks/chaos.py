@@ -4,9 +4,10 @@ EC2, SQS and S3 are the fake AWS on moto in a process of its own. A proxy in fro
 connections, loses answers and can be cut off. The proxy also plays the nodes: it receives Run Command's
 scripts, reports for their units, and records what ran on which node. `boa daemon` and a standby are
 processes: they are killed, stopped and continued; their machine's clock jumps (through a preloaded library);
-their queue is filled with malformed messages; their database server is killed; and their instances are ended
-and untagged without their knowledge. Meanwhile the caps of the site and of a team's purse are lowered to just
-above what is spent.
+their queue is filled with malformed messages; their database server is killed; their disk is full, read-only
+or answers with errors (through the same library), also while a daemon starts; their file descriptors run out;
+and their instances are ended and untagged without their knowledge. Meanwhile the caps of the site and of a
+team's purse are lowered to just above what is spent.
 
 At the end the faults cease, all jobs have to finish, and the daemon's records are compared with those of the
 proxy and of EC2. Prints one table. The exit code is 1 if anything was leaked, lost or doubled, or a cap was
@@ -17,10 +18,12 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import errno
 import json
 import mmap
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -59,18 +62,57 @@ BAD = ("leaked", "lost", "doubled", "cap breaches")
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
-static volatile long long *ahead;
+#include <unistd.h>
+static volatile long long *ahead;  /* [0]: seconds of the clock; [1]: the disk's errno, 0 for none */
 static int (*real)(clockid_t, struct timespec *);
 __attribute__((constructor)) static void start(void) {
     const char *file = getenv("BOA_CHAOS_CLOCK");
     int fd = file ? open(file, O_RDONLY) : -1;
     real = dlsym(RTLD_NEXT, "clock_gettime");
-    if (fd >= 0) ahead = mmap(0, 8, PROT_READ, MAP_SHARED, fd, 0);
+    if (fd >= 0) ahead = mmap(0, 16, PROT_READ, MAP_SHARED, fd, 0);
+    if (fd >= 0) close(fd);
+}
+static int fault(int fd, int reads) {
+    struct stat found;
+    if (fd <= 2 || !ahead || ahead == MAP_FAILED || !ahead[1]) return 0;
+    if (reads && ahead[1] != EIO) return 0;
+    if (fstat(fd, &found) || !S_ISREG(found.st_mode)) return 0;
+    errno = (int)ahead[1];
+    return 1;
+}
+#define REAL(name, ...) ({ static __typeof__(&name) found; \
+    if (!found) found = (__typeof__(&name))dlsym(RTLD_NEXT, #name); found(__VA_ARGS__); })
+ssize_t write(int fd, const void *text, size_t size) {
+    return fault(fd, 0) ? -1 : REAL(write, fd, text, size);
+}
+ssize_t pwrite(int fd, const void *text, size_t size, off_t at) {
+    return fault(fd, 0) ? -1 : REAL(pwrite, fd, text, size, at);
+}
+ssize_t pwrite64(int fd, const void *text, size_t size, off64_t at) {
+    return fault(fd, 0) ? -1 : REAL(pwrite64, fd, text, size, at);
+}
+ssize_t pread64(int fd, void *text, size_t size, off64_t at) {
+    return fault(fd, 1) ? -1 : REAL(pread64, fd, text, size, at);
+}
+int fsync(int fd) { return fault(fd, 0) ? -1 : REAL(fsync, fd); }
+int fdatasync(int fd) { return fault(fd, 0) ? -1 : REAL(fdatasync, fd); }
+static int refused(int flags) {
+    if (!ahead || ahead == MAP_FAILED || ahead[1] != EROFS || (flags & O_ACCMODE) == O_RDONLY) return 0;
+    errno = EROFS;
+    return 1;
+}
+int open64(const char *name, int flags, ...) {
+    va_list more; va_start(more, flags); int mode = va_arg(more, int); va_end(more);
+    if (refused(flags) && __builtin_strncmp(name, "/dev/", 5)) return -1;
+    return REAL(open64, name, flags, mode);
 }
 int clock_gettime(clockid_t which, struct timespec *now) {
     if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
@@ -146,13 +188,16 @@ class Nodes:
     def command(self, node: str, script: str) -> str:
         """Run a script on a node; return the command's id."""
         name, said = str(uuid4()), f'{HEALTH}{{"faults": []}}\n{READY}'
+        key = re.search(r"printf '%s\\n' (\w+) > \S*status\.key", script)
         with self.lock:
             if found := re.search(r"<<'UNIT'\n(.*)\nUNIT\n", script):
-                key = re.search(r"printf '%s\\n' (\w+) > \S*status\.key", script)
                 self._start(node, json.loads(found[1]), "" if key is None else key[1])
             elif found := re.search(r"systemctl (stop|kill).*boa-(.+)-\*-g(\d+)-n\*", script):
                 self._end(found[2], int(found[3]), is_stop=found[1] == "stop")
             elif found := re.search(r"/([^/\s]+)/g(\d+)/n\d+'?\s*$", script.strip()):
+                for unit in self.units:
+                    if key is not None and (unit.job, unit.generation) == (found[1], int(found[2])):
+                        unit.key = key[1]
                 said = STATUS + json.dumps(self.status(found[1], int(found[2])) or {})
             self.commands[name] = said
         return name
@@ -364,16 +409,34 @@ class Machine:
         self.folder, self._endpoint = folder, endpoint
         folder.mkdir(parents=True, exist_ok=True)
         self._clock_file = folder / "clock"
-        self._clock_file.write_bytes(bytes(8))
+        self._clock_file.write_bytes(bytes(16))
         self._shim, self._said_before = shim, 0
         self.process: subprocess.Popen[bytes] | None = None
         self.socket = folder / "state" / "boa.sock"
         with self._clock_file.open("r+b") as file:
-            self._clock = mmap.mmap(file.fileno(), 8)
+            self._clock = mmap.mmap(file.fileno(), 16)
 
     def jump(self, seconds: int) -> None:
         """Set the machine's clock this many seconds ahead of real time."""
-        self._clock[:] = bytes(ctypes.c_longlong(seconds))
+        self._clock[:8] = bytes(ctypes.c_longlong(seconds))
+
+    def break_disk(self, number: int) -> None:
+        """Let every write to a file fail with this errno, and with EIO every read; 0 mends the disk."""
+        self._clock[8:] = bytes(ctypes.c_longlong(number))
+
+    def limit_descriptors(self, seconds: float) -> bool:
+        """Leave the daemon no free file descriptor for a while; return whether it ran."""
+        process = self.process
+        if process is None or process.poll() is not None:
+            return False
+        with suppress(OSError):
+            before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+            used = max(int(name) for name in os.listdir(f"/proc/{process.pid}/fd")) + 1
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used, before[1]))
+            time.sleep(seconds)
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
+            return True
+        return False
 
     def start(self) -> None:
         """Start a daemon that takes over when no other daemon leads."""
@@ -502,6 +565,16 @@ class Storm:
         for machine in self.machines:
             machine.read_again(self._settings())
 
+    def _consent(self) -> bool:
+        """Let people consent to the restored caps, which loosen limits; return whether a daemon took them."""
+        leader = self.leader()
+        if leader is None:
+            return False
+        command = [sys.executable, "-m", "boa_daemon", "config", "apply", "--yes"]
+        said = subprocess.run(command, cwd=leader.folder, capture_output=True, text=True, check=False)
+        self._say(f"consent: {said.returncode} {said.stderr.strip()[-200:]}")
+        return said.returncode == 0
+
     def _spent(self) -> dict[str, tuple[float, float]] | None:
         """Return the spend by cap, by the daemon's ledger and by ours; None if no daemon answers."""
         leader = self.leader()
@@ -545,7 +618,8 @@ class Storm:
         self.weather.fault_fraction = 0.03
         storms = (
             self._kill, self._pause, self._cut_off, self._jump, self._burst, self._end_one, self._untag,
-            self._crash_database, self._talk_nonsense, self._talk_nonsense,
+            self._crash_database, self._talk_nonsense, self._talk_nonsense, self._break_disk,
+            self._break_disk, self._take_descriptors,
         )  # fmt: skip
         while time.monotonic() < end:
             submitted += self._submit()
@@ -565,11 +639,13 @@ class Storm:
         self.weather.fault_fraction, self.weather.is_cut_off = 0.0, False
         for machine in self.machines:
             machine.jump(0)
+            machine.break_disk(0)
             if machine.process is None or machine.process.poll() is not None:
                 machine.start()
         self._wait(self._look_at_caps, "the books", fails=False)
         self.caps.let_go()
         self._tell_caps()
+        self._wait(self._consent, "the restored caps", fails=False)
         rows: dict[str, dict[str, Any]] = {}
 
         def is_done() -> bool:
@@ -595,6 +671,8 @@ class Storm:
             "restarts of jobs": sum(row["generation"] for row in rows.values()) - len(rows),
             **{name: self.counts[name] for name in (
                 "kills", "pauses", "database crashes", "partitions", "clock jumps", "bursts",
+                "disks full", "disks read-only", "disk errors", "starts on a broken disk",
+                "descriptor famines",
                 "instances ended", "instances untagged", "wrong messages")},
             "calls that failed": sum(self.weather.faults.values()),
             "failovers": len(self.failovers),
@@ -781,6 +859,27 @@ class Storm:
         if self._crash is not None:
             self.counts["database crashes"] += 1
             self._crash()
+
+    def _break_disk(self) -> None:
+        """Break the disk of a machine for up to a minute; every second time a daemon starts on it."""
+        machine = self.leader() or self.chance.choice(self.machines)
+        name, number = self.chance.choice(
+            [("disks full", errno.ENOSPC), ("disks read-only", errno.EROFS), ("disk errors", errno.EIO)]
+        )
+        self.counts[name] += 1
+        machine.break_disk(number)
+        if self.chance.random() < 0.5:
+            self.counts["starts on a broken disk"] += 1
+            machine.kill()
+            machine.start()
+        time.sleep(self.chance.choice([5.0, 10.0, 20.0, 60.0]))
+        machine.break_disk(0)
+
+    def _take_descriptors(self) -> None:
+        """Leave the leader no file descriptor for a while."""
+        leader = self.leader()
+        if leader is not None and leader.limit_descriptors(self.chance.uniform(3.0, 15.0)):
+            self.counts["descriptor famines"] += 1
 
     def _end_one(self) -> None:
         """End an instance without the daemon's knowledge."""

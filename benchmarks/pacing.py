@@ -38,7 +38,8 @@ from boa_daemon.tick.ledger import Ledger
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, Money
-from policies.online.multiplier_table import MultiplierTable, curvature_at
+from policies.online.foretold import PromisePrice
+from policies.online.multiplier_table import MultiplierTable
 from policies.online.node_prices import with_boots_at_changes
 from policies.online.pacing import Pace, pace_step
 from policies.online.rhythm import estimate_rhythm, hour_of_week
@@ -300,10 +301,11 @@ class Fluid:
         """Return JCT over that of the best constant multiplier, the month's error, and the predicted loss."""
         table = self.multipliers
         table = replace(table, rates=table.rates * scenario.rate_belief)
-        curvature = curvature_at(
-            self.frontier.mean_jct_at, budget, least=self.frontier.cheapest_feasible_spend
+        pace = Pace(
+            budget=budget,
+            grain_hours=table.grain_hours(budget),
+            price=PromisePrice(table=table, frontier=self.frontier).loss,
         )
-        pace = Pace(budget=budget, grain_hours=table.grain_hours(budget)).costed(curvature)
         rng = np.random.default_rng(seed)
         begins = np.array([begin for begin, _ in scenario.load])
         factors = np.array([factor for _, factor in scenario.load])
@@ -326,8 +328,8 @@ class Fluid:
             money = Money(
                 spent=spent,
                 elapsed_hours=float(hour),
-                month_elapsed_hours=float(hour % month),
-                month_left_hours=float(month - hour % month),
+                period_elapsed_hours=float(hour % month),
+                period_left_hours=float(month - hour % month),
                 memory=memory,
                 memory_age_hours=1.0 if memory else 0.0,
                 hour_of_week=hour_of_week(hour * SECONDS_PER_HOUR),
@@ -343,7 +345,7 @@ class Fluid:
             month_error = spent / (budget * month) - 1.0
         done = work.sum(axis=1)
         best = float(np.interp(spent, done @ self.cost, done @ self.hours))
-        return waited / best, month_error, math.nan if pace.loss_fraction is None else pace.loss_fraction
+        return waited / best, month_error, math.nan if (loss := pace.loss()) is None else loss
 
 
 def fluid(days: int, seeds: Sequence[int], only: str) -> None:
@@ -401,7 +403,7 @@ def draw(path: Path) -> None:
         memory = decision.plan.memory
         if memory is not None:
             hours = decision.state.now / SECONDS_PER_HOUR
-            rows.append((hours, Ledger.of(decision.state).committed_usd, memory[3] * belief))
+            rows.append((hours, Ledger.of(decision.state).committed_usd, memory[-1] * belief))
 
     run.finish(look)
     hours, spent, load = np.array(rows).T

@@ -1,6 +1,9 @@
 """Many small jobs while the daemon and keepers are killed: no job is lost or run twice, nothing grows.
 
-    python benchmarks/soak.py [--jobs 2000] [--kills 40] [--nodes 4]
+    python benchmarks/soak.py [--jobs 2000] [--kills 40] [--nodes 4] [--users 12]
+
+Besides, the daemon is stopped and started again as for an upgrade, reads its settings again, and its log is
+rotated. It makes a backup every few seconds, and users read its answers all the time.
 
 Each job notes its begin and its end. The daemon in a process of its own is killed and started again, and
 keepers of running jobs are killed; the kills are spread over the first part of the jobs. At the end every job
@@ -18,6 +21,7 @@ import signal
 import sqlite3
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -45,6 +49,7 @@ boot_seconds = 0.1
 state_dir = "state"
 tick_seconds = 1
 idle_hold_seconds = 60
+backup_seconds = 5
 """
 JOB = "echo begin >> $NOTES/$BOA_INDEX; sleep 0.5; echo end >> $NOTES/$BOA_INDEX"
 
@@ -68,6 +73,8 @@ class Sample:
     files_of_jobs: int
     mb_of_jobs: float
     database_mb: float
+    wal_mb: float
+    log_mb: float
     rows: dict[str, int]
 
 
@@ -85,6 +92,11 @@ class Soaked:
     ends: dict[int, int]
     kills_of_daemon: int
     kills_of_keepers: int
+    upgrades: int
+    reloads: int
+    rotations: int
+    requests: int
+    get_p99_ms: float
     processes_left: int
     database_bytes: int
     seconds: float
@@ -92,7 +104,38 @@ class Soaked:
     points: tuple[Sample, ...]
 
 
-def soak(folder: Path, *, jobs: int, kills: int, nodes: int = 4, seed: int = 0) -> Soaked:
+class Readers:
+    """Users who read the daemon's answers all the time, and how long they wait for one."""
+
+    def __init__(self, site: Site, count: int) -> None:
+        self.seconds: list[float] = []
+        self._site, self._over = site, threading.Event()
+        self._threads = [threading.Thread(target=self._read, daemon=True) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self) -> None:
+        while not self._over.wait(0.5):
+            for path in ("/status", "/jobs?limit=20", "/instances"):
+                began = time.monotonic()
+                with suppress(Exception), Client(self._site.socket) as boa:
+                    boa.get(path)
+                    self.seconds.append(time.monotonic() - began)
+
+    def stop(self) -> None:
+        """Let them go."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(30.0)
+
+    @property
+    def p99(self) -> float:
+        """The time that one in a hundred answers exceeds, connection included; 0 without answers."""
+        ordered = sorted(self.seconds)
+        return ordered[int(0.99 * len(ordered))] if ordered else 0.0
+
+
+def soak(folder: Path, *, jobs: int, kills: int, nodes: int = 4, seed: int = 0, users: int = 0) -> Soaked:
     """Run this many jobs under this many kills, half of them of the daemon and half of keepers."""
     draw, began = random.Random(seed), time.monotonic()
     notes = folder / "notes"
@@ -102,6 +145,7 @@ def soak(folder: Path, *, jobs: int, kills: int, nodes: int = 4, seed: int = 0) 
     killed: Counter[str] = Counter()
     samples: list[Sample] = []
     up_at = sampled_at = time.monotonic()
+    readers = Readers(site, users)
     try:
         with Client(site.socket) as boa:
             job = {
@@ -122,7 +166,7 @@ def soak(folder: Path, *, jobs: int, kills: int, nodes: int = 4, seed: int = 0) 
             if killed.total() < kills and done * kills >= killed.total() * jobs * PART_WITH_KILLS:
                 kind = _kill(site, draw, killed.total())
                 killed[kind] += 1
-                up_at = time.monotonic() if kind == "daemon" else up_at
+                up_at = time.monotonic() if kind in ("daemon", "upgrade") else up_at
             if time.monotonic() - sampled_at >= SAMPLE_SECONDS:
                 sampled_at = time.monotonic()
                 with suppress(OSError, sqlite3.Error):
@@ -132,6 +176,7 @@ def soak(folder: Path, *, jobs: int, kills: int, nodes: int = 4, seed: int = 0) 
                 if set(counts) & {"failed", "cancelled"}:
                     break
     finally:
+        readers.stop()
         site.end(signal.SIGTERM)
     ends = Counter(file.read_text().split().count("end") for file in notes.iterdir())
     return Soaked(
@@ -140,6 +185,11 @@ def soak(folder: Path, *, jobs: int, kills: int, nodes: int = 4, seed: int = 0) 
         ends=dict(ends),
         kills_of_daemon=killed["daemon"],
         kills_of_keepers=killed["keeper"],
+        upgrades=killed["upgrade"],
+        reloads=killed["reload"],
+        rotations=killed["rotation"],
+        requests=len(readers.seconds),
+        get_p99_ms=1000.0 * readers.p99,
         processes_left=len(carrying(f"NOTES={notes}")),
         database_bytes=sum(file.stat().st_size for file in (folder / "state").glob("boa.sqlite*")),
         seconds=time.monotonic() - began,
@@ -168,8 +218,17 @@ def _sample(site: Site, *, life_seconds: float, jobs_done: int) -> Sample:
         files_of_jobs=jobs,
         mb_of_jobs=mb_of_jobs,
         database_mb=sum(file.stat().st_size for file in state.glob("boa.sqlite*")) / 1e6,
+        wal_mb=_size_mb(state / "boa.sqlite-wal"),
+        log_mb=_size_mb(site.folder / "log"),
         rows=rows,
     )
+
+
+def _size_mb(file: Path) -> float:
+    """Return the megabytes of a file; 0 without one."""
+    with suppress(FileNotFoundError):
+        return file.stat().st_size / 1e6
+    return 0.0
 
 
 def _weigh(folder: Path) -> tuple[int, float]:
@@ -230,7 +289,19 @@ def _slope(groups: Sequence[Sequence[Sample]], value: Callable[[Sample], float])
 
 
 def _kill(site: Site, draw: random.Random, number: int) -> str:
-    """Kill the daemon and start it again, or kill a keeper; return which."""
+    """Kill the daemon and start it again, kill a keeper, or do what an administrator does; return which."""
+    assert site.process is not None
+    if number % 8 == 2:
+        site.end(signal.SIGTERM)
+        site.up()
+        return "upgrade"
+    if number % 8 == 4:
+        site.process.send_signal(signal.SIGHUP)
+        return "reload"
+    if number % 8 == 6:
+        # As logrotate does with copytruncate.
+        os.truncate(site.folder / "log", 0)
+        return "rotation"
     keepers = [
         file
         for file in (site.folder / "state" / "jobs").glob("*/g*/n*/keeper.json")
@@ -251,9 +322,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--nodes", type=int, default=4, help="nodes; each runs one job at a time")
+    parser.add_argument("--users", type=int, default=12, help="users who read all the time")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="boa") as name:
-        found = soak(Path(name), jobs=asked.jobs, kills=asked.kills, nodes=asked.nodes)
+        found = soak(Path(name), jobs=asked.jobs, kills=asked.kills, nodes=asked.nodes, users=asked.users)
         print(json.dumps(asdict(found), indent=2))
 
 

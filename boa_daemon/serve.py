@@ -11,8 +11,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -23,8 +24,9 @@ from boa_daemon import __version__
 from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
+from boa_daemon.api.spare_descriptors import raise_limit
 from boa_daemon.daemon import systemd
-from boa_daemon.daemon.assembly import database_url, open_daemon, reload_cloud, take_lead
+from boa_daemon.daemon.assembly import open_daemon, open_database, reload_cloud, take_lead, try_database
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
@@ -35,8 +37,10 @@ from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.settings_reload import SettingsReader, keep_observe_mode, keys_needing_restart
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.inputs.plain_text import plain_text
-from boa_daemon.store.database_setup import StoreUnreachable, backup, check_reachable, newest_backup_age
+from boa_daemon.store.database_setup import StoreUnusable, backup, newest_backup_age
+from boa_daemon.store.database_troubles import PASSING, explain, trouble_of
 from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
+from boa_daemon.store.storage import Storage
 
 _LOG = logging.getLogger("boa")
 WATCH_SECONDS = 1.0
@@ -45,11 +49,13 @@ SWITCH_SECONDS = 0.0005
 YOUNG, MIDDLE, OLD = 700, 10, 1_000_000
 TIDY_SECONDS = 3600.0
 """Seconds between full garbage collections; with 10,000 jobs one stops every thread for 0.1 s."""
+_Value = TypeVar("_Value")
 _FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
 def keep_answering() -> None:
     """Keep API requests fast during ticks: short thread turns, few automatic full collections."""
+    raise_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()
@@ -92,6 +98,11 @@ def set_up_logs() -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     root.propagate = False
+    # What strangers' connections make these say has the daemon's form, and a limit (`api/log_limits.py`).
+    for name in ("uvicorn.error", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
 
 
 SWEEP_SECONDS, QUICK_SWEEPS = (10.0, 120.0), 30
@@ -106,6 +117,8 @@ FRESH_BACKUP = 0.5
 """Age of the newest backup, in intervals, below which a start makes no other."""
 JUMP_SECONDS = 2.0
 """Change of the wall clock against the monotonic clock that counts as a jump."""
+LAST_AGAIN_SECONDS = 5.0
+"""Longest time between two tries to open a database whose trouble passes."""
 _AT_ONCE = ("tick", "gate", "refresh", "backup")
 
 
@@ -302,30 +315,70 @@ def serve(
         AlreadyRunning: when another daemon uses the state folder.
         InputError: when the settings are wrong.
     """
-    settings = load()
+    stop, reload = threading.Event(), threading.Event()
+    # Its default would end the process.
+    signal.signal(signal.SIGHUP, lambda *_: reload.set())
+    set_up_logs()
+    try:
+        settings = _patiently(load, stop, reload, what="the settings", types=(*PASSING, InputError))
+    except _Stopped:
+        return
     systemd.check_tick(settings.daemon.tick_seconds)
     there = daemon_paths(settings)
-    make_folder(there.state)
-    lock = Lock(there.state)
-    stop, reload = threading.Event(), threading.Event()
-    set_up_logs()
     if load.note:
         _LOG.error("%s", load.note)
-    if standby:
-        _on_signals(stop, reload)
-        if not _until_free(lock.take, AlreadyRunning, stop):
-            return
-    else:
-        lock.take()
+    lock = Lock(there.state)
     try:
-        _serve_alone(load, settings, there, stop, reload, announce=announce, standby=standby)
+        # A full or read-only disk at the start passes, as it does later.
+        _patiently(lambda: make_folder(there.state), stop, reload)
+        if standby:
+            _on_signals(stop, reload)
+            if not _until_free(lock.take, (AlreadyRunning, OSError), stop):
+                return
+        else:
+            _patiently(lock.take, stop, reload)
+        _serve_lives(load, settings, there, stop, reload, announce=announce, standby=standby)
     except _Stopped:
         return
     finally:
         lock.give_back()
 
 
-def _serve_alone(
+def _patiently(
+    do: Callable[[], _Value],
+    stop: threading.Event,
+    reload: threading.Event,
+    *,
+    what: str = "the state folder",
+    types: tuple[type[Exception], ...] = PASSING,
+) -> _Value:
+    """Return the result of `do`, which is tried again while a trouble lasts that passes.
+
+    A file of a person that is missing or that may not be read is an error of its own.
+
+    Raises:
+        _Stopped: when told to stop first.
+    """
+    said = ""
+    while True:
+        try:
+            return do()
+        except types as error:
+            kind = trouble_of(error)
+            if kind is None or (isinstance(error, InputError) and kind in ("place", "rights")):
+                raise
+            _on_signals(stop, reload)
+            why, remedy = explain(error, kind)
+            if why != said:
+                said = why
+                _LOG.error("%s cannot be used: %s. %s; the daemon tries again", what, why, remedy)
+                systemd.notify_ready(f"waiting: {why}")
+            systemd.notify_alive(f"waiting: {why}")
+            if stop.wait(STANDBY_SECONDS):
+                raise _Stopped("stopped while waiting") from None
+
+
+def _serve_lives(
     load: SettingsReader,
     settings: Settings,
     there: DaemonPaths,
@@ -335,30 +388,64 @@ def _serve_alone(
     announce: Callable[[str], None],
     standby: bool,
 ) -> None:
-    """Run the daemon whose lock this process holds.
+    """Run one daemon after another: one without a database ends as soon as the database can be opened.
 
     Raises:
         _Stopped: when a standby is stopped while it waits.
         InputError: when the settings are wrong.
     """
     keep_answering()
-    if standby and not _until_free(lambda: check_reachable(database_url(settings)), StoreUnreachable, stop):
-        return
-    daemon = open_daemon(settings, lead=_waiting(stop) if standby else take_lead)
-    try:
-        gatekeeper = Authenticator(settings.api)
-        doors = _Doors(settings, there, create_app(Service(daemon), gatekeeper, version=__version__))
-    except InputError:
-        daemon.close()
-        raise
-    if standby:
-        # The standby may have waited for months: its settings, caps included, may be out of date.
-        _try_reading_again(daemon, load)
-    else:
-        load.confirm()
-        _say_refusal(daemon, load)
-    daemon.own_faults["tokens"] = gatekeeper.fault
-    daemon.own_faults["certificate"] = doors.fault
+    storage = _stand_by(settings, stop) if standby else None
+    is_first = True
+    while True:
+        opened = storage
+
+        def open_one(given: Settings = settings, storage: Storage | None = opened) -> Daemon:
+            return open_daemon(given, storage=storage)
+
+        daemon = _patiently(open_one, stop, reload) if storage is None else open_one()
+        try:
+            gatekeeper = Authenticator(settings.api)
+            app = create_app(Service(daemon), gatekeeper, version=__version__)
+            doors = _Doors(settings, there, app)
+        except InputError:
+            daemon.close()
+            raise
+        if standby and is_first:
+            # The standby may have waited for months: its settings, caps included, may be out of date.
+            _try_reading_again(daemon, load)
+        else:
+            load.confirm()
+            _say_refusal(daemon, load)
+        daemon.own_faults["tokens"] = gatekeeper.fault
+        daemon.own_faults["certificate"] = doors.fault
+        storage = _one_life(
+            daemon,
+            doors,
+            there,
+            load,
+            stop=stop,
+            reload=reload,
+            announce=announce if is_first else lambda _line: None,
+        )
+        if storage is None:
+            _LOG.info("stopped; jobs and instances go on")
+            return
+        _LOG.warning("the database can be used again: the daemon goes on with it")
+        settings, is_first = daemon.settings, False
+
+
+def _one_life(
+    daemon: Daemon,
+    doors: _Doors,
+    there: DaemonPaths,
+    load: SettingsReader,
+    *,
+    stop: threading.Event,
+    reload: threading.Event,
+    announce: Callable[[str], None],
+) -> Storage | None:
+    """Run a daemon until it is told to stop, or until its missing database can be opened; return that."""
     clockwork = Clockwork(daemon, there)
 
     def read_now(consent: str) -> list[str]:
@@ -368,18 +455,21 @@ def _serve_alone(
 
     daemon.settings_source, daemon.apply_settings = load, read_now
     _on_signals(stop, reload)
+    storage: Storage | None = None
     try:
         doors.start()
         clockwork.start()
         announce(str(there.socket))
-        _until_stopped(daemon, clockwork, stop, reload, load, keep=doors.keep)
+        storage = _until_stopped(daemon, clockwork, stop, reload, load, keep=doors.keep)
     finally:
-        systemd.notify_stopping()
+        if storage is None:
+            systemd.notify_stopping()
         clockwork.stop()
         doors.stop()
         daemon.close()
-        there.socket.unlink(missing_ok=True)
-        _LOG.info("stopped; jobs and instances go on")
+        with suppress(OSError):
+            there.socket.unlink(missing_ok=True)
+    return storage
 
 
 def _servers(settings: Settings, there: DaemonPaths, app: Any) -> list[ApiServer]:
@@ -395,7 +485,13 @@ def _servers(settings: Settings, there: DaemonPaths, app: Any) -> list[ApiServer
             raise InputError("[api] tls_cert and tls_key go together", hint="Set both, or neither")
         tls = None if api.tls_cert is None or api.tls_key is None else (api.tls_cert, api.tls_key)
         found.append(ApiServer(app, [tcp_socket(api.listen, is_secret=tls is not None)], tls=tls))
-    return [ApiServer(app, [unix_socket(there.socket)]), *found]
+    try:
+        return [ApiServer(app, [unix_socket(there.socket)], is_on_unix=True), *found]
+    except OSError as error:
+        if trouble_of(error) not in ("full", "read-only", "disk", "descriptors", "memory"):
+            raise
+        _LOG.error("the socket %s cannot be made yet: %s", there.socket, error)
+        return found
 
 
 class _Doors:
@@ -403,7 +499,7 @@ class _Doors:
 
     def __init__(self, settings: Settings, there: DaemonPaths, app: Any) -> None:
         self._servers = _servers(settings, there, app)
-        self._app, self._path = app, there.socket
+        self._app, self._path, self._said = app, there.socket, ""
 
     def start(self) -> None:
         """Start serving."""
@@ -415,14 +511,18 @@ class _Doors:
         if self._path.exists():
             return
         try:
-            opened = ApiServer(self._app, [unix_socket(self._path)])
+            opened = ApiServer(self._app, [unix_socket(self._path)], is_on_unix=True)
         except OSError as error:
-            _LOG.error("the socket %s is gone and cannot be made again: %s", self._path, error)
+            if str(error) != self._said:
+                self._said = str(error)
+                _LOG.error("the socket %s is gone and cannot be made again: %s", self._path, error)
             return
         _LOG.warning("the socket %s was swept away, and is made again", self._path)
         opened.start()
-        swept, self._servers[0] = self._servers[0], opened
-        swept.stop()
+        swept = [server for server in self._servers if server.is_on_unix]
+        self._servers = [opened, *(server for server in self._servers if not server.is_on_unix)]
+        for server in swept:
+            server.stop()
 
     def fault(self) -> str:
         """Return why a changed certificate is not in use; empty if it is."""
@@ -438,17 +538,24 @@ class _Stopped(BoaError):
     """A standby was stopped while it waited."""
 
 
-def _waiting(stop: threading.Event) -> Callable[[Engine], Leadership]:
-    """Return a function that waits until this process leads on a database."""
+def _stand_by(settings: Settings, stop: threading.Event) -> Storage:
+    """Wait until this process leads on the database, and return the database.
+
+    Raises:
+        _Stopped: when it is stopped first.
+    """
+    found: list[Storage] = []
 
     def lead(engine: Engine) -> Leadership:
-        found: list[Leadership] = []
-        if not _until_free(lambda: found.append(take_lead(engine)), (LedElsewhere, SQLAlchemyError), stop):
+        leading: list[Leadership] = []
+        if not _until_free(lambda: leading.append(take_lead(engine)), (LedElsewhere, SQLAlchemyError), stop):
             raise _Stopped("stopped while standing by")
         _LOG.warning("took over: this daemon leads now")
-        return found[0]
+        return leading[0]
 
-    return lead
+    if not _until_free(lambda: found.append(open_database(settings, lead)), StoreUnusable, stop):
+        raise _Stopped("stopped while standing by")
+    return found[0]
 
 
 def _until_free(
@@ -486,15 +593,20 @@ def _until_stopped(
     load: SettingsReader,
     *,
     keep: Callable[[], None] = lambda: None,
-) -> None:
-    """Wait for signals; tell systemd READY after the first full reconcile; `keep` is called all the time."""
-    is_announced, ahead = False, time.time() - time.monotonic()
-    while not stop.wait(0.2 if not daemon.awaited_url else STANDBY_SECONDS):
+) -> Storage | None:
+    """Wait for signals; tell systemd READY after the first full reconcile.
+
+    Return None when told to stop, or the database that this daemon lacked. `keep` is called
+    all the time.
+    """
+    is_announced, ahead, tried_at = False, time.time() - time.monotonic(), time.monotonic()
+    while not stop.wait(0.2):
         keep()
-        if daemon.awaited_url and _answers(daemon.awaited_url):
-            raise StoreUnreachable(
-                "the database answers again: this daemon only observed, and exits to be restarted"
-            )
+        if daemon.awaited_seconds is not None and time.monotonic() - tried_at >= daemon.awaited_seconds:
+            storage = _tried_again(daemon)
+            if storage is not None:
+                return storage
+            tried_at = time.monotonic()
         if daemon.storage is not None and daemon.storage.is_deposed:
             # The state in memory is out of date, because another daemon leads now: restart, or stand by.
             raise LedElsewhere("another daemon took over; this one exits, and its service may restart it")
@@ -516,14 +628,27 @@ def _until_stopped(
             daemon.ask_anew()
             clockwork.refresh_soon()
             systemd.notify_ready(daemon.status_line)
+    return None
 
 
-def _answers(url: str) -> bool:
-    try:
-        check_reachable(url)
-    except StoreUnreachable:
-        return False
-    return True
+def _tried_again(daemon: Daemon) -> Storage | None:
+    """Try to open the database that a daemon lacks; None, with the reason in its status, if that fails.
+
+    Raises:
+        LedElsewhere: when another daemon leads meanwhile.
+    """
+    storage, fault, again = try_database(daemon.settings)
+    if storage is not None:
+        return storage
+    if again is None:
+        raise LedElsewhere(f"{fault}: this one exits, and its service may restart it")
+    if fault != daemon.standing.fault:
+        _LOG.error("%s", fault)
+        daemon.standing.fault = fault
+    # The database is read at each try: a trouble that lasts is asked about less often.
+    longest = max(again, LAST_AGAIN_SECONDS)
+    daemon.awaited_seconds = min(max(again, daemon.awaited_seconds or 0.0) * 1.5, longest)
+    return None
 
 
 def _try_reading_again(daemon: Daemon, load: SettingsReader) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from policies.online.best_effort import Account, BestEffort, Shortfall, shortfall_of
-from policies.online.multiplier_table import curvature_at
 from policies.online.node_prices import WholeNodePrices, with_boots_at_changes
 from policies.online.paced_optimum import PacedBudgetOptimal
-from policies.online.pacing import MONTH_HOURS, Pace
+from policies.online.pacing import MONTH_HOURS, PERIOD, TOLERANCE, Pace
 from policies.optimum.boa import BudgetOptimal, solve
 from policies.optimum.frontier import MixedFrontier
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
@@ -31,9 +30,14 @@ def boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
 
 def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
     """Return the allocator whose multiplier follows the spend, for a budget of any size."""
+    window_hours, period = options.window_hours, options.period or PERIOD
+    if window_hours == MONTH_HOURS:
+        window_hours, period = None, "month"
     pace = Pace(
         budget=site.budget.amount,
-        window_hours=options.window_hours or MONTH_HOURS,
+        period=period,
+        tolerance=TOLERANCE if options.tolerance is None else options.tolerance,
+        window_hours=window_hours,
         is_monthly=site.is_monthly,
         is_stated=site.is_load_stated,
         rhythm=site.rhythm,
@@ -41,7 +45,6 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
     )
     problem = with_boots_at_changes(site.problem, site.boot_hours)
     frontier = MixedFrontier.of(problem)
-    curvature = curvature_at(frontier.mean_jct_at, pace.budget, least=frontier.cheapest_feasible_spend)
     # Learnt rates may make the budget look too small. Node demand then comes from the cheapest plan.
     plan = frontier.solution_at(max(pace.budget, frontier.cheapest_feasible_spend))
     nodes = WholeNodePrices.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
@@ -50,7 +53,7 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
         pace,
         nodes=nodes,
         load_over_stated=site.load_over_stated,
-        curvature=curvature,
+        frontier=frontier,
         options=frontier.options,
         free=site.free,
     )
@@ -83,7 +86,7 @@ BOA_PACED = PolicyEntry(
     kind="optimum",
     summary="the same, steered by what was spent so that the budget holds",
     build=boa_paced,
-    options=frozenset({"window_hours"}),
+    options=frozenset({"period", "tolerance", "window_hours"}),
     # A question about a single job is answered at the planned multiplier; the next tick uses the actual one.
     is_job_by_job=True,
     reads_progress=True,

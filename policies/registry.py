@@ -9,6 +9,7 @@ from policies import plugins
 from policies.builders import BOA, BOA_PACED, best_effort, shortfall_of_site
 from policies.errors import BrokenPlugin, InvalidProblem, UnknownPolicy
 from policies.online.best_effort import Account
+from policies.online.pacing import PERIOD_MONTHS
 from policies.placement.first_fit import FirstFit
 from policies.placement.lwf import AnyFree, LeastWorkloadFirst
 from policies.protocols import Placer
@@ -170,11 +171,19 @@ def _hours(key: str, text: str) -> float:
     return hours
 
 
+def _period(key: str, text: str) -> str:
+    if text not in PERIOD_MONTHS:
+        raise InvalidProblem(f"option {key} must be one of {', '.join(PERIOD_MONTHS)}; got {text!r}")
+    return text
+
+
 _READERS: Mapping[str, Callable[[str, str], str | int | float]] = {
     "gpu_type": lambda _key, text: text,
     "efficiency": _fraction,
     "share": _fraction,
     "utility": _fraction,
     "window_hours": _hours,
+    "tolerance": _fraction,
+    "period": _period,
 }
 """Parsers of the options that are not counts."""

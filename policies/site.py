@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from policies.model import Budget, InstanceType, Problem
 from policies.online.free_usage import FreeUsage
-from policies.online.pacing import Pace
+from policies.online.pacing import Pace, Period
 from policies.online.rhythm import Rhythm
 from policies.protocols import Allocator
 
@@ -54,15 +54,18 @@ class Site:
 class PolicyOptions:
     """Options of policies; None lets the policy choose.
 
-    Fleets of one type: `gpu_type`, number of `nodes`, and `gpus_per_job`. The paced policy: `window_hours`
-    over which the average spend equals the budget. The efficiency rule: one parallel `efficiency` for all
-    jobs, and the `share` of jobs that get the next wider limit. Pollux: the `utility` at which it rents.
+    Fleets of one type: `gpu_type`, number of `nodes`, and `gpus_per_job`. The paced policy: the
+    `period` whose money is spent in it, within the `tolerance`, or the `window_hours` that replace the
+    period. The efficiency rule: one parallel `efficiency` for all jobs, and the `share` of jobs that get the
+    next wider limit. Pollux: the `utility` at which it rents.
     """
 
     gpu_type: str | None = None
     gpus_per_job: int | None = None
     nodes: int | None = None
     window_hours: float | None = None
+    period: Period | None = None
+    tolerance: float | None = None
     efficiency: float | None = None
     utility: float | None = None
     share: float | None = None

@@ -58,6 +58,8 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/tick/test_leaving.py": "find_changes.py, place.py and diff.py: nodes whose end is announced",
     "boa_daemon/tick/test_whole_nodes.py": "rent.py, start_early.py, release.py: plans in whole nodes",
     "boa_daemon/traces/test_cli.py": "the package through the command",
+    "boa_daemon/backends/aws/test_house_tags.py": "tags of the house, wherever they are written",
+    "boa_daemon/backends/aws/instances/test_reservations.py": "market, launch and ledger of reservations",
     "boa_daemon/traces/test_demo.py": "the trace that is shipped",
     "policies/online/test_coverage.py": "every interval that is stated, against the truth",
     "policies/optimum/test_solver_oracles.py": "all solvers against independent ones",

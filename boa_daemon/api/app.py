@@ -7,7 +7,10 @@ with one sentence, and a refused request has stored nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
@@ -18,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
+from boa_daemon.api.admission import BoundedRequest, CallerFirst
 from boa_daemon.api.authentication import Authenticator, Caller
 from boa_daemon.api.browser_security import BrowserGuard
 from boa_daemon.api.job_access import job_access_routes
@@ -28,9 +32,13 @@ from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.service_base import NotAllowed, NotReady, UnknownJob
 from boa_daemon.daemon.submissions import MOST_JOBS_AT_ONCE
 from boa_daemon.errors import BoaError, InputError, exit_code_of
+from boa_daemon.store.database import DatabaseBusy
+from boa_daemon.store.database_setup import StoreUnusable
+from boa_daemon.store.database_troubles import explain, trouble_of
 from boa_daemon.store.leader import LedElsewhere
 from policies.errors import PolicyError
 
+_LOG = logging.getLogger("boa.api")
 _IDS = "Ids are letters, digits and hyphens, and end in a number: `boa jobs --all` lists them"
 JobName = Annotated[str, Path(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of packed code")]
@@ -98,6 +106,8 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (CannotRehearse, 409),
     (NotReady, 503),
     (LedElsewhere, 503),
+    (DatabaseBusy, 503),
+    (StoreUnusable, 503),
 )
 
 
@@ -118,10 +128,18 @@ def _refused(_request: Request, error: Exception) -> JSONResponse:
 
 
 def _unwritable(_request: Request, error: Exception) -> JSONResponse:
-    """Return the response to a database error, such as a full or read-only disk."""
-    said = str(getattr(error, "orig", None) or type(error).__name__)
-    hint = ". Free some space on its disk" if "full" in said else ""
-    return _refusal(503, "NotReady", f"the database cannot do that now, nothing was stored: {said}{hint}", 1)
+    """Return the response to trouble of the database or the machine, such as a full or read-only disk."""
+    kind = trouble_of(error)
+    said, remedy = explain(error, kind)
+    if isinstance(error, SQLAlchemyError):
+        what = "the database cannot do that now, nothing was stored"
+    elif kind is None:
+        # Not a trouble that passes: a fault of the program, which its log must show.
+        _LOG.error("a request failed", exc_info=error)
+        return _refusal(500, type(error).__name__, "the daemon failed at this request; see its log", 1)
+    else:
+        what = "the daemon cannot do that now"
+    return _refusal(503, "NotReady", f"{what}: {said}. {remedy}", 1)
 
 
 def _malformed(_request: Request, error: Exception) -> JSONResponse:
@@ -162,8 +180,10 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
                 (403, "It belongs to another user, or exceeds your limits."),
                 (404, "Not found."),
                 (409, "Impossible in the present state."),
+                (408, "The request did not arrive in time."),
                 (413, "Too large."),
                 (422, "Invalid; nothing was stored."),
+                (429, "Too many requests at once."),
                 (503, "The daemon cannot do that now."),
             )
         },
@@ -172,6 +192,8 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
         (BoaError, _refused),
         (PolicyError, _refused),
         (SQLAlchemyError, _unwritable),
+        (OSError, _unwritable),
+        (MemoryError, _unwritable),
         (RequestValidationError, _malformed),
         (HTTPException, _http),
     ):
@@ -189,7 +211,13 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
     app.include_router(job_access_routes(service, gatekeeper))
     app.include_router(page_routes(service, gatekeeper))
     app.include_router(file_routes())
-    app.add_middleware(BrowserGuard, listen=gatekeeper.listen, hosts=gatekeeper.hosts)
+    # The last one added is the first to see a request.
+    app.add_middleware(BoundedRequest, busy_seconds=lambda: service.daemon.database_busy_seconds)
+    app.add_middleware(CallerFirst, gatekeeper=gatekeeper)
+    app.add_middleware(
+        BrowserGuard, listen=gatekeeper.listen, hosts=gatekeeper.hosts, is_proxied=gatekeeper.is_proxied
+    )
+    app.state.proxies = gatekeeper.proxy_hosts
     return app
 
 
@@ -227,7 +255,9 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         if ticket is None:
             return await run_in_threadpool(service.submit, submission.jobs, user=caller.user)
         # One thread writes: submissions that arrive while it waits for the disk are committed together next.
-        return await asyncio.get_running_loop().run_in_executor(writer, service.settled, ticket)
+        # The context carries the time until which the request waits for the database.
+        settle = partial(copy_context().run, service.settled, ticket)
+        return await asyncio.get_running_loop().run_in_executor(writer, settle)
 
     @router.get("/jobs")
     def jobs(*, page: Annotated[JobPage, Query()], caller: Caller = ask) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Identify callers: a user of this machine, as the kernel reports, or the owner of a token."""
+"""Identify callers: a user of this machine, as the kernel reports, the owner of a token, or a proxy's user.
+
+A proxy that signs people in (with OIDC, for example) names them in a header. The header counts only from the
+peers that `[api] proxies` lists, which are no users themselves; from anybody else it says nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,14 @@ import hmac
 import logging
 import os
 import pwd
+import re
 import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from ipaddress import ip_address
 from pathlib import Path
 
 from fastapi import Request
@@ -26,6 +32,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.inputs.watched_files import WatchedFiles
 
 _LOG = logging.getLogger("boa.api")
+_USER = re.compile(r"[A-Za-z0-9_.@+-]{1,64}")
 USER_SECONDS = 300.0
 """Seconds that the name of a user is kept."""
 WRONG_TOKEN_SECONDS = 1.0
@@ -69,6 +76,15 @@ def read_tokens(path: Path) -> dict[str, str]:
     return found
 
 
+def is_address(name: str) -> bool:
+    """Whether a proxy is named by its IP address, and not as a user of this machine."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
 def _digest(token: str) -> str:
     """Return the digest that is compared instead of the token."""
     return hashlib.sha256(token.encode()).hexdigest()
@@ -82,13 +98,17 @@ class Authenticator:
         self._tokens: WatchedFiles[Mapping[str, str]] | None = None
         self.sessions = Sessions()
         self.listen, self.hosts = settings.listen, tuple(settings.hosts)
+        self._header = settings.proxy_user_header.lower()
+        self._proxy_users = frozenset(one for one in settings.proxies if not is_address(one))
+        self.proxy_hosts = frozenset(one for one in settings.proxies if is_address(one))
         if settings.listen is not None:
-            if settings.tokens is None:
+            if settings.tokens is None and not self.proxy_hosts:
                 raise InputError(
                     "[api] listen needs tokens", hint="Set [api] tokens to a file", setting=("api", "listen")
                 )
-            file = Path(settings.tokens)
-            self._tokens = WatchedFiles([file], lambda: read_tokens(file))
+            if settings.tokens is not None:
+                file = Path(settings.tokens)
+                self._tokens = WatchedFiles([file], lambda: read_tokens(file))
 
     def fault(self) -> str:
         """Return why a changed file of tokens is not in use; empty if it is."""
@@ -104,8 +124,14 @@ class Authenticator:
             HTTPException: 401 without a known token or session; 403 when a session tries to write, or
                 when the kernel does not tell who calls.
         """
+        known_caller = request.scope.get("state", {}).get("caller")
+        if isinstance(known_caller, Caller):
+            return known_caller
         host = "" if request.client is None else request.client.host
-        if host.startswith("uid:"):
+        is_proxied = self.is_proxied(host)
+        if is_proxied and self._header in request.headers:
+            return self._caller(self._named_by_proxy(request))
+        if host.startswith("uid:") and not is_proxied:
             uid = int(host.removeprefix("uid:"))
             if uid == unmapped_uid():
                 raise HTTPException(403, _UNMAPPED)
@@ -115,6 +141,7 @@ class Authenticator:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and token:
             return await self.of_token(token, request)
+        self._read_again()
         known = self.sessions.user(request.cookies.get(COOKIE))
         if known is not None:
             if request.method not in ("GET", "HEAD"):
@@ -128,13 +155,47 @@ class Authenticator:
         Raises:
             HTTPException: 401 when the token is unknown, after `WRONG_TOKEN_SECONDS`.
         """
-        digest = _digest(token.strip())
-        for known, user in ({} if self._tokens is None else self._tokens.get()).items():
-            if hmac.compare_digest(known, digest):
-                return self._caller(user)
+        user = self.user_of(token)
+        if user is not None:
+            return self._caller(user)
         _LOG.warning("a wrong token came from %s", "" if request.client is None else request.client.host)
         await asyncio.sleep(WRONG_TOKEN_SECONDS)
         raise _unknown()
+
+    def user_of(self, token: str) -> str | None:
+        """Return the owner of a token, or None."""
+        digest, found = _digest(token.strip()), None
+        for known, user in self._read_again().items():
+            if hmac.compare_digest(known, digest):
+                found = user
+        return found
+
+    def begin_session(self, token: str, user: str) -> str:
+        """Begin a session that lasts no longer than its token; return its key."""
+        return self.sessions.begin(user, _digest(token.strip()))
+
+    def _read_again(self) -> Mapping[str, str]:
+        """Return the tokens, read again when their file has changed; sessions of tokens that are gone end."""
+        tokens: Mapping[str, str] = {} if self._tokens is None else self._tokens.get()
+        self.sessions.keep(tokens)
+        return tokens
+
+    def is_proxied(self, host: str) -> bool:
+        """Whether a peer, by its address or as ``uid:NUMBER``, is a proxy that names its users."""
+        if host.startswith("uid:"):
+            return bool(self._proxy_users) and user_name(int(host.removeprefix("uid:"))) in self._proxy_users
+        return host in self.proxy_hosts
+
+    def _named_by_proxy(self, request: Request) -> str:
+        """Return the user whom a proxy names.
+
+        Raises:
+            HTTPException: 401 when it names none whom BOA could know, or more than one.
+        """
+        named = request.headers.getlist(self._header)
+        if len(named) != 1 or not _USER.fullmatch(named[0]):
+            raise HTTPException(401, f"the proxy has to name one user in the header {self._header}")
+        return named[0]
 
     def _caller(self, user: str) -> Caller:
         """Return the caller for a user who connected over TCP."""

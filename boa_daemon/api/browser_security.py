@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,36 +37,57 @@ HEADERS = {
 
 
 class Sessions:
-    """Sessions of users who signed in with a token; they end after 12 hours, and with the daemon."""
+    """Sessions of users who signed in with a token.
+
+    They end after 12 hours, with the daemon, with their token, and when they are revoked.
+    """
 
     def __init__(self) -> None:
-        self._users: dict[str, tuple[str, float]] = {}
+        self._users: dict[str, tuple[str, float, str]] = {}
 
-    def begin(self, user: str) -> str:
-        """Begin a session and return its key."""
+    def begin(self, user: str, token: str = "") -> str:
+        """Begin a session, which ends with the token of this digest, and return its key."""
         now = time.monotonic()
         self._users = {key: one for key, one in self._users.items() if one[1] > now}
         while len(self._users) >= MOST_SESSIONS:
             self._users.pop(next(iter(self._users)))
         key = secrets.token_urlsafe(32)
-        self._users[key] = (user, now + SESSION_SECONDS)
+        self._users[key] = (user, now + SESSION_SECONDS, token)
         return key
 
     def user(self, key: str | None) -> str | None:
         """Return the user of a session, or None."""
-        user, until = self._users.get(key or "", (None, 0.0))
+        user, until, _ = self._users.get(key or "", (None, 0.0, ""))
         return user if until > time.monotonic() else None
 
     def end(self, key: str | None) -> None:
         """End a session."""
         self._users.pop(key or "", None)
 
+    def keep(self, tokens: Collection[str]) -> None:
+        """End the sessions of all other tokens."""
+        self._users = {key: one for key, one in self._users.items() if one[2] in tokens}
+
+    def revoke(self, user: str) -> int:
+        """End all sessions of a user; return how many there were."""
+        gone = [key for key, one in self._users.items() if one[0] == user]
+        for key in gone:
+            self._users.pop(key, None)
+        return len(gone)
+
 
 class BrowserGuard:
     """Middleware that refuses cross-site requests, and adds the security headers to every response."""
 
-    def __init__(self, app: _App, *, listen: str | None = None, hosts: Iterable[str] = ()) -> None:
-        self._app = app
+    def __init__(
+        self,
+        app: _App,
+        *,
+        listen: str | None = None,
+        hosts: Iterable[str] = (),
+        is_proxied: Callable[[str], bool] = lambda _peer: False,
+    ) -> None:
+        self._app, self._is_proxied = app, is_proxied
         own = (listen or "").rpartition(":")[0].strip("[]")
         self._hosts = {host.lower() for host in (*hosts, own, "localhost") if host}
 
@@ -95,7 +116,9 @@ class BrowserGuard:
         """Return why a request is refused; empty when it is allowed."""
         client = scope.get("client")
         headers = Headers(scope=scope)
-        if (client is not None and str(client[0]).startswith("uid:")) or "authorization" in headers:
+        peer = "" if client is None else str(client[0])
+        # A proxy's user is signed in by the browser itself, as with a cookie, whatever else the header says.
+        if not self._is_proxied(peer) and (peer.startswith("uid:") or "authorization" in headers):
             return ""
         host = headers.get("host", "")
         if not self._is_ours(host):

@@ -14,6 +14,7 @@ from boa_daemon.api.browser_security import COOKIE, SESSION_SECONDS
 from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.replay import replay
 from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.service_base import NotAllowed
 from boa_daemon.dashboard.assets import asset
 from boa_daemon.dashboard.job_page import job_document
 from boa_daemon.dashboard.money import MoneyView
@@ -21,6 +22,7 @@ from boa_daemon.dashboard.overview import overview_document
 
 _TYPES = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 Hours = Annotated[float, Query(gt=0.0, le=24.0 * 90, description="number of hours until now")]
+UserName = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_.@+-]{1,64}$", description="name of a user")]
 JobName = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 
 
@@ -56,7 +58,7 @@ def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         caller = await gatekeeper.of_token(given.token, request)
         response.set_cookie(
             COOKIE,
-            gatekeeper.sessions.begin(caller.user),
+            gatekeeper.begin_session(given.token, caller.user),
             max_age=int(SESSION_SECONDS),
             httponly=True,
             samesite="strict",
@@ -70,6 +72,13 @@ def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         gatekeeper.sessions.end(request.cookies.get(COOKIE))
         response.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return {"user": ""}
+
+    @router.delete("/sessions/{user}")
+    async def revoke(user: UserName, caller: Caller = ask) -> dict[str, Any]:
+        """End all sessions of a user; for the user and for administrators."""
+        if caller.user != user and not caller.is_admin:
+            raise NotAllowed(f"only administrators may end the sessions of others; you are {caller.user}")
+        return {"user": user, "ended": gatekeeper.sessions.revoke(user)}
 
     @router.get("/page/now")
     def now(caller: Caller = ask) -> dict[str, Any]:

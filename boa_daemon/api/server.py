@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import errno
+import logging
 import os
 import socket
 import ssl
 import struct
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -18,43 +18,60 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from boa_daemon.api.authentication import group_id
+from boa_daemon.api.log_limits import limit_lines
+from boa_daemon.api.spare_descriptors import SpareDescriptors
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.watched_files import WatchedFiles
 
-MOST_BYTES = 32 * 2**20
-"""Largest request; a batch of ten thousand jobs is a few megabytes."""
-MOST_CONNECTIONS, HEAD_SECONDS, BODY_SECONDS = 128, 10.0, 60.0
-"""Over TCP: connections at once, and seconds allowed for a request's head and for its body."""
+_LOG = logging.getLogger("boa.api")
+MOST_CONNECTIONS, HEAD_SECONDS = 128, 10.0
+"""Over TCP: connections at once; and, everywhere, seconds for a request's head and of idleness."""
+MOST_OF_ADDRESS, MOST_OF_USER = 32, 64
+"""Connections at once of an address, and of a user on the unix socket (root and the daemon's user: more)."""
+MOST_ON_SOCKET = 512
+RETRY_SECONDS = 5.0
+"""Seconds after which the reserve of descriptors is filled again."""
 GROUP = "boa"
 """Group whose members may use the daemon's socket, if the group exists."""
-_Message = MutableMapping[str, Any]
-_App = Callable[
-    [MutableMapping[str, Any], Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]],
-    Awaitable[None],
-]
 
 
 class PeerProtocol(H11Protocol):
-    """HTTP/1.1 that identifies the client of a unix socket by the kernel's peer credentials."""
+    """HTTP/1.1 that identifies the client of a unix socket by the kernel's peer credentials.
 
-    is_over_tcp = False
+    The number of connections is limited, in all and of each user or address, and so is the time that a
+    connection may be silent.
+    """
+
+    place: tuple[str, str] | None = None
+    """What the connection counts for: ("tcp", address) or ("unix", user id)."""
+    proxies: frozenset[str] = frozenset()
     _alarm: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Identify the peer of a unix socket; limit the number of TCP connections."""
+        """Identify the peer; close the connection if its user, its address or everybody has too many."""
         super().connection_made(transport)
         channel = transport.get_extra_info("socket")
         if channel is not None and channel.family == socket.AF_UNIX:
             raw = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
             pid, uid, _ = struct.unpack("3i", raw)
             self.client = (f"uid:{uid}", pid)
+            place, most = ("unix", str(uid)), MOST_OF_USER
+            if uid in (0, os.getuid()):
+                most = MOST_ON_SOCKET // 2
+            most_of_all = MOST_ON_SOCKET
+        else:
+            host = "?" if self.client is None else str(self.client[0])
+            place, most, most_of_all = ("tcp", host), MOST_OF_ADDRESS, MOST_CONNECTIONS
+            if host in self.proxies:
+                most = MOST_CONNECTIONS
+        others = [each.place for each in self.connections if isinstance(each, PeerProtocol)]
+        of_kind = sum(each is not None and each[0] == place[0] for each in others)
+        if of_kind >= most_of_all or sum(each == place for each in others) >= most:
+            _LOG.warning("too many connections at once, the last of %s", place[1])
+            transport.write(_FULL)
+            transport.close()
             return
-        # Anybody may connect over TCP: limit the number of connections, and the time for a request.
-        others = sum(1 for each in self.connections if getattr(each, "is_over_tcp", False))
-        self.is_over_tcp = True
-        if others >= MOST_CONNECTIONS:
-            transport.abort()
-            return
+        self.place = place
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -63,10 +80,15 @@ class PeerProtocol(H11Protocol):
             self._alarm.cancel()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        """Read nothing of a connection that has no place."""
+        if self.place is not None:
+            super().data_received(data)
+
     def on_response_complete(self) -> None:
         """Start the timer for the next request."""
         super().on_response_complete()
-        if self.is_over_tcp and not self.transport.is_closing():
+        if self.place is not None and not self.transport.is_closing():
             self._await_head()
 
     def _await_head(self) -> None:
@@ -81,57 +103,11 @@ class PeerProtocol(H11Protocol):
             self.transport.abort()
 
 
-class BodySizeLimit:
-    """Middleware that refuses large requests, with or without a Content-Length."""
-
-    def __init__(self, app: _App, most: int = MOST_BYTES) -> None:
-        self._app, self._most = app, most
-
-    async def __call__(
-        self,
-        scope: MutableMapping[str, Any],
-        receive: Callable[[], Awaitable[_Message]],
-        send: Callable[[_Message], Awaitable[None]],
-    ) -> None:
-        """Read and count the body, then pass the request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        said = dict(scope["headers"]).get(b"content-length", b"0")
-        if said.isdigit() and int(said) > self._most:
-            await _too_large(send, self._most)
-            return
-        body, more = b"", True
-        while more:
-            try:
-                message = await asyncio.wait_for(receive(), BODY_SECONDS)
-            except TimeoutError:
-                return
-            if message["type"] != "http.request":
-                return
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > self._most:
-                await _too_large(send, self._most)
-                return
-        sent = False
-
-        async def whole() -> _Message:
-            nonlocal sent
-            if sent:
-                return await receive()
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        await self._app(scope, whole, send)
-
-
-async def _too_large(send: Callable[[_Message], Awaitable[None]], most: int) -> None:
-    message = f"a request has at most {most} bytes; send fewer jobs at once"
-    text = json.dumps({"error": "TooLarge", "message": message, "exit_code": 2}).encode()
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": 413, "headers": headers})
-    await send({"type": "http.response.body", "body": text})
+_SAID = b'{"error": "TooMany", "message": "too many connections at once; close some", "exit_code": 1}'
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%s" % (len(_SAID), _SAID)
+)
 
 
 def unix_socket(path: Path) -> socket.socket:
@@ -201,10 +177,20 @@ def _context(certificate: str, key: str) -> ssl.SSLContext:
 class ApiServer:
     """Serves an application in its own thread; `tls` is a certificate file and its key file."""
 
-    def __init__(self, app: Any, sockets: list[socket.socket], *, tls: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        app: Any,
+        sockets: list[socket.socket],
+        *,
+        tls: tuple[str, str] | None = None,
+        is_on_unix: bool = False,
+    ) -> None:
+        self.is_on_unix = is_on_unix
+        proxies = getattr(getattr(app, "state", None), "proxies", ())
+        protocol = type("ServedProtocol", (PeerProtocol,), {"proxies": frozenset(proxies)})
         config = uvicorn.Config(
-            BodySizeLimit(app),
-            http=PeerProtocol,
+            app,
+            http=protocol,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -228,6 +214,8 @@ class ApiServer:
                 f"[api] tls_cert and tls_key cannot be used: {error}", setting=("api", "tls_cert")
             ) from None
         self._server, self._sockets = uvicorn.Server(config), sockets
+        self._spare = SpareDescriptors()
+        limit_lines()
         self._thread = threading.Thread(target=self._run, name="boa-api", daemon=True)
 
     def _use_certificate(self, connection: Any, name: str | None, context: ssl.SSLContext) -> None:
@@ -243,7 +231,19 @@ class ApiServer:
         return self._certificate.fault
 
     def _run(self) -> None:
-        asyncio.run(self._server.serve(sockets=self._sockets))
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._on_trouble)
+        await self._server.serve(sockets=self._sockets)
+
+    def _on_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Without a descriptor for a new connection, give the reserve away for a while."""
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            self._spare.give()
+            loop.call_later(RETRY_SECONDS, self._spare.take)
+        loop.default_exception_handler(context)
 
     def start(self) -> None:
         """Start serving."""
@@ -255,3 +255,4 @@ class ApiServer:
         self._thread.join(timeout=10.0)
         for channel in self._sockets:
             channel.close()
+        self._spare.give()

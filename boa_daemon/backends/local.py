@@ -6,7 +6,9 @@ nodes and their bills outlive the daemon.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,10 @@ class LocalCloud(Provider):
         self._live: dict[NodeId, NodeState] = {}
         self._ended: list[NodeState] = []
         self._launches = 0
-        if file is not None and (document := read_json(file)) is not None:
+        self._saved: dict[str, Any] = {}
+        if file is not None and file.exists():
+            # Read once more where this finds nothing: a disk that fails must not look like one without nodes.
+            document = read_json(file) or json.loads(file.read_text())
             self._launches = int(document["launches"])
             self._live = {row["id"]: _node(row) for row in document["nodes"]}
             self._ended = [_node(row) for row in document["ended"]]
@@ -52,7 +57,8 @@ class LocalCloud(Provider):
         listed = [*self._live.values(), *self._ended]
         if self._ended:
             self._ended = []
-            self._save()
+        if self._saved:
+            self._save_if_possible()
         return listed
 
     def offers(self) -> Sequence[Offer]:
@@ -69,7 +75,14 @@ class LocalCloud(Provider):
         if count < 1 or (action.is_gang and count < action.count):
             return self._full()
         names = tuple(self._take(action) for _ in range(count))
-        self._save()
+        try:
+            self._save()
+        except OSError as error:
+            # A place that is not on disk is forgotten by the next daemon, with the job that runs there.
+            for name in names:
+                del self._live[name]
+            reason = f"the list of places cannot be written: {error.strerror}"
+            return Refused(reason=reason, retry_after_seconds=RETRY_SECONDS)
         return Launched(nodes=names, short=None if count == action.count else self._full())
 
     def _full(self) -> Refused:
@@ -94,7 +107,7 @@ class LocalCloud(Provider):
         now = self._clock.now()
         for action in actions:
             self._end(action.node, now)
-        self._save()
+        self._save_if_possible()
         return {action.node: Accepted() for action in actions}
 
     def _end(self, name: NodeId, at: float) -> None:
@@ -109,14 +122,23 @@ class LocalCloud(Provider):
         found = self._live[node]
         at = self._clock.now() + WARNING_SECONDS if found.ends_by is None else found.ends_by
         self._live[node] = replace(found, ends_by=at)
-        self._save()
+        self._save_if_possible()
         return at
+
+    def _save_if_possible(self) -> None:
+        """Write the file; what a full disk refuses now is written by a later call."""
+        with suppress(OSError):
+            self._save()
 
     def _save(self) -> None:
         if self._file is not None:
             nodes, ended = ([asdict(node) for node in group] for group in (self._live.values(), self._ended))
+            document = {"launches": self._launches, "nodes": nodes, "ended": ended}
+            if document == self._saved:
+                return
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self._file, {"launches": self._launches, "nodes": nodes, "ended": ended})
+            write_json(self._file, document)
+            self._saved = document
 
 
 def _node(row: Mapping[str, Any]) -> NodeState:

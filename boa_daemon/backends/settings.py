@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from boa_daemon.inputs.schema import FORMS, Limit, Name, Names, Strict
 from boa_daemon.tick.offers import Market
@@ -39,6 +41,68 @@ FORMS.update(
     }
 )
 MarketChoice: TypeAlias = Literal["on-demand", "spot", "spot-then-on-demand", "planned"]
+
+
+OF_A_REGION = frozenset(
+    {
+        "zones", "subnets", "security_groups", "image", "images", "key_name", "placement_groups",
+        "reservations", "side_prices", "prices", "queue_url", "pool_end_role",
+    }
+)  # fmt: skip
+"""Settings that name things of one region; a further region has its own under `by_region`, or none."""
+
+
+def with_home_region(value: Any) -> Any:
+    """Return settings in which `region` is the first of `regions`, unless it is named."""
+    if isinstance(value, Mapping) and value.get("regions") and "region" not in value:
+        return {**value, "region": next(iter(value["regions"]))}
+    return value
+
+
+MOST_HOUSE_TAGS = 30
+"""AWS allows 50 tags on a resource; BOA sets up to 15 of its own, and EC2 and CloudFormation add some."""
+_TAG_KEY = re.compile(r"[A-Za-z0-9+\-=.,_:@]{1,128}")
+_TAG_VALUE = re.compile(r"[\w\s+\-=.,_:/@]{1,256}")
+
+
+def why_no_tag(key: str, value: str) -> str:
+    """Return why AWS refuses a tag on something that BOA makes; empty if it accepts it.
+
+    Nodes read their tags from the instance metadata, whose keys allow fewer characters than others.
+    """
+    if key.lower().startswith("aws:"):
+        return "begins with aws:, which is AWS's own"
+    if key.lower().startswith("boa:") or key == "Name":
+        return "is BOA's own: it names and finds its nodes by such tags"
+    if not _TAG_KEY.fullmatch(key) or key in (".", "..", "_index"):
+        return (
+            "is no key: 1 to 128 letters, digits and + - = . , _ : @; EC2 allows no space and no slash in "
+            "keys that nodes can read"
+        )
+    if not _TAG_VALUE.fullmatch(value) or value != value.strip():
+        return "has no value that AWS accepts: 1 to 256 letters, digits, spaces and + - = . , _ : / @"
+    return ""
+
+
+def _checked_tags(value: Mapping[str, str]) -> Mapping[str, str]:
+    """Refuse tags that AWS refuses on anything that BOA makes."""
+    said = next(
+        (f"has {key!r}, which {why}" for key, text in value.items() if (why := why_no_tag(key, text))), ""
+    )
+    if len(value) > MOST_HOUSE_TAGS:
+        said = f"has {len(value)} tags, at most {MOST_HOUSE_TAGS}: AWS allows 50, BOA sets the others"
+    folded: dict[str, str] = {}
+    for key in value:
+        other = folded.setdefault(key.casefold(), key)
+        if other != key:
+            said = f"has {other!r} and {key!r}, which differ in case alone: IAM refuses both on a role"
+    if said:
+        raise PydanticCustomError("one_too_many", "{said}", {"said": said, "hint": ""})
+    return value
+
+
+Tags: TypeAlias = Annotated[Mapping[str, str], AfterValidator(_checked_tags)]
+"""Tags of the house, by key."""
 
 
 class SidePrices(Strict):
@@ -78,6 +142,10 @@ class AwsSettings(Strict):
     cluster: str = Field(default="boa", pattern=CLUSTER_FORM)
     """Name of the cluster, in the tags of everything that is rented."""
     region: str = Field(default="us-east-1", pattern=REGION_FORM)
+    regions: Names = ()
+    """Regions to rent in, first the home region with bucket, queues and roles; empty: `region` alone."""
+    by_region: Mapping[Name, Mapping[Name, Any]] = Field(default_factory=dict)
+    """Settings of a further region by its name, such as its subnets, images and queue of warnings."""
     instance_types: Names = ()
     market: MarketChoice = "on-demand"
     zones: Names = ()
@@ -99,7 +167,7 @@ class AwsSettings(Strict):
     efa: bool = True
     """Use EFA cards where a type has them."""
     reservations: Named = Field(default_factory=dict)
-    """Instance type to capacity reservation: its id, or `tag:KEY=VALUE`."""
+    """Instance type to capacity reservations and blocks: ids with commas between them, or `tag:KEY=VALUE`."""
     volume_gib: int = Field(default=200, ge=8, le=16384)
     """GiB of the root volume of a node."""
     volume_mb_per_second: int = Field(default=125, ge=125, le=750)
@@ -116,10 +184,50 @@ class AwsSettings(Strict):
     """Role (IAM) that ends stopped nodes whose daemon is gone; `boa up` makes it. Empty: none does."""
     side_prices: SidePrices | None = None
     """Prices of the region besides instances; unset: the catalogue's, which has us-east-1 only."""
+    tags: Tags = Field(default_factory=dict)
+    """Tags of the house, such as a cost centre, on everything that BOA makes; their case is kept."""
+    prices: str = ""
+    """Price file of the region, for where the Pricing API cannot be asked; it names its region."""
     queue_url: str = ""
     """The SQS queue that EventBridge fills with spot warnings and state changes; empty: none."""
     endpoint: str = ""
     """Another endpoint for all services, for tests; `AWS_ENDPOINT_URL` does the same."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _home_is_first(cls, value: Any) -> Any:
+        return with_home_region(value)
+
+    @model_validator(mode="after")
+    def _regions_fit(self) -> AwsSettings:
+        """Refuse regions that do not fit together."""
+        said = ""
+        if self.regions and self.region not in self.regions:
+            said = f"has region {self.region!r}, which is not among regions {list(self.regions)}"
+        if len(set(self.regions)) < len(self.regions):
+            said = "has a region twice in regions"
+        for region, own in self.by_region.items():
+            if region not in self.regions or region == self.region:
+                said = f"has by_region.{region}, which is not a further region of {list(self.regions)}"
+            for key in own:
+                if key not in OF_A_REGION:
+                    said = f"has by_region.{region}.{key}, which is not a setting of one region"
+        if said:
+            raise PydanticCustomError("one_too_many", "{said}", {"said": said, "hint": ""})
+        return self
+
+    def in_region(self, region: str) -> AwsSettings:
+        """Return the settings of one of the regions: what is bound to a region comes from `by_region`.
+
+        Raises:
+            ValidationError: when a value of `by_region` is wrong.
+        """
+        zones = tuple(zone for zone in self.zones if zone.startswith(region))
+        own = {"region": region, "zones": zones}
+        if region == self.region:
+            return self.model_copy(update={**own, "regions": (), "by_region": {}})
+        shared = self.model_dump(exclude_unset=True, exclude={*OF_A_REGION, "regions", "by_region"})
+        return AwsSettings.model_validate({**shared, **own, **self.by_region.get(region, {})})
 
     def image_of(self, instance_type: str) -> str:
         """Return the setting that names the image of a type: `ami-...`, `ssm:PARAMETER` or `built`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -54,6 +54,7 @@ class FileCloud(Provider):
     ) -> None:
         self._clock, self._limits, self._lock = clock, limits or SimulatedLimits(), Lock()
         self._renewed: dict[NodeId, float] = {}
+        self._orders: dict[NodeId, tuple[float, bool]] = {}
         self._file = sqlite3.connect(path, check_same_thread=False)
         self._file.execute("PRAGMA journal_mode=WAL").close()
         self._file.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}").close()
@@ -68,8 +69,18 @@ class FileCloud(Provider):
     def nodes(self) -> Sequence[NodeState]:
         """Return the live nodes, and the nodes that ended within the last hour."""
         now = self._clock.now()
-        self._take_back(now)
-        return [self._as_of(now, row) for row in self._rows(now - SHOWN_SECONDS)]
+        with suppress(sqlite3.OperationalError):
+            self._carry_out()
+            self._take_back(now)
+        listed = [self._as_of(now, row) for row in self._rows(now - SHOWN_SECONDS)]
+        return [self._with_order(node) for node in listed] if self._orders else listed
+
+    def _with_order(self, node: NodeState) -> NodeState:
+        """Return a node whose ordered end could not be written yet as ended."""
+        order = self._orders.get(node.id)
+        if order is None or node.ended_at is not None:
+            return node
+        return replace(node, phase="terminated", ended_at=order[0], ends_by=None, idle_since=None)
 
     def _rows(self, since: float) -> list[_Row]:
         """Return the rows of the live nodes, and of the nodes that ended after an instant."""
@@ -156,9 +167,9 @@ class FileCloud(Provider):
         stopped = "SELECT 1 FROM nodes WHERE id = ? AND ended_at IS NULL AND token = ''"
         return self._file.execute(stopped, (name,)).fetchone() is not None
 
-    def _end(self, names: Sequence[NodeId]) -> list[NodeId]:
+    def _end(self, names: Sequence[NodeId], *, at: float | None = None) -> list[NodeId]:
         """End live nodes within the open transaction; return the nodes that it ended."""
-        now, ended = self._clock.now(), []
+        now, ended = self._clock.now() if at is None else at, []
         for name in names:
             found = self._file.execute(
                 "UPDATE nodes SET ended_at = ? WHERE id = ? AND ended_at IS NULL", (now, name)
@@ -199,12 +210,28 @@ class FileCloud(Provider):
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused]:
         """End nodes at once; an action with `stops` keeps a running node stopped. A stopped node ends."""
-        with self._lock, self._file:
-            for action in actions:
-                stops = action.stops and not self._is_stopped(action.node)
-                if self._end([action.node]) and stops:
-                    self._stop(action.node)
+        now = self._clock.now()
+        for action in actions:
+            self._orders.setdefault(action.node, (now, action.stops))
+        with suppress(sqlite3.OperationalError):
+            self._carry_out()
         return {action.node: Accepted() for action in actions}
+
+    def _carry_out(self) -> None:
+        """Write the ordered ends; an order that a full disk refuses is kept and written later.
+
+        A real cloud needs no disk of the daemon's to end a node, so nodes end at the instant of the order.
+        """
+        orders = dict(self._orders)
+        if not orders:
+            return
+        with self._lock, self._file:
+            for name, (at, stops) in orders.items():
+                keeps = stops and not self._is_stopped(name)
+                if self._end([name], at=at) and keeps:
+                    self._stop(name)
+        for name in orders:
+            self._orders.pop(name, None)
 
     def interrupt(self, node: NodeId) -> None:
         """End a node as the cloud would, for tests and rehearsals."""
@@ -231,7 +258,8 @@ class FileCloud(Provider):
         due = [name for name in nodes if now - self._renewed.get(name, 0.0) >= RENEW_SECONDS]
         if not due:
             return
-        with self._lock, self._file:
+        with suppress(sqlite3.OperationalError), self._lock, self._file:
+            # A lease that a full disk refuses is of no use to anybody: `boa gc` reads the same file.
             self._file.executemany(
                 "INSERT INTO notes (id, renewed_at) VALUES (?, ?) "
                 "ON CONFLICT (id) DO UPDATE SET renewed_at = excluded.renewed_at",

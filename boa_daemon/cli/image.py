@@ -23,6 +23,7 @@ from boa_daemon.backends.aws.instances.images import (
 )
 from boa_daemon.backends.aws.instances.launch_request import LaunchTarget
 from boa_daemon.backends.aws.prices.extra_costs import HOURS_OF_A_MONTH
+from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.aws.prices.side_prices import side_prices
 from boa_daemon.backends.settings import BUILT, AwsSettings
 from boa_daemon.cli.aws_options import (
@@ -49,7 +50,6 @@ from boa_daemon.daemon.daemon_paths import daemon_paths, make_folder
 from boa_daemon.daemon.lock import Lock
 from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.offers import Offer
 
 app = typer.Typer(help="Build, list and remove images for nodes.", no_args_is_help=True)
@@ -158,7 +158,7 @@ def remove_images(
 
 def _looking(settings: AwsSettings) -> AwsCloud:
     """Return a read-only AWS cloud."""
-    return AwsCloud(settings, catalog=Catalog.load(), clock=SystemClock(), touches=False)
+    return AwsCloud(settings, catalog=catalog_of(settings), clock=SystemClock(), touches=False)
 
 
 def _read(path: Path) -> str:
@@ -199,7 +199,7 @@ def _build(cloud: AwsCloud, whole: Settings, plan: ImagePlan) -> BuildResult:
             ) -> Mapping[str, Any]:
                 return builder_request(
                     plan.instance_type, build, lease, minutes=plan.recipe.minutes, offer=offer, site=site,
-                    settings=cloud.settings, catalog=Catalog.load(),
+                    settings=cloud.settings, catalog=catalog_of(cloud.settings),
                 )  # fmt: skip
 
             try:

@@ -12,6 +12,7 @@ from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.image_builder.policy import image_policy
 from boa_daemon.backends.aws.image_builder.recipe import Recipe
 from boa_daemon.backends.aws.instances.launch_request import LaunchTarget
+from boa_daemon.backends.aws.prices.region_prices import catalog_of, how_to_price
 from boa_daemon.backends.aws.rights.missing_rights import (
     may_not_ask,
     missing_statements,
@@ -21,7 +22,6 @@ from boa_daemon.backends.aws.rights.missing_rights import (
 from boa_daemon.cli.aws_options import used_resources
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.offers import Offer
 
 
@@ -55,7 +55,7 @@ def image_plan(
         CallFailed: when a call to AWS fails.
         InputError: when nodes have no instance profile, the type may not be rented, or no zone offers it.
     """
-    settings, catalog = cloud.settings, Catalog.load()
+    settings, catalog = cloud.settings, catalog_of(cloud.settings)
     if not settings.instance_profile:
         raise InputError(
             "nodes have no instance profile, so nothing can be run on them", hint="`boa up` makes it"
@@ -87,7 +87,7 @@ def image_plan(
         raise InputError(f"no zone of {settings.region} offers {name} in a subnet that reaches SSM")
     if any(offer.usd_per_hour is None for offer, _ in found):
         raise InputError(
-            f"the price of {name} in {settings.region} is not known", hint="`boa prices --refresh FILE.toml`"
+            f"the price of {name} in {settings.region} is not known", hint=how_to_price(settings)
         )
     recipe = Recipe(
         base_name=base_name, base=found[0][1].image, pip=pip, containers=containers, script=script,

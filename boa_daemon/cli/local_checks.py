@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.engine import make_url
 
 from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.backends.aws.doctor.check import DoctorCheck
@@ -16,7 +17,14 @@ from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.setting_conflicts import warned_of
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS, fitting
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.store.database_setup import StoreUnusable, check_integrity, open_engine, sqlite_url
+from boa_daemon.store.database_setup import (
+    StoreTooNew,
+    StoreUnreachable,
+    StoreUnusable,
+    check_version,
+    look_into,
+    look_into_server,
+)
 from boa_daemon.units import counted
 from policies.errors import PolicyError
 
@@ -101,15 +109,26 @@ def _database(settings: Settings, there: DaemonPaths) -> DoctorCheck:
     url = settings.daemon.database
     if url is None and not there.database.exists():
         return DoctorCheck(name="database", status="ok", said="none yet; the daemon creates it")
-    engine = open_engine(url or sqlite_url(there.database))
     try:
-        check_integrity(engine)
-    except (StoreUnusable, SQLAlchemyError) as error:
+        # It is only read: nothing is created, migrated or repaired.
+        file = there.database if url is None else _sqlite_file(url)
+        facts = look_into_server(str(url)) if file is None else look_into(file)
+        check_version(facts.revision)
+    except StoreUnusable as error:
         fix = "`boa recover` rebuilds it from the newest backup and the cloud's list of instances"
+        if isinstance(error, StoreUnreachable):
+            fix = "The daemon goes on by itself once that is over"
+        elif isinstance(error, StoreTooNew):
+            fix = "Install the version of boa that wrote it"
         return DoctorCheck(name="database", status="failed", said=str(error).splitlines()[0], fix=fix)
-    finally:
-        engine.dispose()
-    return DoctorCheck(name="database", status="ok", said=engine.url.render_as_string())
+    said = str(there.database) if url is None else make_url(url).render_as_string()
+    return DoctorCheck(name="database", status="ok", said=said)
+
+
+def _sqlite_file(url: str) -> Path | None:
+    """Return the file of a SQLite URL; None for a server."""
+    parsed = make_url(url)
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
 
 
 def _daemon(settings: Settings) -> DoctorCheck:

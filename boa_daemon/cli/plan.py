@@ -40,8 +40,10 @@ from boa_daemon.inputs.jobs_file import read_list
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.budget_plan import best_effort_plan, budget_plan, with_trace
 from boa_daemon.planning.plan_documents import infeasible_document
+from boa_daemon.planning.promises import pace_of, promise_rows, promise_sentence
 from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
 from boa_daemon.sim.spot_market import on_both_markets, saves_of
+from boa_daemon.traces.rates import work_of
 from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
 from boa_daemon.units import per_of
 from policies.errors import InfeasibleBudget
@@ -198,6 +200,9 @@ def plan(
         raise
     if opens or page is not None:
         show_page(f"boa plan {file.path}", curve_answers(file, asked), page=page, opens=opens)
+    loads = None if trace is None else work_of(read_trace(trace), file.problem.classes)
+    promised = promise_rows(pace_of(file.problem, asked.amount), loads)
+    said_of_pace = [promise_sentence(promised, is_seen=loads is not None)] if promised else []
     per = per_of(budget)
     bill = None if paid is None else paid.to_document(paid.load_of(file.problem, result.solution))
     saves = () if terms is None else spot_advice(result.solution, file.instance_types, terms)
@@ -205,6 +210,7 @@ def plan(
     document = (
         result.to_document()
         | price_document(file)
+        | {"promises": promised}
         | ({} if bill is None else {"commitments": bill})
         | ({} if terms is None else {"checkpoints": advice_document(saves)})
     )
@@ -213,7 +219,7 @@ def plan(
         f"Plan for {money(result.budget.amount, result.budget.unit)}",
         plan_sentence(result, per),
         document=document,
-        table=lambda: print_stream(result, bill, said_of_spot, per=per),
+        table=lambda: print_stream(result, bill, [*said_of_pace, *said_of_spot], per=per),
         figures=lambda: [plan_figure(result)],
         assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit)),
     )
@@ -224,7 +230,7 @@ def plan(
             output,
             document,
             rows=lambda: stretch_rows(result.solution, "spend_per_job"),
-            table=lambda: print_stream(result, bill, said_of_spot, per=per),
+            table=lambda: print_stream(result, bill, [*said_of_pace, *said_of_spot], per=per),
         )
     if result.solution.status != "optimal":
         gap = f"{result.solution.gap:.3%}"

@@ -20,7 +20,7 @@ from rich.text import Text
 from boa_daemon.cli.output import stderr_console
 from boa_daemon.errors import InputError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.price_age import stale_prices
+from boa_daemon.inputs.price_age import spot_priced, stale_prices
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, with_budget
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import PaidCommitments
@@ -130,7 +130,8 @@ def read_problem(
     The file's warnings, and a note if its prices are old, go to standard error.
     """
     file = load_problem(path, catalog=Catalog.load(*(prices or ())), require_rates=require_rates)
-    for warning in filter(None, (*file.warnings, stale_prices(file.prices, datetime.now(UTC).date()))):
+    today = datetime.now(UTC).date()
+    for warning in filter(None, (*file.warnings, stale_prices(file.prices, today), spot_priced(file.prices))):
         stderr_console().print(f"[yellow]note[/] {escape(warning)}")
     return file if market is None else on_both_markets(file, read_market(market, file))
 

@@ -11,18 +11,28 @@ import typer
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.prices.list_prices import ask_price, read_price_list
-from boa_daemon.backends.aws.prices.side_prices import ask_side_prices
+from boa_daemon.backends.aws.prices.side_prices import QUESTIONS, ask_side_prices
 from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
+from boa_daemon.cli.import_prices import import_prices
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.planning_options import PricesOption
 from boa_daemon.cli.toml_keys import write_keys
-from boa_daemon.errors import InputError
+from boa_daemon.errors import CloudFailed, InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.price_age import STALE_DAYS, days_old
 from boa_daemon.inputs.whole_files import write_whole
 
+app = typer.Typer(
+    name="prices",
+    help="Show how old each price is, fetch current prices, or read the price lists of others.",
+    invoke_without_command=True,
+)
+app.command("import")(import_prices)
 
+
+@app.callback()
 def prices(
+    context: typer.Context,
     *,
     refresh: Annotated[
         Path | None,
@@ -48,6 +58,8 @@ def prices(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Show how old each price is; with --refresh fetch current prices from AWS or a saved price list."""
+    if context.invoked_subcommand is not None:
+        return
     catalog, today = Catalog.load(*(prices or ())), datetime.now(UTC).date()
     if beside:
         _beside(config, region, today, output)
@@ -71,7 +83,12 @@ def prices(
 def _beside(config: Path, region: str | None, today: date, form: OutputFormat) -> None:
     """Fetch the region's prices of disks, addresses, gateways, buckets and queues into the settings."""
     settings = settings_of(config, region=region)
-    found = ask_side_prices(AwsCalls(settings), settings.region, as_of=today.isoformat())
+    try:
+        found = ask_side_prices(AwsCalls(settings), settings.region, as_of=today.isoformat())
+    except CallFailed as error:
+        names = ", ".join(QUESTIONS)
+        hint = f"{error.hint}. Or write [cloud.side_prices] by hand, from AWS's price pages: {names}, as_of"
+        raise CloudFailed(error.problem, code=error.code, hint=hint) from error
     values = found.model_dump()
     write_keys(config, {"cloud": {"region": settings.region, "side_prices": values}})
     rows = [{"what": name, "value": value} for name, value in values.items()]
@@ -92,14 +109,14 @@ def _refresh(
 ) -> list[dict[str, Any]]:
     """Write a price file, and return its prices with the old ones."""
     if source is not None:
-        place = region or "us-east-1"
+        place = region or settings_of(config, region=None).region
         found, day = read_price_list(source, place)
         found = {name: price for name, price in found.items() if name in catalog.entries}
         said = f"{source.name}, {place}"
     else:
         settings = settings_of(config, region=region)
         calls, day, found = AwsCalls(settings), today.isoformat(), {}
-        said = f"the AWS Pricing API, {settings.region}"
+        place, said = settings.region, f"the AWS Pricing API, {settings.region}"
         for name in [entry.name for entry in catalog.select()]:
             try:
                 found[name] = ask_price(calls, settings.region, name)
@@ -109,7 +126,7 @@ def _refresh(
                     raise
     if not found:
         raise InputError("no price of an instance type in the catalogue was found", file=source)
-    lines = [f"# From {said}.", f"as_of = {day}", "[prices]"]
+    lines = [f"# From {said}.", f"as_of = {day}", f'region = "{place}"', 'currency = "USD"', "[prices]"]
     lines += [f'"{name}" = {price!r}' for name, price in sorted(found.items())]
     write_whole(path, "\n".join(lines) + "\n")
     fresh = Catalog.load(path)
@@ -146,4 +163,6 @@ def _print(rows: list[dict[str, Any]], refresh: Path | None) -> None:
         table.add_row(row["instance_type"], f"{row['usd_per_hour']:.3f}", *middle, age, row["as_of"] or "")
     stdout_console().print(table)
     if refresh is not None:
-        stdout_console().print(f"  Wrote {refresh}. Use it with --prices {refresh}.")
+        stdout_console().print(
+            f"  Wrote {refresh}. Use it with --prices {refresh}, and in the daemon with [cloud] prices."
+        )

@@ -39,6 +39,7 @@ from boa_daemon.cli.simulation_options import (
 from boa_daemon.errors import InputError
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import PaidCommitments, paid_sentence
+from boa_daemon.planning.promises import promise_rows, promise_sentence
 from boa_daemon.planning.rentals import Rental, load_between
 from boa_daemon.sim.budget_tuning import tune_planning_budget
 from boa_daemon.sim.simulation_result import Simulation
@@ -47,7 +48,12 @@ from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, check_budget,
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
+<<<<<<< HEAD
+from boa_daemon.traces.rates import work_of
+from boa_daemon.units import format_hours, parse_budget
+=======
 from boa_daemon.units import Per, format_hours, parse_budget, per_of
+>>>>>>> reasons
 from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY, PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
@@ -170,12 +176,20 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         result = run.finish(on_tick)
     if bound is BoundChoice.boots or (bound is BoundChoice.auto and _is_cheap(run)):
         result = run.with_boot_bound(result)
+    pace, work = run.policy.pace, work_of(settings.trace, settings.problem.classes)
+    promised = [] if pace is None else promise_rows(pace, work)
     bill = None if paid is None else _bill(run, paid)
     show(
         output,
-        result.to_document() | ({} if bill is None else {"commitments": bill}),
+        result.to_document()
+        | ({"promises": promised} if promised else {})
+        | ({} if bill is None else {"commitments": bill}),
         rows=lambda: [_row(result)],
+<<<<<<< HEAD
+        table=lambda: _print_table(result, bill, promised),
+=======
         table=lambda: _print_table(result, bill, _worth(settings, per_of(budget))),
+>>>>>>> reasons
     )
 
 
@@ -246,7 +260,15 @@ def _pairs(settings: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
+<<<<<<< HEAD
+def _print_table(
+    result: Simulation,
+    bill: dict[str, Any] | None = None,
+    promised: Sequence[dict[str, Any]] = (),
+) -> None:
+=======
 def _print_table(result: Simulation, bill: dict[str, Any] | None, worth: Sequence[str]) -> None:
+>>>>>>> reasons
     table = a_table(f"{result.policy}: {result.finished} of {result.jobs} jobs finished", "", "", right=())
     gpus = result.budget_gpus is not None
     unit, per_hour = ("GPU-hours", "GPUs") if gpus else ("USD", "USD/hour")
@@ -275,8 +297,13 @@ def _print_table(result: Simulation, bill: dict[str, Any] | None, worth: Sequenc
     stdout_console().print(table)
     if (sentence := overspend_sentence(result)) is not None:
         stdout_console().print(indented_lines([sentence]))
+<<<<<<< HEAD
+    if promised:
+        stdout_console().print(indented_lines([promise_sentence(promised, is_seen=True)]))
+=======
     if worth:
         stdout_console().print(indented_lines(worth))
+>>>>>>> reasons
     if bill is not None:
         stdout_console().print(indented_lines([paid_sentence(bill)]))
     if result.shortfall is not None:

@@ -80,6 +80,10 @@ def import_trace(
     from_hours: Annotated[float | None, typer.Option(help="Leave out arrivals before this hour.")] = None,
     to_hours: Annotated[float | None, typer.Option(help="Leave out arrivals from this hour on.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many jobs, the earliest.")] = None,
+    time_zone: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Zone of times without one, such as Europe/Berlin. Default: UTC."),
+    ] = None,
     price: Annotated[
         list[str] | None, typer.Option(metavar="TYPE=USD", help="Dollars per GPU-hour of a GPU type.")
     ] = None,
@@ -99,6 +103,7 @@ def import_trace(
         from_hours=_seconds("--from-hours", from_hours),
         to_hours=_seconds("--to-hours", to_hours),
         limit=limit,
+        time_zone=time_zone,
         gpu_types=_gpu_types(price or [], instance_type or []),
     )
     found = import_source(source, src, options)

@@ -55,7 +55,7 @@ VERBS: dict[str, Verb] = {
     "bench": Verb("bench:bench", PLAN),
     "run": Verb("run:run", RUN),
     "dev": Verb("dev:dev", RUN),
-    "prices": Verb("prices:prices", PLAN),
+    "prices": Verb("prices:app", PLAN),
     "submit": Verb("jobs:submit", RUN),
     "jobs": Verb("jobs:jobs", RUN),
     "explain": Verb("jobs:explain", RUN),

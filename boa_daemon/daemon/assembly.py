@@ -8,28 +8,33 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.engine import make_url
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.resource_names import bucket_of, claim_key
 from boa_daemon.backends.aws.cloud import RELOADED, AwsCloud
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
+from boa_daemon.backends.aws.prices.region_prices import catalog_of
+from boa_daemon.backends.aws.regions import RegionalCloud
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
+from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.components import World
 from boa_daemon.daemon.config import Settings, aws_settings
 from boa_daemon.daemon.daemon_paths import daemon_paths, let_jobs_through, make_folder
 from boa_daemon.daemon.gate_endpoint import GateEndpoint, gate_endpoint, job_door, open_gate
+from boa_daemon.daemon.last_state import LastStateFile
 from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.machines_and_classes import machines_of
+from boa_daemon.daemon.machines_and_classes import machines_of, site_catalog
 from boa_daemon.daemon.warm_pool import start_seconds_of
 from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.engines.local import LocalEngine
@@ -38,21 +43,23 @@ from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_starts import AT_ONCE
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.gate.companion import JobDoor
-from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import (
     StoreTooNew,
     StoreUnreachable,
     StoreUnusable,
     check_integrity,
-    is_unreachable,
+    check_version,
+    look_into,
     migrate,
     open_engine,
     sqlite_url,
+    unusable,
 )
+from boa_daemon.store.database_troubles import PASSING
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.documents import Documents
-from boa_daemon.store.leader import Leadership, LedElsewhere
+from boa_daemon.store.leader import LEASE_SECONDS, RENEW_SECONDS, Leadership, LedElsewhere
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.node_lives import instance_of
@@ -61,6 +68,8 @@ from policies import plugins
 from policies.model import NodeId
 
 _LOG = logging.getLogger("boa.cloud")
+AGAIN_SECONDS, DAMAGED_SECONDS = 1.0, 60.0
+"""Seconds until a database is tried again: one whose trouble passes, and one that a person must mend."""
 RECOVERED = "is_recovered"
 """Flag of a database that `boa recover` made, which may be empty."""
 _Part = TypeVar("_Part")
@@ -73,7 +82,7 @@ def gate_endpoint_of(settings: Settings) -> GateEndpoint:
         InputError: when the gate's address cannot be listened on.
     """
     try:
-        machines = machines_of(settings, Catalog.load())
+        machines = machines_of(settings, site_catalog(settings))
     except InputError as error:
         # Listing and releasing nodes needs no machines; planning reports this error.
         return GateEndpoint(why_off=str(error))
@@ -120,21 +129,30 @@ def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provi
             clock=clock,
             say=_LOG.warning,
         )
-    return AwsCloud(
-        given,
-        catalog=Catalog.load(),
-        clock=clock,
-        calls=calls,
-        ledger_id=ledger_id,
-        touches=not settings.daemon.observe,
-        say=_LOG.info,
-        claim=claim,
-    )
+
+    def in_region(own: AwsSettings) -> AwsCloud:
+        is_home = own.region == given.region
+        return AwsCloud(
+            own,
+            catalog=catalog_of(own),
+            clock=clock,
+            calls=calls if is_home else AwsCalls(own),
+            ledger_id=ledger_id,
+            touches=not settings.daemon.observe,
+            say=_LOG.info,
+            claim=claim if is_home else None,
+        )
+
+    if not given.regions:
+        return in_region(given)
+    ordered = [given.region, *(region for region in given.regions if region != given.region)]
+    clouds = {region: in_region(given.in_region(region)) for region in ordered}
+    return RegionalCloud(clouds, say=_LOG.info)
 
 
 def reload_cloud(cloud: Provider, settings: Settings) -> tuple[str, ...]:
     """Give an open cloud the changed settings that it can use without a restart; return their keys."""
-    if not isinstance(cloud, AwsCloud):
+    if not isinstance(cloud, AwsCloud | RegionalCloud):
         return ()
     cloud.use(aws_settings(settings.cloud))
     return RELOADED
@@ -192,7 +210,7 @@ def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Pro
 def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
     """Return the engine that runs jobs over SSM; it uses the AWS clients of the cloud."""
     engine = settings.engine
-    if not isinstance(cloud, AwsCloud):
+    if not isinstance(cloud, AwsCloud | RegionalCloud):
         raise InputError(
             f"the engine {engine.name!r} does not go with the provider {settings.cloud.provider!r}",
             hint='"local" goes with "simulated" and "local", "ssm" with "aws", "ray" with any',
@@ -282,13 +300,18 @@ def open_storage(
     """Open a database as `Storage` and migrate its schema; `lead` makes this process its only writer.
 
     Raises:
+        StoreUnreachable: when the database cannot be used now.
+        StoreTooNew: when a newer version of BOA wrote it; nothing is written then.
         StoreUnusable: when the database cannot be read.
         LedElsewhere: when another process is the writer.
     """
     engine, leadership = open_engine(url, durable=durable), None
     try:
-        if engine.dialect.name != "sqlite" or not _is_new(url):
+        if engine.dialect.name != "sqlite":
             check_integrity(engine)
+        elif not _is_new(url):
+            # Only read: opening it for writing would change a database of another version.
+            check_version(look_into(_file_of(url)).revision)
         migrate(engine)
         database = Database(engine)
         if lead is not None:
@@ -297,20 +320,29 @@ def open_storage(
             database.fence = leadership.fence
         queue = JobQueue(database)
         return Storage(store=DaemonStore(database, queue), queue=queue, leadership=leadership)
-    except SQLAlchemyError as error:
+    except PASSING as error:
         if leadership is not None:
             leadership.give_up()
         engine.dispose()
-        kind = StoreUnreachable if is_unreachable(error, engine) else StoreUnusable
-        raise kind(f"the database cannot be used: {error}") from None
+        raise unusable(error, "the database cannot be used") from None
     except (StoreUnusable, LedElsewhere):
         engine.dispose()
         raise
 
 
+def _file_of(url: str) -> Path:
+    return Path(make_url(url).database or "")
+
+
 def _is_new(url: str) -> bool:
-    """Whether the SQLite file does not exist yet."""
-    return not Path(url.removeprefix("sqlite:///")).exists()
+    """Whether the SQLite file does not exist yet, or is empty because the disk was full when it was made."""
+    name = make_url(url).database
+    if name in (None, "", ":memory:"):
+        return True
+    try:
+        return Path(str(name)).stat().st_size == 0
+    except FileNotFoundError:
+        return True
 
 
 def database_url(settings: Settings) -> str:
@@ -331,45 +363,99 @@ def take_lead(engine: Engine) -> Leadership:
     return leadership
 
 
+def wait_out_the_dead(engine: Engine) -> Leadership:
+    """Make this process the leader; wait for the lease of a leader that does not renew it any more.
+
+    A process that was killed leaves its lease in the database. Its successor would find it there, and observe
+    only, although nobody leads.
+
+    Raises:
+        LedElsewhere: when another process leads and renews its lease.
+    """
+    leadership, until = Leadership(engine), time.monotonic() + LEASE_SECONDS + RENEW_SECONDS
+    first: float | None = None
+    while (other := leadership.take()) is not None:
+        expires = leadership.expires_at
+        first = expires if first is None else first
+        if leadership.is_of_a_file or expires != first or time.monotonic() > until:
+            raise LedElsewhere(f"this cluster is led by {other.sentence}")
+        time.sleep(0.5)
+    return leadership
+
+
+def open_database(settings: Settings, lead: Callable[[Engine], Leadership]) -> Storage:
+    """Open the daemon's database, and lead on it unless the settings only observe.
+
+    Raises:
+        LedElsewhere: when another process leads.
+        StoreUnreachable: when it cannot be used now; trying again may succeed.
+        StoreTooNew: when a newer version of BOA wrote it.
+        StoreUnusable: when it is damaged, or empty although there was one before.
+    """
+    there = daemon_paths(settings)
+    opened = open_storage(database_url(settings), lead=None if settings.daemon.observe else lead)
+    try:
+        if opened.queue.is_emptied(there.next_job) and not opened.store.flag(RECOVERED):
+            raise StoreUnusable("the database is empty, and there was one before, as the file next_job says")
+        opened.queue.mark_in(there.next_job)
+    except PASSING as error:
+        opened.close()
+        raise unusable(error, "the database cannot be used") from None
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def try_database(
+    settings: Settings, lead: Callable[[Engine], Leadership] = wait_out_the_dead
+) -> tuple[Storage | None, str, float | None]:
+    """Return the database, or None with the reason, and the seconds after which to try again."""
+    keeps = "only observes" if settings.daemon.observe else "keeps the caps and the leases"
+    try:
+        return open_database(settings, lead), "", None
+    except LedElsewhere as error:
+        return None, f"{error}. This daemon only observes; `boa daemon --standby` takes over", None
+    except StoreUnreachable as error:
+        return None, f"{error}. Until then the daemon {keeps}, and goes on by itself", AGAIN_SECONDS
+    except StoreTooNew as error:
+        return None, f"{error}. Until then the daemon {keeps}", DAMAGED_SECONDS
+    except StoreUnusable as error:
+        said = f"{error}. Until then the daemon {keeps}; `boa recover` makes a new database"
+        return None, said, DAMAGED_SECONDS
+
+
 def open_daemon(
-    settings: Settings, *, clock: Clock | None = None, lead: Callable[[Engine], Leadership] = take_lead
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    lead: Callable[[Engine], Leadership] = wait_out_the_dead,
+    storage: Storage | None = None,
 ) -> Daemon:
-    """Open the daemon that the settings describe; it only observes when it may not write the database."""
+    """Open the daemon that the settings describe, on `storage` if that is open already.
+
+    Without a database it keeps only what an earlier process left; `awaited_seconds` says when to try again.
+    """
     there = daemon_paths(settings)
     make_folder(there.state)
     engine = engine_kind(settings.engine.name)
     if settings.engine.own_user and engine.on_this_machine and os.geteuid() == 0:
-        let_jobs_through(there.state)
+        with suppress(OSError):
+            let_jobs_through(there.state)
     clock = clock or SteadyClock()
-    url, awaited_url = database_url(settings), ""
-    try:
-        opened = open_storage(url, lead=None if settings.daemon.observe else lead)
-        if opened.queue.is_emptied(there.next_job) and not opened.store.flag(RECOVERED):
-            opened.close()
-            raise StoreUnusable("the database is empty, and there was one before, as the file next_job says")
-        opened.queue.mark_in(there.next_job)
-        storage: Storage | None = opened
-        fault = ""
-    except LedElsewhere as error:
-        storage, fault = None, f"{error}. This daemon only observes; `boa daemon --standby` takes over"
-    except StoreUnreachable as error:
-        storage, fault, awaited_url = (
-            None,
-            f"{error}. The daemon only observes until the database answers",
-            url,
-        )
-    except StoreTooNew as error:
-        storage, fault = None, f"{error}. The daemon only observes"
-    except StoreUnusable as error:
-        storage = None
-        fault = f"{error}. The daemon only observes; `boa recover` makes a new database"
+    fault, again = "", None
+    if storage is None:
+        storage, fault, again = try_database(settings, lead)
     if fault:
         _LOG.error("%s", fault)
-    named = "" if storage is None else storage.store.name
+    last_file = LastStateFile(there.last_state)
+    last = None if storage is not None or again is None else last_file.read()
     site = gate_endpoint_of(settings)
     with ExitStack() as undone:
+        named = "" if last is None else last.ledger_id
         if storage is not None:
             undone.callback(storage.close)
+            named = storage.store.name
         world = open_world(settings, there.state, clock, ledger_id=named, site=site)
         undone.callback(world.cloud.close)
         if storage is not None and isinstance(world.runner, PersistableRunner):
@@ -380,7 +466,16 @@ def open_daemon(
         gate = open_gate(settings, site, there.state)
         if gate is not None:
             undone.callback(gate.close)
-        daemon = Daemon(settings, world, storage, fault=fault, gate=gate, why_no_gate=site.why_off)
+        daemon = Daemon(
+            settings,
+            world,
+            storage,
+            fault=fault,
+            gate=gate,
+            why_no_gate=site.why_off,
+            last_state=last,
+            last_state_file=last_file,
+        )
         undone.pop_all()
-    daemon.awaited_url = awaited_url
+    daemon.awaited_seconds = again
     return daemon

@@ -15,11 +15,10 @@ from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.costs import cost_rows
 from boa_daemon.daemon.daemon_paths import daemon_paths, make_folder
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
-from boa_daemon.daemon.machines_and_classes import machines_of
+from boa_daemon.daemon.machines_and_classes import machines_of, site_catalog
 from boa_daemon.daemon.site_commitments import SiteCommitments
 from boa_daemon.daemon.standing_costs import CLOSED, StandingCosts, charged_until, standing_of
 from boa_daemon.errors import INFEASIBLE, BoaError
-from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.database_setup import StoreUnusable
 from boa_daemon.store.leader import LedElsewhere
 from boa_daemon.store.records import InstanceRecord
@@ -54,7 +53,7 @@ def check_cap_room(
     """
     now, budget = time.time() if now is None else now, settings.budget
     standing = budget.standing_usd_per_hour + standing_usd_per_hour
-    catalog = Catalog.load()
+    catalog = site_catalog(settings)
     fixed = SiteCommitments.of(settings, tuple(machines_of(settings, catalog).values()), catalog).fixed
     make_folder(daemon_paths(settings).state)
     with closing(open_storage(database_url(settings))) as storage:

@@ -14,10 +14,11 @@ from typing import Any
 from boa_daemon.daemon.alerts import Alerts, check_channels
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_health import DaemonHealth
-from boa_daemon.daemon.fallback_tick import FallbackTick
+from boa_daemon.daemon.fallback_tick import FallbackTick, WithoutDatabase
 from boa_daemon.daemon.history_store import HistoryStore
 from boa_daemon.daemon.job_notifications import JobNotifier
 from boa_daemon.daemon.job_view import JobView
+from boa_daemon.daemon.last_state import LastState, LastStateFile
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.metrics import Metrics
 from boa_daemon.daemon.node_view import Fleet
@@ -70,10 +71,15 @@ class DaemonComponents:
         fault: str = "",
         gate: GateSupervisor | None = None,
         why_no_gate: str = "",
+        last_state: LastState | None = None,
+        last_state_file: LastStateFile | None = None,
     ) -> None:
         self.world, self.storage, self.gate, self.why_no_gate = world, storage, gate, why_no_gate
-        self.awaited_url = ""
-        """URL of a database that did not answer at the start, which is why this daemon only observes."""
+        self.awaited_seconds: float | None = None
+        """Seconds until the database is to be opened again, for a daemon without one; None: never."""
+        self.last_state, self.last_state_file = last_state, last_state_file
+        """What an earlier process knew, for a daemon without a database; and where this one writes it."""
+        self.without_database = WithoutDatabase(cloud=world.cloud, runner=world.runner)
         self.metrics = Metrics()
         self.site_metrics = SiteMetrics(self.metrics.registry)
         self.standing = DaemonHealth(fault=fault, started_at=world.clock.now())
@@ -112,6 +118,7 @@ class DaemonComponents:
                 user_caps=self._user_caps,
                 teams=self._teams,
                 alert=self._alert,
+                classify=self._classify,
                 learner=self.learning.learner,
                 liveness=self.liveness,
             )
@@ -137,6 +144,11 @@ class DaemonComponents:
                 storage=storage,
                 grace_seconds=settings.daemon.checkpoint_seconds,
             )
+
+    @property
+    def database_busy_seconds(self) -> float:
+        """For how long the database has not finished what it was asked."""
+        return 0.0 if self.storage is None else self.storage.store.database.busy_seconds
 
     def use(self, settings: Settings) -> None:
         """Apply settings; an error leaves the present ones in force.
@@ -188,6 +200,19 @@ class DaemonComponents:
             return self.planner.class_for({**content, "elastic": True}).name
         except InputError:
             return self.planner.class_for({**content, "elastic": True}, within_instances=False).name
+
+    def _classify(self, content: Mapping[str, Any]) -> JobClass:
+        """Return the class that a job file is planned by, and plan for it.
+
+        Raises:
+            InputError: when there is no such class.
+        """
+        try:
+            found = self.planner.class_for(content)
+        except InputError:
+            found = self.planner.class_for(content, within_instances=False)
+        self.planner.take_active(found.name, content)
+        return found
 
     def _class_of(self, name: str) -> JobClass | None:
         return self.planner.class_of(name)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
-from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.backends.settings import AwsSettings, with_home_region
 from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import Event
 from boa_daemon.inputs.schema import Fraction, Limit, Name, NotNegative, Positive, Private, Strict, checked
 from boa_daemon.learning.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
-from policies.online.pacing import MONTH_HOURS
+from policies.online.pacing import MONTH_HOURS, PERIOD, TOLERANCE, Period
 from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY
 
 CAP_DAYS = 2.0
@@ -60,9 +60,18 @@ class BudgetSettings(Strict):
     share_half_life_hours: Positive = Field(
         default=24.0, description="hours after which money that a team was lent, or left unspent, counts half"
     )
-    window_hours: Positive = Field(
-        default=MONTH_HOURS,
-        description="hours over which spending meets the budget on average; 730 means a calendar month",
+    period: Period = Field(
+        default=PERIOD,
+        description="month, quarter or year (calendar, UTC): its money is spent in it, within the tolerance",
+    )
+    tolerance: Fraction = Field(
+        default=TOLERANCE,
+        description="fraction of the period's money by which its spend may be off; less is more even and "
+        "costs waiting",
+    )
+    window_hours: Positive | None = Field(
+        default=None,
+        description="hours over which spending meets the budget on average, in place of a period",
     )
 
     @model_validator(mode="before")
@@ -89,6 +98,11 @@ class BudgetSettings(Strict):
 
 class _CloudSettings(Strict):
     """Where machines come from."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _home_is_first(cls, value: object) -> object:
+        return with_home_region(value)
 
     provider: Name = Field(default="simulated", description="aws, simulated or local")
     region: str = Field(default="us-east-1", description="region of the cloud")
@@ -329,6 +343,16 @@ class ApiSettings(Strict):
     )
     hosts: list[str] = Field(
         default_factory=list, description="names by which a browser may reach the page over TCP"
+    )
+    proxies: list[str] = Field(
+        default_factory=list,
+        description="addresses, and users of this machine at the unix socket, of proxies that sign people in "
+        "and name them in proxy_user_header; from anybody else that header says nothing",
+    )
+    proxy_user_header: str = Field(
+        default="X-Forwarded-User",
+        pattern=r"^[A-Za-z0-9-]{1,64}$",
+        description="header in which such a proxy names the user; it must remove the header from requests",
     )
 
 

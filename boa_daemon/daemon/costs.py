@@ -3,7 +3,7 @@
 A job pays its GPUs' share of the node's price. A node's cost before its first job (its boot, the minimum
 charge of one minute) belongs to the jobs that start on it first. Two rows of their own hold the rest:
 `UNUSED_ROW` the cost of idle nodes, free GPUs and nodes that never ran a job, `STANDING_ROW` the costs
-without nodes (a NAT gateway, images). The rows therefore always add up to the bills.
+without nodes (a NAT gateway, images, reservations). The rows therefore always add up to the bills.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ JOBS_PER_QUERY = 500
 """Largest number of jobs in one query."""
 NO_TEAM = "(no team)"
 UNUSED_ROW = "(idle, unused, free GPUs)"
-STANDING_ROW = "(gateway, images)"
+STANDING_ROW = "(gateway, images, reservations)"
 UNOWNED_ROWS = frozenset({UNUSED_ROW, STANDING_ROW})
 """Rows that belong to no job, user, team or class."""
 FIXED_ROW = "(commitments and blocks)"
@@ -192,7 +192,7 @@ def _labels(database: Database, by: CostBy, jobs: Sequence[JobId]) -> Mapping[st
 def _by_kind(
     nodes: Iterable[NodeState], stands: _Standing, window: Window, now: float
 ) -> list[dict[str, Any]]:
-    """Return a row for each billed kind: compute, disk, address, requests, gateway, images."""
+    """Return a row for each billed kind: compute, disk, address, requests, gateway, images, reservations."""
     total: Counter[str] = Counter({COMPUTE: 0})
     for node in nodes:
         total.update(bill_by_kind_within(node, window, until=now if node.ended_at is None else node.ended_at))

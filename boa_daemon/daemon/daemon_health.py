@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.clock import SMALL_SECONDS
 from boa_daemon.daemon.decision_summary import DecisionSummary
 from boa_daemon.daemon.purse_alerts import Purse
+from boa_daemon.store.database_troubles import explain, trouble_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.units import counted
 from policies.online.pacing import Pace
@@ -41,6 +44,7 @@ class DaemonHealth:
     plan_fault: str = ""
     purses: tuple[Purse, ...] = ()
     pace: Pace | None = None
+    priced: tuple[tuple[Pace, int], list[dict[str, Any]], bool] | None = None
     done_at: float = field(default_factory=time.monotonic)
     is_late: bool = False
     clock_note: str = ""
@@ -78,10 +82,13 @@ class DaemonHealth:
 
 def fault_of(error: Exception) -> str:
     """Return why a tick failed, and what that means."""
+    kind = trouble_of(error)
     if isinstance(error, SQLAlchemyError):
-        said = str(getattr(error, "orig", None) or error).splitlines()[0][:200]
-        what = "Free some space on its disk" if "full" in said else "Check its disk or its server"
-        return f"the database cannot be used: {said}. Nothing is started meanwhile. {what}"
+        said, remedy = explain(error, kind)
+        return f"the database cannot be used: {said}. Nothing is started meanwhile. {remedy}"
+    if kind is not None and isinstance(error, OSError | MemoryError | sqlite3.Error):
+        said, remedy = explain(error, kind)
+        return f"the state folder cannot be used: {said}. Nothing is started meanwhile. {remedy}"
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from boa_daemon.daemon.config import Settings
 from boa_daemon.errors import InputError
 
 SYSTEM_SOCKET = Path("/run/boa/boa.sock")
+PASSING_ERRORS = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
+)
 LONGEST_SOCKET = 107
 """Longest path of a unix socket that the kernel accepts, in bytes."""
 
@@ -38,6 +42,11 @@ class DaemonPaths:
     def next_job(self) -> Path:
         """The file with the number of the next job, kept apart because it must outlive a lost database."""
         return self.state / "next_job"
+
+    @property
+    def last_state(self) -> Path:
+        """The file with the state of the last tick, for a start without a database."""
+        return self.state / "last_state"
 
 
 def daemon_paths(settings: Settings, environment: Mapping[str, str] | None = None) -> DaemonPaths:
@@ -65,17 +74,27 @@ def make_folder(folder: Path) -> None:
 
     Raises:
         InputError: when the folder cannot be created or written to.
+        OSError: when its disk is full, or answers with errors; that may pass.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        why = "" if os.access(folder, os.W_OK | os.X_OK) else "you may not write there"
+        may_write = os.access(folder, os.W_OK | os.X_OK)
+        # A disk that is mounted read-only after an error is no mistake in the settings.
+        why = "" if may_write or _is_read_only(folder) else "you may not write there"
     except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) in PASSING_ERRORS:
+            raise
         why = getattr(error, "strerror", None) or str(error)
     if why:
         raise InputError(
             f"the state folder {folder} cannot be used: {why}",
             hint="Set [daemon] state_dir or --state-dir to a folder that you can write to",
         )
+
+
+def _is_read_only(folder: Path) -> bool:
+    """Whether the folder's file system is mounted read-only."""
+    return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
 
 
 def let_jobs_through(state: Path) -> None:

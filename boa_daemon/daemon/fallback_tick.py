@@ -7,7 +7,7 @@ end by themselves while the trouble lasts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -25,34 +25,147 @@ from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan, Rules
 from policies.model import JobId, NodeId
 
 _Value = TypeVar("_Value")
+UNSEEN_SECONDS = 300.0
+"""How long a launch without an answer counts as a node that may exist, as in the tick."""
 CAP, DOWN = "a cap would be exceeded", "everything is to be released"
 
 
 @dataclass(slots=True, kw_only=True)
-class FallbackTick:
-    """Acts on the ports without a plan; `troubles` lists the errors of the last `act`, for the log."""
+class CapKeeper:
+    """Acts on the ports without a plan; `troubles` lists the errors of the last call, for the log."""
 
     cloud: Provider
-    fleet: Cloud
     runner: Runner
+    troubles: list[str] = field(default_factory=list)
+
+    def _keep_caps(self, state: ClusterState, rules: Rules) -> tuple[NodeId, ...]:
+        """Stop the jobs and release the nodes that would exceed a cap; return these nodes."""
+        plan = self._try(lambda: within_caps(state, _NOTHING, rules), _NOTHING, "the caps")
+        for name in plan.stops:
+            self._stop(name, state.jobs[name], f"cap-{name}", CAP)
+        gone = tuple(dict.fromkeys((*plan.releases, *plan.forced)))
+        self._end(gone, CAP)
+        return gone
+
+    def _renew(self, state: ClusterState, gone: Collection[NodeId]) -> None:
+        """Renew the leases of the nodes with jobs."""
+        carrying = [name for name, node in state.nodes.items() if any(node.gpus) and name not in gone]
+        self._try(lambda: self.cloud.renew(carrying), None, "leases")
+
+    def _stop(self, name: JobId, job: JobState, order: str, reason: str) -> None:
+        """Ask one job to write a checkpoint and end."""
+        stop = StopJob(id=order, job=name, generation=job.generation, reason=reason)
+        self._try(lambda: self.runner.stop(stop), None, f"job {name}")
+
+    def _end(self, names: Sequence[NodeId], reason: str) -> None:
+        """Release nodes, one by one."""
+        for name in names:
+            order = TerminateNode(id=f"last-{name}", node=name, reason=reason)
+            self._try(partial(self.cloud.terminate, [order]), None, f"node {name}")
+
+    def _try(self, do: Callable[[], _Value], otherwise: _Value, what: str) -> _Value:
+        """Return the result of `do`; on an error, record the trouble and return `otherwise`."""
+        try:
+            return do()
+        except Exception as error:
+            self.troubles.append(f"{what}: {type(error).__name__}: {error}".splitlines()[0][:300])
+            return otherwise
+
+
+@dataclass(slots=True, kw_only=True)
+class WithoutDatabase(CapKeeper):
+    """Keeps the caps and the leases from the state of the last tick, while the database cannot be read.
+
+    Nodes that are missing from the cloud's list are counted as paid until now, so money is never counted
+    too low. The running jobs stay; only a cap ends a node.
+    """
+
+    def act(self, rules: Rules, last: ClusterState, *, now: float) -> None:
+        """Release what would exceed a cap, and renew the leases of nodes with jobs."""
+        self.troubles.clear()
+        state = self._state(last, now)
+        gone = self._keep_caps(state, rules)
+        self._renew(state, gone)
+
+    def _end(self, names: Sequence[NodeId], reason: str) -> None:
+        """Kill the jobs on the nodes, so that none runs on unseen, and release the nodes."""
+        for name in names:
+            for job, generation in self._jobs_on.get(name, ()):
+                self._try(partial(self.runner.kill, job, generation), None, f"job {job}")
+        # Without slots `super()` has no cell for the class that the decorator made.
+        CapKeeper._end(self, names, reason)
+
+    _jobs_on: dict[NodeId, list[tuple[JobId, int]]] = field(default_factory=dict)
+
+    def _state(self, last: ClusterState, now: float) -> ClusterState:
+        """Return the last state as of now: with the cloud's nodes, and with the bills of those that ended."""
+        jobs = last.all_jobs
+        held = {name: node.gpus for name, node in last.nodes.items()}
+        listed = self._try(lambda: {node.id: node for node in self.cloud.nodes()}, None, "the cloud's list")
+        nodes: dict[NodeId, NodeState] = {}
+        over: list[NodeState] = []
+        for name, node in last.nodes.items():
+            there = node if listed is None else listed.get(name)
+            if there is None and not node.is_listed:
+                # A launch without an answer: it may still be listed under its own name.
+                if now - node.launched_at <= UNSEEN_SECONDS:
+                    nodes[name] = node
+                continue
+            if there is None or there.ended_at is not None:
+                over.append(node if there is None else there)
+        for name, node in (last.nodes if listed is None else listed).items():
+            if node.ended_at is None and name not in nodes:
+                nodes[name] = replace(node, gpus=held.get(name, node.gpus))
+        fresh = [
+            node
+            for node in (listed or {}).values()
+            if node.ended_at is not None and node.ended_at >= last.now and node.id not in last.nodes
+        ]
+        over += fresh
+        self._jobs_on = {}
+        for name, job in jobs.items():
+            for slot in job.slots:
+                self._jobs_on.setdefault(slot.node, []).append((name, job.generation))
+        day, month = day_of(now), month_of(now)
+        is_today, is_this_month = day_of(last.now) == day, month_of(last.now) == month
+        return replace(
+            last,
+            now=now,
+            nodes=nodes,
+            jobs=jobs,
+            unplanned={},
+            settled_today_micro_dollars=(last.settled_today_micro_dollars if is_today else 0)
+            + sum(bill_within(node, day, until=node.ended_at or now) for node in over),
+            settled_month_micro_dollars=(last.settled_month_micro_dollars if is_this_month else 0)
+            + sum(bill_within(node, month, until=node.ended_at or now) for node in over),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class FallbackTick(CapKeeper):
+    """The fallback of a daemon with a database."""
+
+    fleet: Cloud
     work: JobView
     storage: Storage
     grace_seconds: float
-    troubles: list[str] = field(default_factory=list)
     _down_since: float | None = None
     _last_nodes: dict[NodeId, NodeState] = field(default_factory=dict)
+
+    def keep(self, rules: Rules, last: ClusterState | None, *, now: float) -> None:
+        """Only keep the caps and renew leases: another daemon may lead, but no order says otherwise."""
+        self.troubles.clear()
+        state = self._state(last, now)
+        self._renew(state, self._keep_caps(state, rules))
 
     def act(self, rules: Rules, last: ClusterState | None, *, now: float, is_down: bool) -> None:
         """Release nodes that would exceed a cap, or all when going down; stop cancelled and hung jobs."""
         self.troubles.clear()
         state = self._state(last, now)
-        plan = self._try(lambda: within_caps(state, _NOTHING, rules), _NOTHING, "the caps")
-        for name in plan.stops:
-            self._stop(name, state.jobs[name], f"cap-{name}", CAP)
+        released = self._keep_caps(state, rules)
         self._down_since = self._down_since if is_down else None
         going = self._going_down(state, now) if is_down else []
-        self._end(list(dict.fromkeys((*plan.releases, *plan.forced))), CAP)
-        self._end([name for name in going if name not in plan.releases], DOWN)
+        self._end([name for name in going if name not in released], DOWN)
         for name, why in hung_jobs(state)[0].items():
             end = EndGeneration(
                 id=f"hangs-{name}", job=name, generation=state.jobs[name].generation, reason=why
@@ -64,9 +177,7 @@ class FallbackTick:
                     id=f"cancel-{record.id}", job=record.id, generation=record.generation, reason="cancelled"
                 )
                 self._try(partial(self.work.stop, order), None, "a cancelled job")
-        gone = {*plan.releases, *plan.forced, *going}
-        carrying = [name for name, node in state.nodes.items() if any(node.gpus) and name not in gone]
-        self._try(lambda: self.cloud.renew(carrying), None, "leases")
+        self._renew(state, {*released, *going})
 
     def _going_down(self, state: ClusterState, now: float) -> list[NodeId]:
         """Stop all jobs; return the nodes without jobs, and all nodes once the grace period is over."""
@@ -78,18 +189,12 @@ class FallbackTick:
         live = [node for node in state.nodes.values() if node.is_listed]
         return [node.id for node in live if is_late or not any(node.gpus)]
 
-    def _stop(self, name: JobId, job: JobState, order: str, reason: str) -> None:
-        """Ask one job to write a checkpoint and end."""
-        stop = StopJob(id=order, job=name, generation=job.generation, reason=reason)
-        self._try(lambda: self.runner.stop(stop), None, f"job {name}")
-
     def _end(self, names: Sequence[NodeId], reason: str) -> None:
         """Release nodes in one call; if it fails, one by one."""
         orders = [TerminateNode(id=f"last-{name}", node=name, reason=reason) for name in names]
         if not orders or self._try(lambda: bool(self.fleet.terminate(orders)), False, "nodes to give back"):
             return
-        for order in orders:
-            self._try(partial(self.cloud.terminate, [order]), None, f"node {order.node}")
+        CapKeeper._end(self, names, reason)
 
     def _state(self, last: ClusterState | None, now: float) -> ClusterState:
         """Return the cluster state from the ports, and from memory for ports that do not answer."""
@@ -131,14 +236,6 @@ class FallbackTick:
             return True
 
         return self._try(charge, False, "a final bill")
-
-    def _try(self, do: Callable[[], _Value], otherwise: _Value, what: str) -> _Value:
-        """Return the result of `do`; on an error, record the trouble and return `otherwise`."""
-        try:
-            return do()
-        except Exception as error:
-            self.troubles.append(f"{what}: {type(error).__name__}: {error}".splitlines()[0][:300])
-            return otherwise
 
 
 _NOTHING = Plan(widths={}, slots={})

@@ -29,12 +29,13 @@ from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.progress import Progress
 from boa_daemon.daemon.purses import Purses
 from boa_daemon.daemon.shared_gpus import start_on_gpus
+from boa_daemon.daemon.taken_back import Classify, take_back
 from boa_daemon.learning.learner import Learner
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.actions import EndGeneration, GiveUpJob, StartJob, StopJob
-from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
-from boa_daemon.tick.state import Claim, JobState, UserMoney
+from boa_daemon.tick.ports import Accepted, Clock, PaperKeeper, Refused, Runner, RunReport
+from boa_daemon.tick.state import Claim, JobState, NodeState, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from policies.model import JobClass, JobId, NodeId, Width
 from policies.online.estimates import SPREAD
@@ -47,7 +48,8 @@ class JobView:
     """Implements `JobSource` and `Engine` with the queue and a runner.
 
     `class_of` returns the class that a job is planned by, including limits on its width. `elastic_class`
-    names the class of a job, from its file's content, once it is known to be elastic. `spread_of` says how
+    names the class of a job, from its file's content, once it is known to be elastic; `classify` returns the
+    class of any job file. `spread_of` says how
     much the job sizes of a class vary. `alert` receives warnings and final failures. `user_caps` are the
     dollars per day (UTC) of users who have a cap.
     """
@@ -64,6 +66,7 @@ class JobView:
         user_caps: Callable[[], Mapping[str, float]] = dict,
         teams: Callable[[Purses, float], Mapping[str, TeamMoney]] = lambda _purses, _now: {},
         alert: Callable[[str, str], None] = lambda _key, _sentence: None,
+        classify: Classify | None = None,
         learner: Learner | None = None,
         liveness: Liveness | None = None,
     ) -> None:
@@ -71,7 +74,9 @@ class JobView:
         self.liveness = liveness or Liveness()
         self.progress = Progress()
         self._queue, self._runner, self._clock = queue, runner, clock
-        self._class_of, self._alert = class_of, alert
+        self._class_of, self._alert, self._classify = class_of, alert, classify
+        self.listed: Mapping[NodeId, NodeState] = {}
+        """The cloud's live nodes at the start, on which jobs may run that the database does not know."""
         self._user_caps, self._elastic_class = user_caps, elastic_class
         self._purses, self._teams = Purses(queue=queue), teams
         self.facts = JobFacts(queue, class_of=class_of, spread_of=spread_of)
@@ -160,16 +165,35 @@ class JobView:
     def _end_strays(self, reports: Mapping[JobId, RunReport]) -> None:
         """Stop jobs that run but are not in the queue, for example after a restored backup."""
         for name, report in reports.items():
-            if name in self._queue.active:
+            known = self._queue.active.get(name)
+            if known is not None and (report.is_over or report.generation <= known.generation):
                 continue
             if report.is_over:
                 self._over.add(name)
-            elif name not in self._stopping:
+            elif name not in self._stopping and self._taken_back(name):
+                continue
+            elif known is None and name not in self._stopping:
                 self._stopping.add(name)
                 self._alert(f"stray:{name}", f"job {name} runs but is not in the queue, so it is stopped")
                 self._runner.stop(
                     StopJob(id=f"stray-{name}", job=name, generation=report.generation, reason="stray")
                 )
+
+    def _taken_back(self, name: JobId) -> bool:
+        """Take a running job that the database does not know back from the engine's papers, if possible."""
+        papers = self._runner.papers(name) if isinstance(self._runner, PaperKeeper) else None
+        if papers is None or self._classify is None:
+            return False
+        seen = {node: record.node for node, record in self._queue.instances.items()}
+        job = take_back(
+            self._queue, papers, {**self.listed, **seen}, classify=self._classify, now=self._clock.now()
+        )
+        if job is None:
+            return False
+        self._runner.admit(job.spec)
+        said = f"job {name} runs and the database did not know it so: it goes on, from its own papers"
+        self._alert(f"taken-back:{name}:{job.generation}", said)
+        return True
 
     def _take_in_one(self, job: JobRecord, report: RunReport | None, now: float) -> None:
         """Update one job from its report."""

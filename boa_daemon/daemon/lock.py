@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from contextlib import suppress
@@ -27,8 +28,15 @@ class Lock:
 
         Raises:
             AlreadyRunning: when another process has the lock.
+            OSError: when the file cannot be opened.
         """
-        file = self._path.open("a+", encoding="utf-8")
+        try:
+            file = self._path.open("a+", encoding="utf-8")
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.ENOSPC):
+                raise
+            # The lock is the kernel's: a file that can only be read is as good.
+            file = self._path.open(encoding="utf-8")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

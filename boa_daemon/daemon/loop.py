@@ -2,7 +2,9 @@
 
 When a tick fails, the state in memory is read back from the database and the next tick tries again. Meanwhile
 `fallback_tick.py` keeps the caps. While the database cannot be written nothing is started, because a launch
-without a recorded intent could leak a node. While it cannot be read, the daemon only observes.
+without a recorded intent could leak a node. A daemon that could not open its database at the start keeps the
+caps and the leases from the file with the state of the last tick; `serve.py` opens the database again and
+again.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import isfinite
 
 from boa_daemon.clock import SteadyClock
@@ -33,13 +36,15 @@ from boa_daemon.daemon.purse_alerts import (
 )
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.samples import DAY
-from boa_daemon.store.leader import LedElsewhere
+from boa_daemon.store.database import DEADLINE, DatabaseBusy
+from boa_daemon.store.database_troubles import trouble_of
+from boa_daemon.store.leader import LeadInDoubt, LedElsewhere
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.tick.controller import ActsFailed
 from boa_daemon.tick.decision import Decision, decide
-from boa_daemon.tick.ports import JobFolderStore
+from boa_daemon.tick.ports import JobFolderStore, PersistableRunner
 from boa_daemon.tick.state import ClusterState, JobState, NodeState
 from boa_daemon.units import counted, dollars
 from policies.model import JobId, NodeId
@@ -50,6 +55,8 @@ REFUSED_SECONDS = 1.0
 AWAITED_SECONDS = 3.0
 """Seconds between ticks while nodes boot: a ready node that waits for a tick is lost time for its jobs."""
 
+REPEAT_SECONDS = 60.0
+"""Seconds between log lines about a fault that lasts: a full disk must not be filled by its own reports."""
 SWEEP_PATIENCE_SECONDS = 5.0
 """Longest time that a sweep waits for a running tick; after that it is skipped."""
 
@@ -65,6 +72,9 @@ class NotOurs(BoaError):
 class Daemon(AdaptiveDaemon):
     """The daemon; it only observes when `storage` is None, because it has no database that it may write."""
 
+    _is_reattached = False
+    _logged_fault = ("", float("-inf"))
+
     def start(self) -> None:
         """Find the nodes and running jobs that an earlier process left, and continue its tick numbers.
 
@@ -78,7 +88,9 @@ class Daemon(AdaptiveDaemon):
         nodes = self.world.cloud.nodes()
         self.storage.store.never_below(max((_tick_of(node) for node in nodes), default=0))
         live = sum(node.ended_at is None for node in nodes)
+        self.work.listed = self.fleet.planned(nodes)
         self.standing.reattached = (self.work.reattach(), live)
+        self.work.listed = {}
         if self.kept is not None:
             self.kept.restore(self.work.progress)
         self.standing.is_down = self.storage.store.flag("is_down")
@@ -136,6 +148,9 @@ class Daemon(AdaptiveDaemon):
         self._explore()
         if self.standing_costs is not None:
             self.standing_costs.charge(self.planner.standing(), now=self.world.clock.now())
+        if self.planner.is_priced_otherwise(self.world.cloud.list_prices()):
+            _LOG.info("list prices have changed: planning anew")
+            self.use(self.settings)
         controller = self.controller()
         self.standing.pace = controller.rules.pace
         decision = controller.run_once()
@@ -163,10 +178,12 @@ class Daemon(AdaptiveDaemon):
     def _observe_only(self) -> Decision | None:
         """Observe and decide without acting; record the decision if there is a database."""
         if self.storage is None:
-            count = sum(node.ended_at is None for node in self.world.cloud.nodes())
-            self.standing.notes = [f"{counted(count, 'instance')} listed; nothing is touched"]
+            self._keep_without_database()
             return None
         self._learn()
+        if self.planner.is_priced_otherwise(self.world.cloud.list_prices()):
+            _LOG.info("list prices have changed: planning anew")
+            self.use(self.settings)
         controller = self.controller()
         self.standing.pace = controller.rules.pace
         state = controller.observe()
@@ -175,6 +192,30 @@ class Daemon(AdaptiveDaemon):
         )
         self.storage.store.record_decision(state, decision.actions, decision.plan)
         return decision
+
+    def _keep_without_database(self) -> None:
+        """Keep the caps and the leases as the last tick of an earlier process left them."""
+        count = sum(node.ended_at is None for node in self.world.cloud.nodes())
+        last = self.last_state
+        if last is None or self.settings.daemon.observe:
+            self.standing.notes = [f"{counted(count, 'instance')} listed; nothing is touched"]
+            return
+        if not self._is_reattached:
+            # The engine must know its jobs, or none of them could be stopped for a cap.
+            self.world.cloud.remember([listed_node(node) for node in last.state.nodes.values()])
+            if not isinstance(self.world.runner, PersistableRunner):
+                # Such an engine's memory is in the database, and its inbox must keep what nobody can store.
+                self.world.runner.reattach()
+            self._is_reattached = True
+        self.without_database.act(self.planner.rules(), last.state, now=self.world.clock.now())
+        said = "; ".join(self.without_database.troubles)
+        if said and said != self._logged_fault[0]:
+            self._logged_fault = (said, time.monotonic())
+            _LOG.error("without the database: %s", said)
+        self.standing.notes = [
+            f"{counted(count, 'instance')} listed; the jobs on them go on, and only the caps and the leases "
+            "are kept until the database can be used"
+        ]
 
     def _succeed(self, decision: Decision) -> None:
         """Process a decision: update figures, send messages, and schedule the next tick."""
@@ -187,6 +228,7 @@ class Daemon(AdaptiveDaemon):
         picture = DecisionSummary.of(decision, caps)
         standing.decision, standing.picture, standing.fault = decision, picture, ""
         standing.is_ready, standing.is_late, standing.done_at = True, False, time.monotonic()
+        self._write_last_state()
         self.metrics.ticked(picture, standing.tick_seconds)
         self.metrics.goes_so_far(self.watched.shortfall)
         self.news.look(decision.state.now)
@@ -213,6 +255,12 @@ class Daemon(AdaptiveDaemon):
             self.wake(REFUSED_SECONDS)
         if decision.plan.launches or any(node.phase == "requested" for node in decision.state.nodes.values()):
             self.wake(AWAITED_SECONDS)
+
+    def _write_last_state(self) -> None:
+        """Write what a start without a database needs to keep the caps."""
+        if self.storage is not None and self.last_state_file is not None and not self.settings.daemon.observe:
+            store = self.storage.store
+            self.last_state_file.write(store.last_text, ledger_id=store.known_name)
 
     def _has_new_rests(self, decision: Decision) -> bool:
         """Return whether launches of a tick were refused, so that the next may try other offers."""
@@ -289,20 +337,41 @@ class Daemon(AdaptiveDaemon):
     def _stumble(self, error: Exception) -> None:
         """Handle a failed tick: report it, reload the state from the database, and keep the caps."""
         self.metrics.failed()
-        is_deposed = isinstance(error, LedElsewhere)
-        first = not self.standing.fault
-        self.standing.fault = fault_of(error)
-        (_LOG.exception if first else _LOG.error)("a tick failed: %s", self.standing.fault)
+        if self.storage is None:
+            # The fault stays what it is: the database.
+            _LOG.error("a look without the database failed: %s", fault_of(error))
+            return
+        is_in_doubt = isinstance(error, LeadInDoubt)
+        is_deposed = isinstance(error, LedElsewhere) and not is_in_doubt
+        fault = fault_of(error)
+        self._log_fault(fault, is_new=not self.standing.fault, is_known=trouble_of(error) is not None)
+        self.standing.fault = fault
         if isinstance(error, ActsFailed):
             self.standing.decision = error.decision
         if is_deposed:
-            # Another daemon leads, or may lead: it keeps the caps.
+            # Another daemon leads: it keeps the caps.
+            return
+        if is_in_doubt:
+            # The database does not answer, so nobody else may know of it either. What a cap ends, every
+            # leader would end, and a lease that is renewed twice harms nobody.
+            self._keep_only_caps()
             return
         for do in (self._reload, lambda: self._say_fault(error), self._keep_caps):
             try:
                 do()
             except Exception as trouble:
                 _LOG.error("after a tick that failed: %s: %s", type(trouble).__name__, trouble)
+
+    def _log_fault(self, fault: str, *, is_new: bool, is_known: bool) -> None:
+        """Log a fault: with its trace when it is new and not explained, and once a minute while it lasts."""
+        now = time.monotonic()
+        if is_new and not is_known:
+            _LOG.exception("a tick failed: %s", fault)
+        elif is_new or fault != self._logged_fault[0] or now - self._logged_fault[1] >= REPEAT_SECONDS:
+            _LOG.error("a tick failed: %s", fault)
+        else:
+            return
+        self._logged_fault = (fault, now)
 
     def _reload(self) -> None:
         """Reload the state in memory from the database."""
@@ -329,6 +398,18 @@ class Daemon(AdaptiveDaemon):
         )
         for trouble in self.last_resort.troubles:
             _LOG.error("in the fallback tick: %s", trouble)
+
+    def _keep_only_caps(self) -> None:
+        """Keep the caps and the leases while the database does not confirm that this daemon leads."""
+        if self.storage is None or self._is_observing:
+            return
+        last = self.standing.decision
+        try:
+            self.last_resort.keep(
+                self.planner.rules(), None if last is None else last.state, now=self.world.clock.now()
+            )
+        except Exception as trouble:
+            _LOG.error("without the database: %s: %s", type(trouble).__name__, trouble)
 
     def _watch_ticks(self) -> None:
         """Alert once that ticks do not complete, without the database or the lock, which a tick may hold."""
@@ -357,11 +438,27 @@ class Daemon(AdaptiveDaemon):
         self.wake(0.0)
         return found
 
+    @contextmanager
+    def _between_ticks(self) -> Iterator[None]:
+        """Keep ticks from running, after a running one.
+
+        Raises:
+            DatabaseBusy: when the caller's `DEADLINE` passes first.
+        """
+        until = DEADLINE.get()
+        patience = -1.0 if until is None else max(until - time.monotonic(), 0.0)
+        if not self._lock.acquire(timeout=patience):
+            raise DatabaseBusy("a tick takes long, and nothing was changed: try again")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def change(self, name: JobId, how: Callable[[JobRecord], JobRecord]) -> JobRecord | None:
         """Change a job between two ticks, and tick soon; return None when it is over."""
         if self.storage is None:
             return None
-        with self._lock:
+        with self._between_ticks():
             job = self.storage.queue.active.get(name)
             if job is not None:
                 job = how(job)
@@ -371,7 +468,7 @@ class Daemon(AdaptiveDaemon):
 
     def rehearse_end(self, node: NodeId) -> float | None:
         """Rehearse a spot interruption of a node; return its instant, None when the cloud cannot."""
-        with self._lock:
+        with self._between_ticks():
             at = self.world.cloud.rehearse_end(node)
         self.wake(0.0)
         return at

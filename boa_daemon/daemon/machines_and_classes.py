@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from boa_daemon.backends.region_names import name_in
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.shared_gpus import check_memory, with_places
 from boa_daemon.engines.engine_kinds import engine_kind
@@ -28,6 +29,30 @@ DEFAULT_CLASS = "default"
 """The class of all jobs without a class file: one GPU-hour of work, 95 % of it parallel."""
 
 
+def site_catalog(settings: Settings, cloud: Provider | type[Provider] | None = None) -> Catalog:
+    """Return the catalogue to plan with: of the cloud's own list prices, then the site's price file.
+
+    A type that neither prices is planned at the shipped price; the cloud rents none without a price of its
+    region.
+
+    Raises:
+        InputError: when the price file cannot be read, or is of another region.
+    """
+    file = getattr(settings.cloud, "prices", None)
+    catalog = Catalog.load(*([file] if file else []), region=settings.cloud.region if file else "")
+    catalog = catalog.with_names(rented_types(settings))
+    live = {} if cloud is None or isinstance(cloud, type) else cloud.list_prices()
+    return catalog.at_prices(live, region=settings.cloud.region, source="the cloud's list prices")
+
+
+def rented_types(settings: Settings) -> dict[str, str]:
+    """Return the machines of the settings by their names in plans: each type in each region."""
+    home, types = settings.cloud.region, settings.cloud.instance_types
+    regions = getattr(settings.cloud, "regions", None) or [home]
+    ordered = [home, *(region for region in regions if region != home)]
+    return {name_in(each, region, home=home): each for region in ordered for each in types}
+
+
 def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
     """Return the machines that may be rented, by kind; machines that share a GPU model get separate kinds.
 
@@ -45,7 +70,8 @@ def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]
         raise InputError(
             f"[cloud] instance_types names {twice[0]} twice", setting=("cloud", "instance_types")
         )
-    rented = {name: known.get(name) or _listed(name, catalog) for name in settings.cloud.instance_types}
+    catalog = catalog.with_names(rented_types(settings))
+    rented = {name: known.get(name) or _listed(name, catalog) for name in rented_types(settings)}
     return machines_by_kind(with_places(rented, settings.cloud.gpu_places, catalog).values(), own)
 
 

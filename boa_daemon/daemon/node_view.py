@@ -150,6 +150,10 @@ class Fleet:
         # Return the same object each time, because comparisons of nodes compare their types too.
         return replace(node, instance_type=self._as_planned.setdefault(found, found))
 
+    def planned(self, nodes: Iterable[NodeState]) -> Mapping[NodeId, NodeState]:
+        """Return live nodes by name, with the machine types that the plan uses."""
+        return {node.id: self._planned_with(node) for node in nodes if node.ended_at is None}
+
     def _names(self) -> list[str]:
         return [machine.name for machine in self._machines()]
 
@@ -297,6 +301,11 @@ class Fleet:
             ended = replace(node, gpus=(), idle_since=None)
             self._queue.save_instance(replace(known, node=ended, idle_since=None))
         return node
+
+    def hides(self, action: LaunchNodes) -> bool:
+        """Return whether a launch may have made nodes that the cloud cannot list now."""
+        hides: Callable[[LaunchNodes], bool] | None = getattr(self._cloud, "hides", None)
+        return hides is not None and hides(action)
 
     def offers(self) -> Sequence[Offer]:
         """Return the cloud's offers; log each that newly has no nodes left."""

@@ -18,6 +18,7 @@ from boa_daemon.daemon.machines_and_classes import (
     configured_classes,
     disk_gb_of_nodes,
     machines_of,
+    site_catalog,
 )
 from boa_daemon.daemon.planned_markets import on_planned_markets, with_learnt_spot, with_spot_machines
 from boa_daemon.daemon.site_commitments import SiteCommitments
@@ -69,7 +70,7 @@ class Planner(LearntClasses):
         self.standing_of_cloud: Callable[[], Extras] = tuple
         """What the cloud bills without a node, by kind, in addition to the settings."""
         self.spot = SpotHistory()
-        self._catalog = catalog or Catalog.load()
+        self._catalog = catalog or site_catalog(settings, cloud)
         self.on_demand = machines_of(settings, self._catalog)
         self.paid = SiteCommitments.of(settings, tuple(self.on_demand.values()), self._catalog)
         self.is_on_both = settings.cloud.market == "planned" and cloud.rents_spot
@@ -142,6 +143,14 @@ class Planner(LearntClasses):
             self._all_stated[variant.name] = variant
             self.planned[variant.name] = self.measured(variant)
         return self.planned[variant.name]
+
+    def is_priced_otherwise(self, prices: Mapping[str, float]) -> bool:
+        """Return whether the cloud's list prices are more than 0.01 % off those of the plan."""
+        entries = self._catalog.entries
+        return any(
+            name in entries and abs((entries[name].usd_per_hour or 0.0) - usd) > 1e-4 * usd
+            for name, usd in prices.items()
+        )
 
     def short_for(self, content: Mapping[str, Any]) -> dict[str, str]:
         """Return by GPU type what machines lack for the cores and memory that a job may use on a node."""
@@ -326,7 +335,9 @@ class Planner(LearntClasses):
         )
         options = PolicyOptions()
         if "window_hours" in find_policy(workload.policy).options:
-            options = PolicyOptions(window_hours=money.window_hours)
+            options = PolicyOptions(
+                window_hours=money.window_hours, period=money.period, tolerance=money.tolerance
+            )
         return PolicyRecord(
             name=workload.policy,
             options=options,

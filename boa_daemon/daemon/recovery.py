@@ -2,12 +2,15 @@
 
 On PostgreSQL there are no backups by BOA: restore with the server's own tools before `recover`. Unreadable
 tables are moved into a schema of their own.
+
+What may be replaced is only read. A database that cannot be used for a reason that passes is not replaced.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +28,17 @@ from boa_daemon.store.database_setup import (
     StoreTooNew,
     StoreUnreachable,
     StoreUnusable,
-    check_integrity,
-    check_reachable,
+    check_version,
+    look_into,
+    look_into_server,
     open_engine,
     sqlite_url,
+    unusable,
 )
+from boa_daemon.store.documents import Documents
 from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import METADATA
+from boa_daemon.tick.ports import PersistableRunner
 
 _OURS = frozenset({*METADATA.tables, "alembic_version"})
 
@@ -42,7 +49,7 @@ def recover(settings: Settings) -> dict[str, Any]:
     Raises:
         AlreadyRunning: when a daemon uses the state folder.
         LedElsewhere: when a daemon on another machine leads.
-        StoreUnreachable: when the database server does not answer.
+        StoreUnreachable: when the database cannot be used now, and waiting cures that.
         StoreTooNew: when a newer version of BOA wrote the database.
         InputError: when the database can be read, or is a SQLite file outside the state folder.
     """
@@ -65,21 +72,21 @@ def recover(settings: Settings) -> dict[str, Any]:
 
 def _recover_server(settings: Settings, there: DaemonPaths, url: str) -> dict[str, Any]:
     """Recover on a server; leading keeps daemons on other machines from acting meanwhile."""
-    check_reachable(url)
     old = None
     try:
+        facts = look_into_server(url)
+        check_version(facts.revision)
+        if facts.next_job > 1 or facts.is_recovered:
+            raise InputError(
+                "the database can be read, and has jobs: there is nothing to recover",
+                hint="To start over anyway, drop its tables, or name another in [daemon] database",
+            )
         storage = open_storage(url, lead=take_lead)
     except (StoreTooNew, StoreUnreachable):
         raise
     except StoreUnusable:
         old = _set_aside(url)
         storage = open_storage(url, lead=take_lead)
-    if storage.queue.has_had_jobs or storage.store.flag(RECOVERED):
-        storage.close()
-        raise InputError(
-            "the database can be read, and has jobs: there is nothing to recover",
-            hint="To start over anyway, drop its tables, or name another in [daemon] database",
-        )
     return _filled(settings, there, storage) | {"backup": None, "old": old}
 
 
@@ -93,27 +100,39 @@ def _set_aside(url: str) -> str:
             for table in found:
                 connection.execute(text(f'ALTER TABLE "{table}" SET SCHEMA {name}'))
     except SQLAlchemyError as error:
-        said = str(getattr(error, "orig", None) or error).splitlines()[0]
-        raise StoreUnusable(f"the tables of the database cannot be moved aside: {said}") from None
+        raise unusable(error, "the tables of the database cannot be moved aside") from None
     finally:
         engine.dispose()
     return name
 
 
 def _recover(settings: Settings, there: DaemonPaths) -> dict[str, Any]:
-    """Recover the SQLite file in the state folder."""
-    if there.database.exists() and _is_sound(there.database) and not _is_emptied(there):
+    """Recover the SQLite file in the state folder: the new one is whole before the old one is moved."""
+    if there.database.exists() and not _may_be_replaced(there):
         raise InputError(f"{there.database} can be read: there is nothing to recover")
-    old = None
-    if there.database.exists():
-        old = there.database.with_suffix(f".unreadable-{int(time.time())}")
-        there.database.rename(old)
-    for suffix in ("-wal", "-shm"):
-        Path(f"{there.database}{suffix}").unlink(missing_ok=True)
     copies = sorted(there.backups.glob("*.sqlite"), reverse=True)
-    found = next((copy for copy in copies if _is_sound(copy)), None)
-    if found is not None:
-        shutil.copyfile(found, there.database)
+    found = next((copy for copy in copies if _is_usable(copy)), None)
+    fresh = there.database.with_suffix(".recovering")
+    try:
+        _remove(fresh)
+        if found is not None:
+            shutil.copyfile(found, fresh)
+        open_storage(sqlite_url(fresh)).close()
+        old = None
+        if there.database.exists():
+            old = there.database.with_suffix(f".unreadable-{int(time.time())}")
+            there.database.rename(old)
+        for suffix in ("-wal", "-shm"):
+            # What is not in the main file yet is of use only beside it.
+            with suppress(FileNotFoundError):
+                Path(f"{there.database}{suffix}").rename(
+                    f"{old or there.database.with_suffix('.lost')}{suffix}"
+                )
+        fresh.rename(there.database)
+    except OSError as error:
+        raise unusable(error, "the new database cannot be made") from None
+    finally:
+        _remove(fresh)
     storage = open_storage(sqlite_url(there.database))
     return _filled(settings, there, storage) | {
         "backup": None if found is None else str(found),
@@ -121,11 +140,21 @@ def _recover(settings: Settings, there: DaemonPaths) -> dict[str, Any]:
     }
 
 
+def _remove(path: Path) -> None:
+    """Delete a SQLite file with the files beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(OSError):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
 def _filled(settings: Settings, there: DaemonPaths, storage: Storage) -> dict[str, Any]:
     """Add the instances that the cloud lists and the jobs that run; return their numbers."""
     world = open_world(settings, there.state, SystemClock())
     storage.queue.mark_in(there.next_job)
     storage.store.set_flag(RECOVERED, True)
+    if isinstance(world.runner, PersistableRunner):
+        documents = Documents(storage.store.database, f"engine {settings.engine.name}")
+        world.runner.remember_in(documents.read, documents.write)
     daemon = Daemon(settings, world, storage)
     try:
         daemon.start()
@@ -138,22 +167,33 @@ def _filled(settings: Settings, there: DaemonPaths, storage: Storage) -> dict[st
         daemon.close()
 
 
-def _is_emptied(there: DaemonPaths) -> bool:
-    """Whether a readable database is a new, empty one in place of a lost one."""
-    storage = open_storage(sqlite_url(there.database))
+def _may_be_replaced(there: DaemonPaths) -> bool:
+    """Whether the database is damaged, of a version that never was released, or empty in place of a lost one.
+
+    It is only read.
+
+    Raises:
+        StoreUnreachable: when it cannot be read now, and waiting cures that.
+        StoreTooNew: when a newer version of BOA wrote it.
+    """
     try:
-        return storage.queue.is_emptied(there.next_job) and not storage.store.flag(RECOVERED)
-    finally:
-        storage.close()
+        facts = look_into(there.database)
+        check_version(facts.revision)
+    except (StoreUnreachable, StoreTooNew):
+        raise
+    except StoreUnusable:
+        return True
+    try:
+        had_jobs = int(there.next_job.read_text()) > 1
+    except (OSError, ValueError):
+        had_jobs = False
+    return had_jobs and facts.next_job <= 1 and not facts.is_recovered
 
 
-def _is_sound(path: Path) -> bool:
-    """Whether the SQLite file passes its integrity check."""
-    engine = open_engine(sqlite_url(path))
+def _is_usable(path: Path) -> bool:
+    """Whether a backup is sound, and of a version that this one can bring up to date."""
     try:
-        check_integrity(engine)
+        check_version(look_into(path).revision)
     except StoreUnusable:
         return False
-    finally:
-        engine.dispose()
     return True

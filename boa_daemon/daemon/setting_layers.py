@@ -37,6 +37,7 @@ _PATHS = (
     "classes",
     "commitments",
     "blocks",
+    "prices",
     "state_dir",
     "socket",
     "tokens",
@@ -331,8 +332,11 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
         problem = f'[cloud] provider is {cloud.provider!r}, and this verb is about "aws"'
         raise document.error(problem, at=("cloud", "provider"), hint='Set provider = "aws" under [cloud]')
     words = {name: value for name, value in flags.items() if value is not None}
+    further = words.pop("region") if words.get("region") in (getattr(cloud, "regions", None) or ()) else None
     checked(AwsSettings, words, document=Document(name="the flags", content=words))
     given = {
         name: getattr(cloud, name) for name in AwsSettings.model_fields if name in cloud.model_fields_set
     }
-    return checked(AwsSettings, given | words, document=document, at=("cloud",))
+    found = checked(AwsSettings, given | words, document=document, at=("cloud",))
+    # A region of the list has settings of its own beside those of the home region.
+    return found if further is None else found.in_region(further)

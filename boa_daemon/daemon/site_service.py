@@ -14,11 +14,14 @@ from boa_daemon.daemon.settings_reload import PendingChanges
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.learning.class_document import class_document
 from boa_daemon.learning.kappa_document import kappa_document
+from boa_daemon.learning.observed_rhythm import work_by_hour
+from boa_daemon.planning.promises import promise_rows
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.ledger import bill, bill_by_kind
 from boa_daemon.tick.shortfall import shortfall_document, shortfall_sentence
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
+from policies.online.foretold import drawn_again
 from policies.online.pacing import Pace
 
 
@@ -42,6 +45,7 @@ class SiteService(ServiceBase):
             "tick_seconds": standing.tick_seconds,
             "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
+            "idle_reserved_usd_per_hour": self.daemon.world.cloud.idle_usd_per_hour(),
             "fact_ages_seconds": dict(self.daemon.world.cloud.ages()),
             "refused_messages": DROPPED_MESSAGES.counts(),
             "boots": self.daemon.boots.document(),
@@ -60,7 +64,7 @@ class SiteService(ServiceBase):
                 "running": picture.running,
                 "waiting": picture.waiting,
                 "books": picture.figures,
-                "pacing": _pacing(standing.pace, picture.decision.plan.memory),
+                "pacing": _pacing(standing.pace, picture.decision.plan.memory, self._promises(standing.pace)),
                 "purses": purse_document(standing.purses),
                 "held": list(picture.held),
                 **self.outlook.document,
@@ -70,6 +74,20 @@ class SiteService(ServiceBase):
                 0 if picture is None else len(picture.decision.state.jobs)
             )
         return document
+
+    def _promises(self, pace: Pace | None) -> list[dict[str, Any]]:
+        """Return what promises about money cost on the weeks seen; computed once an hour."""
+        if pace is None:
+            return []
+        now = self.daemon.world.clock.now()
+        asked = pace, int(now // SECONDS_PER_HOUR)
+        priced = self.daemon.standing.priced
+        if priced is None or priced[0] != asked:
+            sizes = {name: found.size_gpu_hours for name, found in self.daemon.planner.classes.items()}
+            seen = work_by_hour(self.daemon.work.learner.rows.values(), sizes, now=now)
+            loads = None if seen is None else drawn_again(seen[0], pace.period_hours)
+            self.daemon.standing.priced = priced = asked, promise_rows(pace, loads), loads is not None
+        return priced[1]
 
     def setting_changes(self) -> dict[str, Any]:
         """Return what the settings files would change of the settings in force.
@@ -103,6 +121,7 @@ class SiteService(ServiceBase):
         standing, short = self.daemon.standing, self.daemon.watched.shortfall
         notes = [
             *standing.notes,
+            *self.daemon.world.cloud.notes(),
             standing.settings_note,
             standing.plan_fault,
             standing.clock_note,
@@ -277,14 +296,19 @@ class SiteService(ServiceBase):
         return {"as_of": self._as_of(), "alerts": self.daemon.alerts.latest(limit)}
 
 
-def _pacing(pace: Pace | None, memory: tuple[float, ...] | None) -> dict[str, Any] | None:
+def _pacing(
+    pace: Pace | None, memory: tuple[float, ...] | None, promises: list[dict[str, Any]]
+) -> dict[str, Any] | None:
     """Return the window, load correction and loss of a paced policy; None for other policies."""
     if pace is None or not memory:
         return None
     return {
-        "window_hours": pace.window_hours,
+        "period": pace.period if pace.is_calendar else None,
+        "tolerance": pace.tolerance,
+        "window_hours": pace.period_hours,
         "is_calendar_month": pace.is_calendar,
         "load_correction": memory[-1],
-        "pacing_loss_fraction": pace.loss_fraction,
+        "pacing_loss_fraction": promises[0]["pacing_loss_fraction"] if promises else None,
+        "promises": promises,
         "load_by_weekday": None if pace.rhythm is None else [round(day, 3) for day in pace.rhythm.by_day],
     }

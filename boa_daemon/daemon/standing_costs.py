@@ -18,7 +18,7 @@ from boa_daemon.tick.offers import Extras
 from boa_daemon.tick.ports import Charge
 from boa_daemon.units import SECONDS_PER_HOUR, micro_dollars
 
-StandingKind: TypeAlias = Literal["gateway", "images"]
+StandingKind: TypeAlias = Literal["gateway", "images", "reservations"]
 STANDING: tuple[StandingKind, ...] = get_args(StandingKind)
 CLOSED = "is_standing_closed"
 """Flag of a database whose stack was removed: costs until then are charged, and none after."""

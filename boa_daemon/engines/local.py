@@ -31,6 +31,7 @@ from boa_daemon.job.checkpoint import set_fence
 from boa_daemon.job.code import forget_code, own_folder
 from boa_daemon.job.data import DataFailed, objects_of
 from boa_daemon.job.gate.token import write_token
+from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.keeper import GO, start_apart
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.seal import KEY_FILE
@@ -40,6 +41,7 @@ from boa_daemon.tick.ports import (
     Accepted,
     JobAccessPort,
     JobGate,
+    JobPapers,
     JobSpec,
     LogChunk,
     Refused,
@@ -47,7 +49,7 @@ from boa_daemon.tick.ports import (
     Unknown,
 )
 from boa_daemon.tick.state import NodeState
-from policies.model import JobId, NodeId
+from policies.model import GpuSlot, JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")
 HERE = "127.0.0.1"
@@ -79,6 +81,7 @@ class LocalEngine:
         self._runs: dict[JobId, Generation] = {}
         self._over: dict[tuple[JobId, int], RunReport] = {}
         self._ahead: dict[JobId, WaitingGeneration] = {}
+        self._unbegun: set[JobId] = set()
         self.inside: JobAccessPort = LocalJobAccess(self._running_at, lambda: job_environment(os.environ))
 
     def _running_at(self, job: JobId, node: int) -> Path | Refused:
@@ -142,7 +145,12 @@ class LocalEngine:
         try:
             self._start(spec, action)
         except OSError as error:
-            return Refused(reason=f"cannot start {action.job}: {error}")
+            run = self._runs.get(action.job)
+            if run is None or run.number != action.generation:
+                return Refused(reason=f"cannot start {action.job}: {error}")
+            # All is written but the keepers: some may have started, so this generation is the one that runs.
+            _LOG.warning("the keepers of %s are started later: %s", action.job, error)
+            self._unbegun.add(action.job)
         return Accepted()
 
     def ahead(self, action: StartJob) -> bool:
@@ -342,6 +350,10 @@ class LocalEngine:
 
     def poll(self) -> Mapping[JobId, RunReport]:
         """Return the report of the newest generation of every job."""
+        for job in list(self._unbegun):
+            self._unbegun.discard(job)
+            if job in self._runs and not self._begin_again(self._runs[job]):
+                self._unbegun.add(job)
         for job, ahead in list(self._ahead.items()):
             run = self._runs.get(job)
             if run is not None and run.is_stop_ordered and not self._look(run).is_over:
@@ -395,7 +407,8 @@ class LocalEngine:
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read all jobs and generations back from the files, and return their reports."""
         for file in sorted(self.layout.root.glob("*/spec.json")):
-            document = None if (file.parent / "forgotten").exists() else read_json(file)
+            is_forgotten = (file.parent / "forgotten").exists()
+            document = None if is_forgotten else read_json(file, must_be_read=True)
             if document is None:
                 continue
             job = str(document["job"])
@@ -409,17 +422,24 @@ class LocalEngine:
                 self._begin_again(self._runs[job])
         return self.poll()
 
-    def _begin_again(self, run: Generation) -> None:
-        """Start the keepers of units that have none, because an earlier daemon died before it did so."""
+    def _begin_again(self, run: Generation) -> bool:
+        """Start the keepers of units that have none, because an earlier attempt failed or its daemon died.
+
+        Return whether all have been started.
+        """
         if run.is_stop_ordered or run.is_kill_ordered:
-            return
+            return True
+        have_begun = True
         for folder in _unit_folders(self.layout.generation(run.job, run.number)):
             is_begun = any((folder / name).exists() for name in ("keeper.json", "exit.json"))
-            with suppress(OSError, ValueError):
+            try:
                 if not is_begun:
                     # The keeper's time to start counts from now.
                     os.utime(folder / "unit.json")
                     self._start_keeper(folder)
+            except (OSError, ValueError):
+                have_begun = False
+        return have_begun
 
     def _generations(self, job: JobId) -> list[int]:
         """Return the generations of a job that have files."""
@@ -435,6 +455,26 @@ class LocalEngine:
             is_stop_ordered=(folder / "stop").exists(),
             is_kill_ordered=(folder / "kill").exists(),
         )
+
+    def papers(self, job: JobId) -> JobPapers | None:
+        """Return where a job runs, from the files of its units; None for parts of shared GPUs."""
+        run, spec = self._runs.get(job), self._specs.get(job)
+        if run is None or spec is None:
+            return None
+        folder, slots = self.layout.generation(job, run.number), []
+        try:
+            for each in _unit_folders(folder):
+                environment = Unit.read(each).environment
+                if VARIABLE in environment:
+                    return None
+                gpus = environment["CUDA_VISIBLE_DEVICES"].split(",")
+                slots += [GpuSlot(environment["BOA_NODE_ID"], int(gpu)) for gpu in gpus]
+            began = (folder / "generation.json").stat().st_mtime
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if len(slots) != run.gpus:
+            return None
+        return JobPapers(spec=spec, generation=run.number, slots=tuple(slots), started_at=began)
 
     def forget(self, job: JobId) -> None:
         """Forget a job, unless it runs."""
@@ -506,8 +546,17 @@ def _nodes_of(action: StartJob) -> tuple[NodeId, ...]:
 
 
 def _unit_folders(generation: Path) -> list[Path]:
-    """Return the folders of a generation's units, in the order of their ranks."""
-    return sorted(generation.glob("n*"), key=lambda folder: int(folder.name[1:]))
+    """Return the folders of a generation's units, in the order of their ranks.
+
+    Raises:
+        OSError: when the folder is there and cannot be read now; `glob` would find nothing in it.
+    """
+    try:
+        names = os.listdir(generation)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    ranks = sorted(int(name[1:]) for name in names if name[:1] == "n" and name[1:].isdigit())
+    return [generation / f"n{rank}" for rank in ranks]
 
 
 def free_port() -> int:

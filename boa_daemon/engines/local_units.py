@@ -11,6 +11,7 @@ from boa_daemon.engines.run_reports import UnitStatus
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES, is_authentic, parse_unit_status
 from boa_daemon.job.keeper import end_orphaned_unit
 from boa_daemon.job.processes import is_alive, send
+from boa_daemon.job.regular_files import UNREADABLE
 from boa_daemon.job.seal import key_of, sealed
 from boa_daemon.job.unit import read_own, status_of
 
@@ -21,7 +22,11 @@ FILES = "the files of a unit"
 
 def authentic_status(folder: Path, status: UnitStatus | None, asked: int) -> UnitStatus | None:
     """Return a unit's status if it has its generation's seal and the number of the question; else None."""
-    if status is None or not is_authentic(status, FILES, key=key_of(folder), told=asked):
+    try:
+        key = "" if status is None else key_of(folder)
+    except OSError:
+        return None
+    if status is None or not is_authentic(status, FILES, key=key, told=asked):
         return None
     return status
 
@@ -31,9 +36,13 @@ def read_unit_status(folder: Path, asked: int = 0) -> UnitStatus | None:
 
     None if the unit's files cannot be read. `asked` is the number of the question, put under the seal.
     """
-    found = _looked_at(folder)
     try:
+        found = _looked_at(folder)
         return None if found is None else sealed(found, key_of(folder), told=asked)
+    except OSError as error:
+        # Nothing is known of a unit whose files cannot be read now; it is not ended for that.
+        DROPPED_MESSAGES.note(FILES, f"cannot be read now: {error.strerror}")
+        return None
     except (RecursionError, ValueError) as error:
         DROPPED_MESSAGES.note(FILES, f"{type(error).__name__}: {error}")
         return None
@@ -63,7 +72,10 @@ def _has_odd_end(folder: Path) -> bool:
 
 def send_to_keeper(folder: Path, number: signal.Signals) -> None:
     """Send a signal to the keeper of a unit on this machine, if it lives."""
-    kept = _keeper(folder)
+    try:
+        kept = _keeper(folder)
+    except OSError:
+        return
     if kept is not None and is_alive(*kept):
         send([kept[0]], number)
 
@@ -81,6 +93,11 @@ def _status(folder: Path) -> UnitStatus | None:
     """Return the status of a unit from its files; None if they are unreadable or malformed."""
     try:
         return parse_unit_status(status_of(folder, verify=False), FILES)
+    except OSError as error:
+        if error.errno in UNREADABLE:
+            raise
+        DROPPED_MESSAGES.note(FILES, f"{type(error).__name__}: {error}")
+        return None
     except Exception as error:
         # A job can write anything into its own folder; one bad unit must not hide the others.
         DROPPED_MESSAGES.note(FILES, f"{type(error).__name__}: {error}")

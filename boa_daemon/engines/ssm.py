@@ -5,7 +5,7 @@ step, ends with exit code and manifest; EventBridge adds spot warnings. Logs and
 outlive their nodes. The engine's state is saved at each change, so a restarted daemon has it again.
 
 Silence is not death. A unit that has not reported for a while is *unknown*, and is asked through SSM. It is
-lost only if its node is also gone from the cloud's list, or has not answered several questions.
+lost only if its node is also gone from the cloud's list, or if several questions brought no sign of life.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -62,18 +63,30 @@ from boa_daemon.inputs.message_validation import (
     json_object,
     parse_unit_status,
 )
-from boa_daemon.job.seal import TOLD, is_sealed
+from boa_daemon.job.seal import TOLD
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.node_lives import instance_of
-from boa_daemon.tick.ports import Accepted, GatePass, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
+from boa_daemon.tick.ports import (
+    Accepted,
+    GatePass,
+    JobGate,
+    JobPapers,
+    JobSpec,
+    LogChunk,
+    Refused,
+    RunReport,
+    Unknown,
+)
 from boa_daemon.tick.state import NodeState
-from policies.model import JobId, NodeId
+from policies.model import GpuSlot, JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")
 AGAIN_SECONDS = 15.0
 """A stop is repeated after this time until the generation has ended."""
 MOST_PROBES = 3
-"""A silent unit is lost after this many probes in a row that the node did not answer."""
+"""A silent unit is lost after this many probes in a row without a sign of life, whatever was answered."""
+ASIDE_SECONDS = 5.0
+"""Shortest time between two copies of the engine's state beside its database."""
 PROBE = "the answer to a probe"
 _Memory: TypeAlias = tuple[Callable[[], Mapping[str, str]], Callable[[Mapping[str, str]], None]]
 
@@ -129,6 +142,7 @@ class SsmEngine:
         self._is_cut_off = False
         self._jobs: dict[JobId, SsmJob] = {}
         self._is_recalled = False
+        self._saved_aside_at = float("-inf")
         self._preparer = Preparer(self._commands, self._bring_bundle, lambda: self._now())  # noqa: PLW0108 - a later clock too
         self._bringing = SsmPrefetch(self._commands)
         self._present: frozenset[NodeId] | None = None
@@ -202,7 +216,10 @@ class SsmEngine:
         generation = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
         order = self.starts.begin(nodes, script, kill_script(_pattern(action.job, action.generation)))
         now = self._now()
-        known.run = SsmRun(generation=generation, nodes=nodes, started_at=now, key=key, order=order)
+        slots = () if action.places_per_gpu > 1 else tuple((slot.node, slot.index) for slot in action.slots)
+        known.run = SsmRun(
+            generation=generation, nodes=nodes, started_at=now, key=key, order=order, slots=slots
+        )
         if order.done():
             if refused := order.result():
                 known.run = run
@@ -466,7 +483,7 @@ class SsmEngine:
         return changed
 
     def _read_probe(self, run: SsmRun, rank: int) -> bool:
-        """Read the answer to a probe; after several probes in a row without an answer, the unit is lost."""
+        """Read the answer to a probe; after several in a row without a sign of life, the unit is lost."""
         command, _ = run.probes.pop(rank)
         status, output = self._commands.result(command, run.nodes[rank]) if command else ("Undeliverable", "")
         if status == "Unasked":
@@ -476,21 +493,31 @@ class SsmEngine:
         if status == "Success" and STATUS in output:
             document = json_object(output.partition(STATUS)[2], PROBE)
             said = None if document is None else self._read_status(document, PROBE)
-            if said is not None:
+            if said is not None and (said["is_kept"] or said["exit"] is not None):
                 return self._heard(said)
-            ours = {"job": run.generation.job, "generation": run.generation.number, "rank": rank}
-            if document is None or not ours.items() <= document.items() or not is_sealed(document, run.key):
-                return False
-            # Authentic, but older than the last status: the node has rebooted, and its units are gone.
+            # Otherwise the answer is no sign of life: there is no unit, its keeper is dead, or the answer is
+            # older than the last status because the node has rebooted. It may also not be the keeper's.
         run.failed_probes[rank] = run.failed_probes.get(rank, 0) + 1
         if run.failed_probes[rank] >= MOST_PROBES:
-            run.heard[rank] = lost(run, rank)
+            self._give_up(run, rank)
         return True
+
+    def _give_up(self, run: SsmRun, rank: int) -> None:
+        """Count a unit as lost, after an order that ends it if its node can still be told.
+
+        If the order cannot be sent now, the unit is asked again instead, so that it is never doubled.
+        """
+        pattern = _pattern(run.generation.job, run.generation.number)
+        answer = self._commands.send([run.nodes[rank]], kill_script(pattern), "end a unit")
+        if isinstance(answer, Refused) and not is_about_the_node(answer.reason):
+            self._is_cut_off = True
+            return
+        run.heard[rank] = lost(run, rank)
 
     def _status_script(self, run: SsmRun, rank: int) -> str:
         root, generation = self._root(run.nodes[rank]), run.generation
         folder = Layout(root=Path(root) / "jobs").unit(generation.job, generation.number, rank)
-        return status_script(root, str(folder))
+        return status_script(root, str(folder), key=run.key)
 
     def _look(self, known: SsmJob) -> RunReport:
         """Return the report of a job's newest generation; end the generation if it is broken."""
@@ -546,12 +573,13 @@ class SsmEngine:
         """Read the state of an earlier process, once."""
         if self._is_recalled:
             return
-        if self._memory is None:
-            self._jobs.update(read_ssm_jobs(self._settings.state_file))
-        else:
-            self._jobs.update(
-                {job: ssm_job_from(json.loads(text)) for job, text in self._memory[0]().items()}
-            )
+        # The database is first; the file of this machine has what a lost or restored database lacks.
+        self._jobs.update(read_ssm_jobs(self._settings.state_file))
+        if self._memory is not None:
+            for job, text in self._memory[0]().items():
+                known, aside = ssm_job_from(json.loads(text)), self._jobs.get(job)
+                if aside is None or _number(aside) <= _number(known):
+                    self._jobs[job] = known
         for known in self._jobs.values():
             if known.run is not None:
                 # If the old clock was ahead, limit its times to now, or units would not count as silent.
@@ -643,13 +671,40 @@ class SsmEngine:
             write_ssm_jobs(self._settings.state_file, self._jobs)
         else:
             self._memory[1]({job: json.dumps(document_of(known)) for job, known in self._jobs.items()})
+            self._save_aside()
         self._has_news = False
+
+    def _save_aside(self) -> None:
+        """Write the jobs to the file of this machine as well, now and then, for a lost database."""
+        now = time.monotonic()
+        if now - self._saved_aside_at >= ASIDE_SECONDS:
+            self._saved_aside_at = now
+            with suppress(OSError):
+                write_ssm_jobs(self._settings.state_file, self._jobs)
+
+    def papers(self, job: JobId) -> JobPapers | None:
+        """Return where a job runs, as it was started; None for parts of shared GPUs."""
+        known = self._jobs.get(job)
+        run = None if known is None else known.run
+        if known is None or run is None or not run.slots or len(run.slots) != run.generation.gpus:
+            return None
+        return JobPapers(
+            spec=known.spec,
+            generation=run.generation.number,
+            slots=tuple(GpuSlot(node, index) for node, index in run.slots),
+            started_at=run.started_at,
+        )
 
     def _root(self, node: NodeId) -> str:
         return self._settings.root.replace("{node}", instance_of(node))
 
     def _uri(self, job: JobId) -> str:
         return f"{self._settings.uri.rstrip('/')}/{Layout(root=Path('/')).job(job).name}"
+
+
+def _number(known: SsmJob) -> int:
+    """Return the number of a job's newest generation; 0 without one."""
+    return 0 if known.run is None else known.run.generation.number
 
 
 def _pattern(job: JobId, generation: int) -> str:

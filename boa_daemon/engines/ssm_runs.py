@@ -23,7 +23,7 @@ class SsmRun:
 
     `heard` and `heard_at` are the last status and its time by rank. `order` is the pending start; `refused`
     is why the start failed. `then` is a stop or kill that was ordered before the units could receive it;
-    `told_at` is when an order was last sent to them.
+    `told_at` is when an order was last sent to them. `slots` are its GPUs, for a database that lost the job.
     """
 
     generation: Generation
@@ -39,6 +39,7 @@ class SsmRun:
     then: Literal["stop", "kill"] | None = None
     refused: str = ""
     told_at: float = 0.0
+    slots: tuple[tuple[NodeId, int], ...] = ()
 
     def can_hear(self, now: float) -> bool:
         """Return whether its units can receive an order: all have reported, or have had time to begin.
@@ -119,7 +120,7 @@ def lost(run: SsmRun, rank: int) -> dict[str, Any]:
 
 def read_ssm_jobs(file: Path) -> dict[JobId, SsmJob]:
     """Return the jobs from a state file; none if there is no file."""
-    document = read_json(file) or {"jobs": {}}
+    document = read_json(file, must_be_read=True) or {"jobs": {}}
     return {job: ssm_job_from(row) for job, row in document["jobs"].items()}
 
 
@@ -135,6 +136,7 @@ def ssm_job_from(row: Mapping[str, Any]) -> SsmJob:
             heard_at={int(rank): at for rank, at in run["heard_at"].items()},
             started_at=run["started_at"],
             key=run.get("key", ""),
+            slots=tuple((node, index) for node, index in run.get("slots", ())),
         )
     return known
 
@@ -171,5 +173,6 @@ def document_of(known: SsmJob) -> dict[str, Any]:
             "heard_at": run.heard_at,
             "started_at": run.started_at,
             "key": run.key,
+            "slots": run.slots,
         },
     }

@@ -7,7 +7,7 @@ instances are rented, so a GPU costs its share of one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -16,10 +16,20 @@ from typing import Any
 
 from boa_daemon.errors import InputError, MissingPrice, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_document
-from boa_daemon.inputs.price_file import PriceFile, TypeRow, TypeStatus, read_price_file, read_rows
+from boa_daemon.inputs.price_age import SPOT_SOURCE
+from boa_daemon.inputs.price_file import (
+    PriceFile,
+    TypeRow,
+    TypeStatus,
+    read_price_file,
+    read_rows,
+    row_path,
+)
 from policies.model import InstanceType
 
 _EVERY_TYPE = "*"
+HOME_REGION = "us-east-1"
+"""The region of the shipped prices, and of a price file that does not name its region."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +63,8 @@ class CatalogEntry:
     as_of: str = ""
     specs_as_of: str = ""
     source: str = ""
+    region: str = ""
+    """The region of the price; empty if a user's file does not say it."""
 
     @property
     def gpu_type(self) -> str:
@@ -89,8 +101,11 @@ class Catalog:
     entries: Mapping[str, CatalogEntry]
 
     @classmethod
-    def load(cls, *overrides: str | Path) -> Catalog:
+    def load(cls, *overrides: str | Path, region: str = "") -> Catalog:
         """Return the shipped catalogue as changed by price files; later files override earlier ones.
+
+        With a `region` rows of other regions are skipped, and a file of another region is refused. Prices of
+        the shipped catalogue stay, whatever region they are of: `in_region` leaves them out.
 
         Discounts are fractions off shipped list prices; only the most specific of type, family and ``*``
         applies. A price that a file states is not discounted.
@@ -103,11 +118,40 @@ class Catalog:
         stated: set[str] = set()
         for path in overrides:
             prices, document = read_price_file(path)
+            prices = _of_region(prices, document, region)
             catalog = catalog._with_types(prices, document)._with_prices(prices, document)
             catalog._check_discounts(prices, document)
             discounts.update(prices.discounts)
             stated.update(prices.prices, (row.instance_type for row in prices.types if row.usd_per_hour))
         return catalog._with_discounts(discounts, stated)
+
+    def in_region(self, region: str) -> Catalog:
+        """Return the catalogue with the prices of this region alone; all others are unknown there."""
+        entries = dict(self.entries)
+        for name, entry in self.entries.items():
+            if entry.usd_per_hour is not None and (entry.region or HOME_REGION) != region:
+                place = f"in {entry.region}" if entry.region else f"{entry.source} for no stated region"
+                source = f"none in {region}: {entry.usd_per_hour:g} USD is the price {place}"
+                entries[name] = replace(entry, usd_per_hour=None, source=source, as_of="")
+        return Catalog(entries=entries)
+
+    def with_names(self, names: Mapping[str, str]) -> Catalog:
+        """Return the catalogue with further names of its types, such as a type in another region."""
+        new = {name: own for name, own in names.items() if name not in self.entries and own in self.entries}
+        if not new:
+            return self
+        entries = {name: replace(self.entries[own], name=name) for name, own in new.items()}
+        return Catalog(entries={**self.entries, **entries})
+
+    def at_prices(self, prices: Mapping[str, float], *, region: str, source: str) -> Catalog:
+        """Return the catalogue with these prices of a region, in dollars per hour by type."""
+        entries = dict(self.entries)
+        for name, usd in prices.items():
+            if name in entries:
+                entries[name] = replace(
+                    entries[name], usd_per_hour=usd, region=region, source=source, as_of=""
+                )
+        return Catalog(entries=entries)
 
     def entry(self, name: str) -> CatalogEntry:
         """Return the entry of a type.
@@ -181,13 +225,14 @@ class Catalog:
         for index, row in enumerate(prices.types):
             known = entries.get(row.instance_type)
             if known is None and (row.gpus is None or row.gpu_model is None):
-                at = (index,) if document.language == "csv" else ("types", index)
+                at = row_path(document, index)
                 hint = did_you_mean(row.instance_type, entries) or "Add gpus and gpu_model"
                 problem = f"the new instance type {row.instance_type!r} needs gpus and gpu_model"
                 raise document.error(problem, at=at, hint=hint)
             values = _values(row)
             if row.usd_per_hour is not None:
-                values = {"source": f"set in {document.name}", "as_of": prices.as_of or "", **values}
+                said = {"source": f"set in {document.name}", "as_of": prices.as_of or ""}
+                values = {**said, "region": prices.region or "", **values}
             entries[row.instance_type] = replace(known, **values) if known else _new_entry(values)
         return Catalog(entries=entries)
 
@@ -203,6 +248,7 @@ class Catalog:
                 usd_per_hour=usd_per_hour,
                 source=f"set in {document.name}",
                 as_of=prices.as_of or "",
+                region=prices.region or "",
             )
         return Catalog(entries=entries)
 
@@ -231,13 +277,66 @@ def _shipped() -> Catalog:
     """Return the catalogue of the package."""
     with resources.as_file(resources.files("boa_daemon") / "data" / "instance_types.csv") as path:
         rows = read_rows(read_document(path))
-    return Catalog(entries={row.instance_type: _new_entry(_values(row)) for row in rows})
+    return Catalog(
+        entries={row.instance_type: _new_entry({"region": HOME_REGION, **_values(row)}) for row in rows}
+    )
+
+
+def _of_region(prices: PriceFile, document: Document, region: str) -> PriceFile:
+    """Return a file's prices in a region; without a region a file may have one row per type alone.
+
+    Raises:
+        InputError: when the file is of another region, or of several and none is asked for.
+    """
+    if region and prices.region and prices.region != region:
+        problem = f"prices of {prices.region}, but nodes are rented in {region}"
+        hint = f"`boa prices --refresh {document.name} --region {region}` fetches the prices of that region"
+        raise document.error(problem, at=("region",), hint=hint)
+    types = [row for row in prices.types if not (region and row.region) or row.region == region]
+    seen: dict[tuple[str, str], TypeRow] = {}
+    for row in types:
+        other = seen.setdefault((row.instance_type, row.market or "on-demand"), row)
+        if other is not row:
+            places = " and in ".join(one.region or HOME_REGION for one in (other, row))
+            problem = f"prices of {row.instance_type} in {places}"
+            hint = "Keep the rows of one region in the file: `boa prices import --region` writes such a file"
+            raise document.error(problem, at=row_path(document, prices.types.index(row)), hint=hint)
+    return prices.model_copy(update={"types": _of_markets(types, document, is_rented=bool(region))})
+
+
+def _of_markets(types: Sequence[TypeRow], document: Document, *, is_rented: bool) -> list[TypeRow]:
+    """Return one row per type: a spot price beside the price on demand.
+
+    A spot price alone is the price to plan with; where nodes are rented (`is_rented`) it is no price on
+    demand.
+    """
+    spot = {row.instance_type: row for row in types if row.market == "spot"}
+    listed = {row.instance_type for row in types if row.market != "spot"}
+    rows = []
+    for row in types:
+        beside = spot.get(row.instance_type)
+        if beside is None or (row is beside and row.instance_type in listed):
+            rows += [row] if beside is None else []
+            continue
+        values: dict[str, Any] = {
+            "spot_usd_per_hour_min": beside.spot_usd_per_hour_min or beside.usd_per_hour,
+            "spot_usd_per_hour_max": beside.spot_usd_per_hour_max or beside.usd_per_hour,
+            "spot_as_of": beside.spot_as_of or beside.as_of,
+        }
+        if row is beside:
+            source = row.source or f"set in {document.name}"
+            values |= {"usd_per_hour": None} if is_rented else {"source": f"{SPOT_SOURCE}{source}"}
+            values |= {"as_of": None, "region": None, "source": None} if is_rented else {}
+        rows.append(row.model_copy(update=values))
+    return rows
 
 
 def _values(row: TypeRow) -> dict[str, Any]:
     """Return the fields of an entry that a row states."""
     values = row.model_dump(exclude_none=True)
     values["name"] = values.pop("instance_type")
+    values.pop("currency", None)
+    values.pop("market", None)
     if row.zones is not None:
         values["zones"] = tuple(row.zones.split())
     return values

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from boa_daemon.errors import InputError, near_files
+from boa_daemon.inputs.csv_text import csv_reader
 from boa_daemon.inputs.yaml_events import (
     BrokenYaml,
     YamlProblem,
@@ -115,7 +116,7 @@ def read_text(path: str | Path) -> str:
         raise InputError("this is a folder", file=name, hint="Name a file in it") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot be read: {reason}", file=name) from None
+        raise InputError(f"cannot be read: {reason}", file=name) from error
     if len(data) > MAX_BYTES:
         raise InputError(f"the file is larger than {MAX_BYTES // 2**20} MiB", file=name)
     try:
@@ -178,7 +179,7 @@ def _parse_toml(text: str, name: str) -> object:
         found = _TOML_LINE.search(str(error))
         reason = _TOML_LINE.sub("", str(error)).strip()
         line = int(found[1]) if found else text.count("\n") + 1 if "end of document" in reason else None
-        said = text.splitlines()[line - 1] if found and line else ""
+        said = text.split("\n")[line - 1] if found and line else ""
         if "overwrite" in reason or "twice" in reason:
             raise InputError(
                 f"{said.partition('=')[0].strip()} is given twice", file=name, line=line
@@ -215,7 +216,7 @@ def _bare_number(text: str) -> str:
 
 def _parse_csv(text: str, name: str) -> object:
     """Return the rows of CSV text as mappings; cells that look like numbers become numbers."""
-    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    reader = csv_reader(text)
     try:
         header = [column.strip() for column in next(reader)]
         if len(set(header)) < len(header):
@@ -234,7 +235,7 @@ def _parse_csv(text: str, name: str) -> object:
 
 def _line_in_csv(text: str, at: Sequence[str | int]) -> int:
     """Return the line on which the path's row ends; the header's line for a path without a row."""
-    reader = csv.reader(text.splitlines(keepends=True))
+    reader = csv_reader(text, strict=False)
     rows = (reader.line_num for cells in reader if any(cell.strip() for cell in cells))
     wanted = int(at[0]) + 1 if at else 0
     return next((line for index, line in enumerate(rows) if index == wanted), 1)
@@ -256,7 +257,7 @@ def _typed_in_toml(text: str, at: Sequence[str | int]) -> str | None:
     line = _line_in_toml(text, keys)
     if line is None or len(places) > 1:
         return None
-    key = _TOML_KEY.match(said := text.splitlines()[line - 1])
+    key = _TOML_KEY.match(said := text.split("\n")[line - 1])
     if key is None or not keys or _toml_parts(key[1])[-1] != str(keys[-1]):
         return None
     value = said[key.end() :].partition("#")[0].strip()
@@ -272,7 +273,7 @@ def _line_in_toml(text: str, at: Sequence[str | int]) -> int | None:
     table: list[str] = []
     counts: dict[tuple[str, ...], int] = {}
     best: tuple[int, int | None] = (0, None)
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if header := _TOML_HEADER.match(line):
             trail = table = _toml_table(_toml_parts(header[2]), counts, is_item=bool(header[1]))
         elif key := _TOML_KEY.match(line):

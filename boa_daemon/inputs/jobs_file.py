@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from boa_daemon.errors import InputError, column_hint, did_you_mean
+from boa_daemon.inputs.csv_text import csv_reader
 from boa_daemon.inputs.document_file import read_text
 from policies.optimum.job_list import ListedJob
 
@@ -127,7 +128,7 @@ def _first_day(dates: Mapping[tuple[str, str], datetime], path: Path) -> datetim
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield (line, cells) of each row that is not blank; spreadsheets leave blank rows behind."""
-    rows = csv.reader(read_text(path).splitlines())
+    rows = csv_reader(read_text(path), strict=False)
     try:
         for row in rows:
             cells = [cell.strip() for cell in row]

@@ -6,11 +6,11 @@ is the fraction by which a job's hours may differ.
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 
 from boa_daemon.errors import InputError, column_hint
+from boa_daemon.inputs.csv_text import csv_reader
 from boa_daemon.inputs.document_file import read_text
 
 CLASS, MACHINE, GPUS = "class_name", "machine", "gpus"
@@ -22,7 +22,7 @@ def read_measurements(path: Path, value: str, class_name: str) -> tuple[dict[str
     Raises:
         InputError: naming file and line, when the file cannot be read or a row is not a measurement.
     """
-    rows = csv.reader(read_text(path).splitlines())
+    rows = csv_reader(read_text(path), strict=False)
     header = [cell.strip() for cell in next(rows, [])]
     known = (CLASS, MACHINE, GPUS, value)
     for name in header:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
+SPOT_SOURCE = "spot: "
+"""Begins the source of a price that is of the spot market."""
 STALE_DAYS = 30
 """Age in days above which a price is reported as stale."""
 
@@ -51,4 +53,15 @@ def stale_prices(notes: Iterable[PriceNote], today: date) -> str:
     said = "; ".join(f"{', '.join(names)}: {day}" for day, names in sorted(old.items()))
     return (
         f"prices are older than {STALE_DAYS} days ({said}); `boa prices --refresh FILE`, then --prices FILE"
+    )
+
+
+def spot_priced(notes: Iterable[PriceNote]) -> str:
+    """Return a sentence about types that are planned at spot prices; empty if there are none."""
+    names = [note.instance_type for note in notes if note.source.startswith(SPOT_SOURCE)]
+    if not names:
+        return ""
+    return (
+        f"spot prices are the only ones of {', '.join(names)}: the plan pays them and counts no "
+        "interruption; add a price on demand to plan with both"
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from boa_daemon.errors import InputError, column_hint, did_you_mean
@@ -26,7 +26,15 @@ LEAST, MOST = 1e-12, 1e12
 Positive = Annotated[float, Field(ge=LEAST, le=MOST)]
 NotNegative = Annotated[float, Field(ge=0.0, le=MOST)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-Gpus = Annotated[int, Field(ge=1, le=MAX_GPUS)]
+
+
+def _whole(value: object) -> object:
+    """Return 8 for 8.0, as spreadsheets and data frames write whole numbers; other values unchanged."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Gpus = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MAX_GPUS)]
+Count = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=10**12)]
 Name = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Name, ...], Field(strict=False)]
 """A list of names in a file, a tuple in the program."""

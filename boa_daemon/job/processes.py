@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from boa_daemon.job.regular_files import UNREADABLE
+
 PROC = Path("/proc")
 
 
@@ -18,8 +20,22 @@ def started_ticks(pid: int) -> int | None:
     The kernel reuses process ids; a process id together with its start time is unique.
     """
     try:
-        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        return _started_ticks(pid)
     except OSError:
+        return None
+
+
+def _started_ticks(pid: int) -> int | None:
+    """Return the same.
+
+    Raises:
+        OSError: when it cannot be read now.
+    """
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError as error:
+        if error.errno in UNREADABLE:
+            raise
         return None
     return None if fields[0] in "ZX" else int(fields[19])
 
@@ -33,8 +49,20 @@ def parent_of(pid: int) -> int | None:
 
 
 def is_alive(pid: int, ticks: int) -> bool:
-    """Return whether the process with this id and this start time still runs."""
-    return started_ticks(pid) == ticks
+    """Return whether the process with this id and this start time still runs.
+
+    Without a descriptor to read its start time with, a process with this id counts as the one that is meant.
+    """
+    try:
+        found = _started_ticks(pid)
+    except OSError:
+        with suppress(PermissionError):
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return False
+        return True
+    return found == ticks
 
 
 def descendants(pid: int) -> list[int]:

@@ -12,6 +12,10 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+UNREADABLE = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EAGAIN, errno.ESTALE, errno.ENOBUFS)
+)
+"""Errors that say nothing about a file, only that it cannot be read now."""
 MOST_BYTES = 64 * 2**20
 """Size limit of documents; the longest are manifests, which list each file of a checkpoint of many ranks."""
 

@@ -17,16 +17,25 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.job.gate.token import prove, read_token
+from boa_daemon.job.regular_files import UNREADABLE
 
 KEY_FILE = "status.key"
 SEAL, TOLD = "seal", "told"
 
 
 def key_of(unit_folder: Path) -> str:
-    """Return the key of a unit's generation; empty if there is none, or if we may not read it."""
+    """Return the key of a unit's generation; empty if there is none, or if we may not read it.
+
+    Raises:
+        OSError: when it cannot be read now. Without its key any document would pass for the keeper's.
+    """
     try:
         return read_token(unit_folder.parent / KEY_FILE)
-    except (OSError, ValueError):
+    except ValueError:
+        return ""
+    except OSError as error:
+        if error.errno in UNREADABLE:
+            raise
         return ""
 
 

@@ -16,7 +16,7 @@ from boa_daemon.job.checkpoint import Checkpoint, newest_checkpoint
 from boa_daemon.job.failures import read_failure
 from boa_daemon.job.logs import last_lines, quiet_seconds
 from boa_daemon.job.processes import is_alive
-from boa_daemon.job.regular_files import MOST_BYTES, read_regular
+from boa_daemon.job.regular_files import MOST_BYTES, UNREADABLE, read_regular
 from boa_daemon.job.seal import SEAL, TOLD, is_sealed, key_of, sealed
 
 KEPT = "kept.json"
@@ -193,8 +193,12 @@ def sealed_document(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]
 
 
 def read_own(folder: Path, name: str) -> dict[str, Any] | None:
-    """Return a document that a unit's keeper wrote; None if there is none, or if somebody else wrote it."""
-    document, key = read_json(folder / name), key_of(folder)
+    """Return a document that a unit's keeper wrote; None if there is none, or if somebody else wrote it.
+
+    Raises:
+        OSError: when it cannot be read now, which is no sign that it is not there.
+    """
+    document, key = read_json(folder / name, must_be_read=True), key_of(folder)
     if document is None or not key:
         return document
     if document.get("unit") != folder.name or not is_sealed(document, key):
@@ -236,11 +240,21 @@ MOST_PROGRESS_BYTES = 65_536
 """Size limit of a job's progress file, which holds a few numbers; a larger file is not read."""
 
 
-def read_json(file: str | Path, *, most_bytes: int = MOST_BYTES) -> dict[str, Any] | None:
-    """Return a JSON object; None if it is missing, incomplete, not a regular file, or too large."""
+def read_json(
+    file: str | Path, *, most_bytes: int = MOST_BYTES, must_be_read: bool = False
+) -> dict[str, Any] | None:
+    """Return a JSON object; None if it is missing, incomplete, not a regular file, or too large.
+
+    Raises:
+        OSError: when it `must_be_read` and cannot be now, for want of descriptors or because of its disk.
+    """
     try:
         document = json.loads(read_regular(file, most_bytes=most_bytes))
-    except (OSError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
+        return None
+    except OSError as error:
+        if must_be_read and error.errno in UNREADABLE:
+            raise
         return None
     return document if isinstance(document, dict) else None
 

@@ -7,7 +7,7 @@ few at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import fsum
 
@@ -31,6 +31,10 @@ UNSTATED_JOBS = 0.5
 """The weight, in jobs, of a rate that is not stated: the first arrivals outweigh it."""
 AGAIN_SECONDS, LATE_SECONDS = 120.0, 600.0
 """Seconds between estimates: of a class with jobs, and of a class without."""
+ENOUGH_MORE = 1.1
+"""Jobs or hours seen over those of the last estimate, before a class is estimated again."""
+QUIET_SECONDS = 3600.0
+"""The least time without any job after which a class is estimated again."""
 MOST_AT_ONCE = 16
 """Classes estimated in one tick: each takes up to five milliseconds."""
 MOST_HALF_LIVES = 13.0
@@ -64,6 +68,7 @@ class ClassBelief:
     ended: int = 0
     cut: int = 0
     newest_at: float | None = None
+    began_at: float | None = None
 
     @property
     def size_factor(self) -> float:
@@ -111,6 +116,7 @@ def estimate_class(
         ended=_count(rows, "size"),
         cut=_count(rows, "cut"),
         newest_at=max((row.at for row in rows), default=None),
+        began_at=min((row.at for row in rows if row.kind == "seen"), default=None),
     )
 
 
@@ -243,20 +249,47 @@ class Beliefs:
 
     weights: EvidenceWeights = field(default_factory=EvidenceWeights)
     again_seconds: float = AGAIN_SECONDS
+    late_seconds: float = LATE_SECONDS
     known: dict[str, ClassBelief] = field(default_factory=dict)
+    estimates: int = 0
     _estimated_at: dict[str, float] = field(default_factory=dict)
+    _known_events: dict[str, int] = field(default_factory=dict)
 
     def spread_of(self, name: str) -> float:
         """Return the spread of the job sizes of a class: standard deviation over mean."""
         known = self.known.get(name.partition("[")[0])
         return SPREAD if known is None else known.size.spread
 
-    def due(self, classes: Collection[str], seen: Collection[str], *, now: float) -> list[str]:
+    def due(
+        self,
+        classes: Collection[str],
+        seen: Collection[str],
+        *,
+        events: Mapping[str, int] | None = None,
+        now: float,
+    ) -> list[str]:
         """Return the classes to estimate now, the longest wait first."""
         waited = {name: now - self._estimated_at.get(name, float("-inf")) for name in classes}
-        rests = {name: self.again_seconds if name in seen else LATE_SECONDS for name in classes}
-        found = [name for name, age in waited.items() if age >= rests[name]]
+        rests = {name: self.again_seconds if name in seen else self.late_seconds for name in classes}
+        found = [
+            name for name, age in waited.items() if age >= rests[name] and self._has_moved(name, events, now)
+        ]
         return sorted(found, key=lambda name: -waited[name])[:MOST_AT_ONCE]
+
+    def _has_moved(self, name: str, events: Mapping[str, int] | None, now: float) -> bool:
+        """Return whether enough was seen of a class since its estimate to move it by a part of its error.
+
+        A tenth more jobs came or ended, or any after a while, or a tenth more time went by without any.
+        Without `events`, always.
+        """
+        known, at = self.known.get(name), self._estimated_at.get(name)
+        if events is None or known is None or at is None:
+            return True
+        count, before = events.get(name, 0), self._known_events.get(name, 0)
+        if count > (before if now - at >= self.late_seconds else ENOUGH_MORE * before):
+            return True
+        begin = at if known.began_at is None else known.began_at
+        return now - at > max((ENOUGH_MORE - 1.0) * (at - begin), QUIET_SECONDS)
 
     def refresh(
         self,
@@ -265,10 +298,13 @@ class Beliefs:
         running: Iterable[float],
         *,
         is_rate_stated: bool = True,
+        events: int = 0,
         now: float,
     ) -> None:
         """Estimate a class again."""
         self._estimated_at[job_class.name] = now
+        self._known_events[job_class.name] = events
+        self.estimates += 1
         self.known[job_class.name] = estimate_class(
             job_class, rows, running, now=now, weights=self.weights, is_rate_stated=is_rate_stated
         )

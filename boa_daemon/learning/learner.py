@@ -10,6 +10,7 @@ nothing twice, and loses at most the stretches since the last `save`.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
@@ -22,7 +23,7 @@ from boa_daemon.learning.samples import (
     compact_samples,
     merge_samples,
 )
-from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, estimate_all
+from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, doubted, estimate_all
 from boa_daemon.tick.ports import RunReport
 from policies.links.gpu_kinds import without_market
 from policies.model import JobClass, JobId, Width
@@ -32,6 +33,8 @@ STRETCH_SECONDS = 5.0
 TOGETHER_SECONDS = 3600.0
 COMPACT_SECONDS = 3600.0
 MINUTE = 60.0
+ENOUGH_MORE = 1.1
+"""Work measured over that of the last estimate of a curve, before it is estimated again."""
 
 
 class Learner:
@@ -46,8 +49,6 @@ class Learner:
         found = None if self._store is None else self._store.read()
         self.rows: dict[str, Sample] = {} if found is None else {row.key: row for row in found.rows}
         self._of_class: dict[str, dict[str, Sample]] = {}
-        for row in self.rows.values():
-            self._file(row)
         self.arrived_through = 0 if found is None else found.arrived_through
         self._before: dict[JobId, RunReport] = {}
         self._open: dict[tuple[object, ...], str] = {}
@@ -56,17 +57,31 @@ class Learner:
         self._gone: set[str] = set()
         self._saved_through = self.arrived_through
         self._compacted_at = float("-inf")
-        self._speeds: list[SpeedSample] | None = None
+        self._speeds: dict[str, list[SpeedSample]] = {}
+        self._of_speed: dict[str, dict[str, Sample]] = {}
+        self._curves: dict[tuple[str, str], CurveEstimate] = {}
+        self._curve_of: dict[str, tuple[float, frozenset[Width]]] = {}
+        for row in self.rows.values():
+            self._file(row)
+        self._found: Mapping[tuple[str, str], CurveEstimate] = {}
+        self._news: set[str] = {row.class_name for row in self.rows.values() if row.kind == "speed"}
+        self.events: Counter[str] = Counter()
+        for row in self.rows.values():
+            if row.kind != "speed":
+                self.events[row.class_name] += round(row.count)
         self.has_news = any(row.kind == "speed" for row in self.rows.values())
 
     @property
     def samples(self) -> list[SpeedSample]:
-        """The stretches of work, oldest first."""
-        if self._speeds is None:
-            rows = sorted(
-                (row for row in self.rows.values() if row.kind == "speed"), key=lambda row: (row.at, row.key)
-            )
-            self._speeds = [
+        """The stretches of work, by class, the oldest of each first."""
+        return [sample for name in self._of_speed for sample in self.samples_of(name)]
+
+    def samples_of(self, class_name: str) -> list[SpeedSample]:
+        """Return the stretches of work of a class, oldest first."""
+        found = self._speeds.get(class_name)
+        if found is None:
+            rows = sorted(self._of_speed.get(class_name, {}).values(), key=lambda row: (row.at, row.key))
+            found = self._speeds[class_name] = [
                 SpeedSample(
                     class_name=row.class_name,
                     gpu_type=row.gpu_type,
@@ -79,7 +94,7 @@ class Learner:
                 )
                 for row in rows
             ]
-        return self._speeds
+        return found
 
     def take(
         self, report: RunReport, *, class_name: str, width: Width, now: float, over_first_phase: float = 1.0
@@ -125,10 +140,11 @@ class Learner:
         else:
             self._open[kind] = row.key
         self._keep(row)
-        self._speeds = None
+        self._news.add(sample.class_name)
 
     def arrived(self, class_name: str, at: float) -> None:
         """Count an arrival; the first one of a class only starts the count."""
+        self.events[class_name] += 1
         seen = f"seen|{class_name}"
         if seen not in self.rows:
             self._keep(Sample(key=seen, kind="seen", class_name=class_name, at=at))
@@ -157,6 +173,7 @@ class Learner:
         self._before.pop(job, None)
         if work_gpu_hours <= 0.0:
             return
+        self.events[class_name] += 1
         kind: SampleKind = "size" if is_whole else "cut"
         row = Sample(
             key=f"{kind}|{job}",
@@ -196,17 +213,40 @@ class Learner:
         merged, gone = compact_samples(self.rows, now=now, kept_seconds=kept_seconds)
         for key in gone:
             row = self.rows.pop(key)
-            self._of_class.get(row.class_name, {}).pop(key, None)
+            filed = self._of_speed if row.kind == "speed" else self._of_class
+            filed.get(row.class_name, {}).pop(key, None)
+            if row.kind == "speed":
+                self._speeds.pop(row.class_name, None)
         self._gone.update(gone)
         self._changed.difference_update(gone)
         for row in merged:
             self._keep(row)
-        self._speeds = None
 
     def curves(self, stated: Iterable[JobClass], *, now: float) -> Mapping[tuple[str, str], CurveEstimate]:
         """Return the estimate for each measured class and GPU type."""
         self.has_news = False
-        return estimate_all(self.samples, stated, now=now)
+        moved = False
+        for job_class in stated:
+            if job_class.name in self._news and self._is_told_more(job_class.name):
+                moved = True
+                self._curves |= estimate_all(self.samples_of(job_class.name), [job_class], now=now)
+        self._news.clear()
+        if moved:
+            self._found = doubted(self._curves)
+        return self._found
+
+    def _is_told_more(self, class_name: str) -> bool:
+        """Return whether a class worked at a new width, or a tenth more, since its last estimate."""
+        samples = self.samples_of(class_name)
+        seconds, widths = (
+            sum(s.seconds for s in samples),
+            frozenset(Width(s.gpu_type, s.gpus) for s in samples),
+        )
+        before, known = self._curve_of.get(class_name, (0.0, frozenset()))
+        if widths <= known and seconds <= ENOUGH_MORE * before:
+            return False
+        self._curve_of[class_name] = seconds, widths
+        return True
 
     def _keep(self, row: Sample) -> None:
         """Store a row, to be written by the next save."""
@@ -216,7 +256,10 @@ class Learner:
 
     def _file(self, row: Sample) -> None:
         """Index a row by its class."""
-        if row.kind != "speed":
+        if row.kind == "speed":
+            self._of_speed.setdefault(row.class_name, {})[row.key] = row
+            self._speeds.pop(row.class_name, None)
+        else:
             self._of_class.setdefault(row.class_name, {})[row.key] = row
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from boa_daemon.learning.beliefs import (
     CHANGE_THRESHOLD,
@@ -21,12 +22,14 @@ from boa_daemon.learning.exploration_value import Exploration
 from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.observed_rhythm import rhythm_of
 from boa_daemon.learning.samples import DAY, HOUR, KEPT_SECONDS, Sample
-from boa_daemon.learning.speedups import CurveEstimate, measured_class
+from boa_daemon.learning.speedups import CurveEstimate, WidthEstimate, measured_class
 from boa_daemon.learning.width_trials import GpuHourWorth, WidthTrials
 from boa_daemon.tick.state import JobState
 from policies.errors import PolicyError
 from policies.model import JobClass, JobId
 from policies.online.rhythm import Rhythm
+
+_Speeds: TypeAlias = tuple[tuple[WidthEstimate, ...], ...]
 
 
 class LearntClasses:
@@ -51,6 +54,7 @@ class LearntClasses:
         self.rhythm: Rhythm | None = None
         self._rates, self._sizes = rates, sizes
         self._all_stated = dict(stated)
+        self._measured: dict[str, tuple[JobClass, PlannedFigures | None, _Speeds, JobClass]] = {}
 
     def adopt(self, names: Iterable[str]) -> None:
         """Add classes that jobs arrived for, if the class file need not name each."""
@@ -75,11 +79,14 @@ class LearntClasses:
                 known = self.figures.get(name) or PlannedFigures(per_hour=belief.stated_per_hour)
                 self.figures[name] = known.followed(belief, rates=self._rates, sizes=self._sizes)
         try:
-            found = {name: self.measured(stated) for name, stated in list(self._all_stated.items())}
+            found = {name: self._as_measured(stated) for name, stated in list(self._all_stated.items())}
         except PolicyError:
             self.figures, self.curves = before, old_curves
             raise
-        if not any(classes_differ(found[name], known) for name, known in self.planned.items()):
+        planned = self.planned.items()
+        if not any(
+            found[name] is not known and classes_differ(found[name], known) for name, known in planned
+        ):
             # Keep the old figures, so that new variants of a class are planned with the same ones.
             self.figures = before
             return False
@@ -104,6 +111,24 @@ class LearntClasses:
         """Return to earlier rates and sizes."""
         self.figures = dict(figures)
         self._plan_by({name: self.measured(stated) for name, stated in list(self._all_stated.items())})
+
+    def _as_measured(self, stated: JobClass) -> JobClass:
+        """Return `measured`, made anew only if the class's own figures or speeds are new."""
+        base = stated.name.partition("[")[0]
+        curves = tuple(
+            self.curves[base, name].widths
+            for name in stated.phases[0].speedups
+            if (base, name) in self.curves
+        )
+        figures, known = self.figures.get(base), self._measured.get(stated.name)
+        # Estimated speeds are replaced and not changed, so those that are the same object are the same.
+        if (
+            known is None
+            or known[:2] != (stated, figures)
+            or list(map(id, known[2])) != list(map(id, curves))
+        ):
+            known = self._measured[stated.name] = stated, figures, curves, self.measured(stated)
+        return known[3]
 
     def measured(self, stated: JobClass) -> JobClass:
         """Return a class or a variant with the measurements of its class."""
@@ -148,7 +173,7 @@ class LearningStep:
         learner, life = self.learner, self.beliefs.weights.half_life_hours
         learner.save(now, kept_seconds=max(KEPT_SECONDS, MOST_HALF_LIVES * HOUR * life))
         classes.adopt(list(learner.seen))
-        due = self.beliefs.due(list(classes.stated), learner.seen, now=now)
+        due = self.beliefs.due(list(classes.stated), learner.seen, events=learner.events, now=now)
         running = done_by_class() if due else {}
         for name in due:
             self.beliefs.refresh(
@@ -156,6 +181,7 @@ class LearningStep:
                 learner.rows_of(name),
                 running.get(name, ()),
                 is_rate_stated=name not in classes.unstated,
+                events=learner.events[name],
                 now=now,
             )
         is_first = not classes.curves and bool(learner.samples)
@@ -168,6 +194,8 @@ class LearningStep:
         curves = classes.curves
         if learner.has_news or is_first:
             curves = learner.curves(list(classes.stated.values()), now=now)
+        if not due and curves is classes.curves:
+            return has_rhythm
         return classes.learn(curves, self.beliefs.known) or has_rhythm
 
     def explore(

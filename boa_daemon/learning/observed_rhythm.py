@@ -17,6 +17,14 @@ def rhythm_of(rows: Iterable[Sample], gpu_hours: Mapping[str, float], *, now: fl
     `gpu_hours` is the work of a job of each class. Arrivals of unknown classes and those of the current hour
     do not count.
     """
+    found = work_by_hour(rows, gpu_hours, now=now)
+    return None if found is None else estimate_rhythm(found[0], first_hour=found[1])
+
+
+def work_by_hour(
+    rows: Iterable[Sample], gpu_hours: Mapping[str, float], *, now: float
+) -> tuple[Floats, int] | None:
+    """Return the work of each hour since the first job, and that hour since the epoch; None without."""
     kept = [row for row in rows if row.kind in ("seen", "arrivals") and row.class_name in gpu_hours]
     if not kept:
         return None
@@ -26,4 +34,4 @@ def rhythm_of(rows: Iterable[Sample], gpu_hours: Mapping[str, float], *, now: fl
         hour = int(row.at // HOUR) - first
         if row.kind == "arrivals" and hour < len(work):
             work[hour] += row.count * gpu_hours[row.class_name]
-    return estimate_rhythm(work, first_hour=first)
+    return work, first

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from boa_daemon.learning.exploration_value import Exploration, ExplorationStakes, worth_exploring
-from boa_daemon.learning.speedups import HALF_LIFE_SECONDS, CurveEstimate, SpeedSample
+from boa_daemon.learning.speedups import HALF_LIFE_SECONDS, CurveEstimate, SpeedSample, WidthEstimate
 from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation, NodePrices
@@ -51,6 +51,8 @@ TRY_SECONDS, LEAST_TRY_SECONDS = 120.0, 30.0
 LATEST_SECONDS = 900.0
 """A trial not measured by then is given up: its nodes did not come, or its job cannot start."""
 PART_OF_A_JOB = 1.0 / 3.0
+ASK_SECONDS = 300.0
+"""Seconds after which a class whose trials did not pay is looked at again with the same measurements."""
 ADVANCE_JOBS = 1.0
 """How many jobs' GPU time the trials of a class may waste before the class has worked at all."""
 TRUSTED_JOBS = 10.0
@@ -98,6 +100,7 @@ class WidthTrials:
     fraction: float = 0.02
     _now: dict[JobId, WidthTrial] = field(default_factory=dict)
     _wasted: dict[str, float] = field(default_factory=dict)
+    _asked: dict[tuple[str, str], tuple[tuple[WidthEstimate, ...], float]] = field(default_factory=dict)
     # By class, type and width: the GPU-seconds of work of the class before the width is tried again.
     _not_before: dict[tuple[str, str, int], float] = field(default_factory=dict)
 
@@ -105,6 +108,11 @@ class WidthTrials:
     def explorations(self) -> Mapping[JobId, Exploration]:
         """The width that each job tries."""
         return {job: one.found for job, one in self._now.items()}
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """The classes that try a width."""
+        return frozenset(one.class_name for one in self._now.values())
 
     @property
     def wasted_gpu_seconds(self) -> float:
@@ -125,18 +133,34 @@ class WidthTrials:
 
         `classes` are those that jobs are planned with, by name, with their limits on width.
         """
-        worked = _worked(samples)
+        worked: Mapping[str, _Worked] | None = None
         for job, one in list(self._now.items()):
             if job not in jobs or _is_over(one, samples, now):
                 del self._now[job]
+                worked = worked or _worked(samples)
                 self._not_before[one.class_name, one.gpu_type, one.found.gpus] = (
                     2.0 * worked.get(one.class_name, _Worked()).gpu_seconds
                 )
         busy = {one.class_name for one in self._now.values()}
+        running: dict[str, list[Job]] = {}
+        for state in jobs.values():
+            if state.slots and not state.is_stopping and state.job.class_name in classes:
+                running.setdefault(state.job.class_name.partition("[")[0], []).append(state.job)
         for curve in curves:
-            if curve.class_name in busy:
+            mine = [
+                job
+                for job in running.get(curve.class_name, ())
+                if job.width is not None and job.width.gpu_type == curve.gpu_type
+            ]
+            if curve.class_name in busy or not mine:
                 continue
-            began = self._best(jobs, curve, classes, worth, worked=worked.get(curve.class_name, _Worked()))
+            # What did not pay a moment ago does not pay now, unless the measurements have changed.
+            asked, at = self._asked.get((curve.class_name, curve.gpu_type), (None, 0.0))
+            if asked is curve.widths and now - at < ASK_SECONDS:
+                continue
+            self._asked[curve.class_name, curve.gpu_type] = curve.widths, now
+            worked = worked or _worked(samples)
+            began = self._best(mine, curve, classes, worth, worked=worked.get(curve.class_name, _Worked()))
             if began is not None:
                 job, found = began
                 busy.add(curve.class_name)
@@ -147,7 +171,7 @@ class WidthTrials:
 
     def _best(
         self,
-        jobs: Mapping[JobId, JobState],
+        mine: Sequence[Job],
         curve: CurveEstimate,
         classes: Mapping[str, JobClass],
         worth: GpuHourWorth,
@@ -155,18 +179,6 @@ class WidthTrials:
         worked: _Worked,
     ) -> tuple[JobId, Exploration] | None:
         """Return a trial for the class's running job with the most work left; None if none pays."""
-        mine = [
-            job.job
-            for job in jobs.values()
-            if job.slots
-            and not job.is_stopping
-            and job.job.class_name.partition("[")[0] == curve.class_name
-            and job.job.width is not None
-            and job.job.width.gpu_type == curve.gpu_type
-            and job.job.class_name in classes
-        ]
-        if not mine:
-            return None
         chosen = max(mine, key=lambda job: (job.remaining_gpu_hours, job.id))
         job_class, width = classes[chosen.class_name], chosen.width
         assert width is not None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.csv_text import MAX_CELL_BYTES
 from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, parse_problem, with_budget
 from boa_daemon.units import parse_budget
@@ -54,7 +55,8 @@ class Problem:
             InputError: when the file cannot be read, or holds no valid problem.
         """
         try:
-            with Path(path).open(encoding="utf-8", newline="") as file:
+            csv.field_size_limit(MAX_CELL_BYTES)
+            with Path(path).open(encoding="utf-8-sig", newline="") as file:
                 rows = list(csv.DictReader(file))
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise InputError(f"cannot be read: {error}", file=Path(path)) from None

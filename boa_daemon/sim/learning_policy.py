@@ -7,7 +7,6 @@ jobs. Its beliefs about classes and about a job's remaining work are estimated f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from random import Random
 
@@ -24,12 +23,18 @@ from boa_daemon.tick.ledger import money_of
 from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
+from policies.fast_dataclasses import replace
 from policies.model import Job, JobClass, JobId, Money
 from policies.protocols import Allocator
 from policies.registry import PolicyOptions, Site, build_policy
 
 AGAIN_SECONDS = 300.0
 """Seconds between estimates: less often than in the daemon, because simulated time must pass quickly."""
+LATE_SECONDS = 7200.0
+"""The same for a class that few jobs came or ended of."""
+LOOK_SECONDS = 60.0
+"""Seconds between two reports of a job's speed, unless its class tries a width: rows are of an hour in any
+case."""
 TRY_TICK_SECONDS = 30.0
 """Seconds between ticks while a job tries a width or is the first of its class, as in the daemon."""
 
@@ -52,7 +57,9 @@ class LearningPolicy:
         seed: int = 0,
     ) -> None:
         self.classes = LearntClasses({c.name: c for c in site.problem.classes})
-        beliefs = Beliefs(weights=weights or EvidenceWeights(), again_seconds=AGAIN_SECONDS)
+        beliefs = Beliefs(
+            weights=weights or EvidenceWeights(), again_seconds=AGAIN_SECONDS, late_seconds=LATE_SECONDS
+        )
         self.learning = LearningStep(beliefs=beliefs, at_once=False)
         self._looks_at = float("-inf")
         self.plans = 1
@@ -62,6 +69,8 @@ class LearningPolicy:
         self._looked_at: dict[JobId, tuple[int, float]] = {}
         self._watch = BudgetWatch()
         self._base: Allocator | None = None
+        self._told_of: dict[JobId, tuple[Job, Job]] = {}
+        self._tried: frozenset[str] = frozenset()
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the policy's allocation for the believed remaining work of the jobs."""
@@ -72,6 +81,13 @@ class LearningPolicy:
         return allocator.allocate([self._told(job) for job in jobs], now=now, money=money)
 
     def _told(self, job: Job) -> Job:
+        """Return a job as the policy sees it; a job that has not changed since is not asked about again."""
+        known = self._told_of.get(job.id)
+        if known is None or known[0] is not job:
+            known = self._told_of[job.id] = job, self._as_believed(job)
+        return known[1]
+
+    def _as_believed(self, job: Job) -> Job:
         """Return a job with the remaining work that follows from its class's believed size."""
         running = self._jobs.running.get(job.id)
         if running is None:
@@ -86,8 +102,10 @@ class LearningPolicy:
     def watch(self, decision: Decision) -> None:
         """Learn from a tick: arrivals, ends and speeds of jobs; plan anew if beliefs have changed enough."""
         now, present = decision.state.now, decision.state.jobs
+        self._tried = self.learning.tries.classes
         for job in [job for job in self._seen if job not in present]:
             class_name, work = self._seen.pop(job)
+            self._told_of.pop(job, None)
             self._looked_at.pop(job, None)
             self.learning.learner.ended(
                 job, class_name=class_name, work_gpu_hours=work, at=now, is_whole=True
@@ -100,8 +118,12 @@ class LearningPolicy:
                 self._seen[job] = (state.job.class_name, _work(running) / state.job.scale)
                 self.learning.learner.arrived(state.job.class_name, state.job.arrived_at)
             self._measure(job, running, now)
-        if self.learning.follow(self.classes, partial(self._done_by_class, decision), now=now):
+        estimated = self.learning.beliefs.estimates
+        is_new = self.learning.follow(self.classes, partial(self._done_by_class, decision), now=now)
+        if is_new:
             self._plan_anew(decision)
+        if is_new or self.learning.beliefs.estimates != estimated:
+            self._told_of.clear()
         self._explore(decision, now)
 
     def _explore(self, decision: Decision, now: float) -> None:
@@ -128,7 +150,8 @@ class LearningPolicy:
         if before is None or before[0] != running.generation or running.width is None:
             return
         seconds = now - max(before[1], running.works_from)
-        if seconds < STRETCH_SECONDS or not running.slots:
+        least = STRETCH_SECONDS if running.trace.class_name in self._tried else LOOK_SECONDS
+        if seconds < least or not running.slots:
             self._looked_at[job] = before
             return
         samples = running.rate * seconds * self._random.lognormvariate(0.0, self._noise)

@@ -10,6 +10,7 @@ import numpy as np
 from boa_daemon.sim.lower_bound import lower_bounds_hours
 from boa_daemon.sim.world import SimulatedWorld
 from boa_daemon.tick.shortfall import shortfall_document
+from boa_daemon.traces.rates import work_of
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies.model import Budget, Problem
 from policies.online.best_effort import Shortfall
@@ -24,11 +25,11 @@ class Simulation:
     `mean_usd_per_simulated_hour` is the same over the hours until the last job left; a best effort keeps this
     one to the budget, because jobs are left when the last one has come. `status` says whether the budget pays
     for the load, or a best effort was made; `shortfall` then says by how much the budget falls short.
-    `pacing_loss_fraction` is the part of the waiting that following the spend costs by the frontier, computed
-    before the run, if the policy does that. Rented GPU-hours are the sum of those used, lost (work that a
-    failure undid), booting, idle, and in overhead (start-up, rescale and checkpoints). `interruptions` are
-    nodes that the cloud took back; `launch_refusals` are launches not served in full, by reason.
-    `lower_bound_mean_jct_hours` is the lower bound for any policy on these jobs with the money spent,
+    `pacing_loss_fraction` is the part of the waiting that the promise about money costs by the frontier, on
+    the work of each hour of the trace, if the policy keeps one. Rented GPU-hours are the sum of those used,
+    lost (work that a failure undid), booting, idle, and in overhead (start-up, rescale and checkpoints).
+    `interruptions` are nodes that the cloud took back; `launch_refusals` are launches not served in full, by
+    reason. `lower_bound_mean_jct_hours` is the lower bound for any policy on these jobs with the money spent,
     `lower_bound_at_budget_mean_jct_hours` with the money allowed. `lower_bound_with_boots_mean_jct_hours`
     also includes boots, whole nodes and the cap; None unless requested.
     """
@@ -127,7 +128,7 @@ def summarize_run(
         lower_bound_at_budget_mean_jct_hours=for_budget,
         planned_mean_jct_hours=built.planned_mean_jct_hours,
         planned_usd_per_hour=built.planned_spend,
-        pacing_loss_fraction=None if built.pace is None else built.pace.loss_fraction,
+        pacing_loss_fraction=None if built.pace is None else built.pace.loss(work_of(trace, problem.classes)),
         gpu_hours_rented=hours["rented"],
         gpu_hours_used=hours["used"],
         gpu_hours_booting=hours["booting"],

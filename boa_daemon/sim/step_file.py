@@ -8,7 +8,6 @@ the run. Before the first row the first value holds, after the last row the last
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping
 from itertools import groupby
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.csv_text import csv_reader
 from boa_daemon.inputs.document_file import read_document
 
 Column: TypeAlias = Literal["nodes", "price_fraction"]
@@ -44,7 +44,7 @@ def _from_csv(path: Path, column: Column) -> list[tuple[float, float]]:
     header = ["at_seconds", column]
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.reader(file))
+            rows = list(csv_reader(file.read(), strict=False))
     except OSError as error:
         raise InputError(f"cannot read it: {error.strerror}", file=path) from error
     except UnicodeDecodeError as error:
@@ -71,6 +71,15 @@ def _from_json(path: Path) -> list[tuple[float, float]]:
     metadata = content.get("metadata") if isinstance(content, Mapping) else None
     gap = metadata.get("gap_seconds") if isinstance(metadata, Mapping) else None
     data = content.get("data") if isinstance(content, Mapping) else None
+    if isinstance(content, Mapping) and "SpotPriceHistory" in content:
+        problem = (
+            "this is AWS's spot price history, in dollars: a world holds fractions of the price on demand"
+        )
+        hint = (
+            "`boa prices import --from spot-history FILE` reads it as prices; a world's file has the columns "
+            "at_seconds,price_fraction"
+        )
+        raise InputError(problem, file=path, hint=hint)
     if not isinstance(gap, int | float) or gap <= 0 or not isinstance(data, list) or not data:
         raise InputError(
             "not a spot trace", file=path, hint='It holds {"metadata": {"gap_seconds": 195}, "data": [0, 1]}'

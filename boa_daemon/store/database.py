@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
+
+from boa_daemon.errors import BoaError
+from boa_daemon.store.database_troubles import PASSING
+
+DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
+"""Monotonic time until which this context waits for the writer's lock; None waits for ever."""
+
+
+class DatabaseBusy(BoaError):
+    """Another transaction takes too long; nothing was stored."""
 
 
 class Database:
@@ -23,39 +34,73 @@ class Database:
         self.fence: Callable[[Connection], None] = lambda _connection: None
         self._lock = threading.RLock()
         self._open: Connection | None = None
+        self._busy_since: dict[int, float] = {}
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction; a nested `write` of the same thread joins it."""
-        with self._lock:
+        """Yield a connection in a transaction; a nested `write` of the same thread joins it.
+
+        Raises:
+            DatabaseBusy: when the caller's `DEADLINE` passes first.
+        """
+        with self.alone():
             if self._open is not None:
                 yield self._open
                 return
             try:
-                with self.engine.begin() as connection:
+                with self._timed(), self.engine.begin() as connection:
                     self.fence(connection)
                     self._open = connection
                     try:
                         yield connection
                     finally:
                         self._open = None
-            except (SQLAlchemyError, OSError):
+            except PASSING:
                 # A full disk shows at the commit, when the state in memory is already ahead.
-                with suppress(SQLAlchemyError, OSError):
+                with suppress(*PASSING):
                     self.when_lost()
                 raise
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep every other thread from writing, without opening a transaction."""
-        with self._lock:
+        """Keep every other thread from writing, without opening a transaction.
+
+        Raises:
+            DatabaseBusy: when the caller's `DEADLINE` passes first.
+        """
+        until = DEADLINE.get()
+        seconds = -1.0 if until is None else max(until - time.monotonic(), 0.0)
+        if not self._lock.acquire(timeout=seconds):
+            raise DatabaseBusy(
+                "the database is busy with another transaction, and nothing was stored: try again"
+            )
+        try:
             yield
+        finally:
+            self._lock.release()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Yield a connection that reads committed data, without waiting for the writer."""
-        with self.engine.connect() as connection:
+        with self._timed(), self.engine.connect() as connection:
             yield connection
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Note since when this thread uses the database."""
+        name = threading.get_ident()
+        before = self._busy_since.setdefault(name, time.monotonic())
+        try:
+            yield
+        finally:
+            if self._busy_since.get(name) == before:
+                self._busy_since.pop(name, None)
+
+    @property
+    def busy_seconds(self) -> float:
+        """For how long the slowest of the present transactions has run."""
+        began = min(list(self._busy_since.values()), default=None)
+        return 0.0 if began is None else time.monotonic() - began
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,18 +1,22 @@
 """Opening the database: pragmas, migrations, integrity, backups.
 
 SQLite runs in WAL mode with `synchronous=FULL`: committed data survives a power loss. The daemon is
-the only writer; readers never wait for it.
+the only writer; readers never wait for it. A database of another version, and one that `boa recover` may
+replace, is only read: nothing is opened for writing before its version is known.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 from sqlalchemy import (
     Column,
@@ -30,16 +34,23 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.store.tables import METADATA
+from boa_daemon.store.database_troubles import PASSING, explain, trouble_of
+from boa_daemon.store.tables import META, METADATA
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-BUSY_SECONDS = 30.0
+BUSY_SECONDS = 0.8
+"""Longest wait for a lock of another program on the database. The daemon tries again with the next tick, and
+a request is answered within two seconds."""
+CONNECT_SECONDS = 2
+"""Longest wait for PostgreSQL to accept a connection; libpq knows no shorter one."""
 IDLE_SECONDS = 10.0
 """Time after which PostgreSQL ends an idle transaction: shorter than a leader's lease."""
+LOST_SECONDS = 8
+"""Time after which a connection counts as lost whose server confirms nothing: the leader steps aside then."""
 KEPT_BACKUPS = 24
 
 
@@ -48,7 +59,7 @@ class StoreUnusable(BoaError):
 
 
 class StoreUnreachable(StoreUnusable):
-    """The database server does not answer; the data may be intact."""
+    """The database cannot be used now, for a reason that passes: a full disk, a lock, a server down."""
 
 
 class StoreTooNew(StoreUnusable):
@@ -78,9 +89,24 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
         # the server ends the transaction. Nobody could take over before.
         given = parsed.query.get("options", "")
         options = given if isinstance(given, str) else " ".join(given)
-        limit = f"{options} -c idle_in_transaction_session_timeout={IDLE_SECONDS * 1000:.0f}"
+        limits = {"idle_in_transaction_session_timeout": IDLE_SECONDS, "lock_timeout": BUSY_SECONDS}
+        words = " ".join(f"-c {name}={seconds * 1000:.0f}" for name, seconds in limits.items())
+        given_by_url = {key for key in parsed.query if key != "options"}
+        patience = {
+            "connect_timeout": CONNECT_SECONDS,
+            "keepalives_idle": LOST_SECONDS // 2,
+            "keepalives_interval": 2,
+            "keepalives_count": 2,
+            "tcp_user_timeout": LOST_SECONDS * 1000,
+        }
         return create_engine(
-            parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"options": limit}
+            parsed.set(drivername="postgresql+psycopg"),
+            pool_pre_ping=True,
+            pool_timeout=BUSY_SECONDS,
+            connect_args={
+                **{key: value for key, value in patience.items() if key not in given_by_url},
+                "options": f"{options} {words}".strip(),
+            },
         )
     if backend != "sqlite":
         raise InputError(f"a database on {backend} is not supported", hint="Use sqlite or postgresql")
@@ -107,17 +133,114 @@ def check_integrity(engine: Engine) -> None:
                 connection.execute(text("SELECT 1"))
                 return
             said = connection.execute(text("PRAGMA quick_check(1)")).scalar()
-    except DBAPIError as error:
-        if is_unreachable(error, engine):
-            raise StoreUnreachable(f"the database does not answer: {error.orig}") from None
-        raise StoreUnusable(f"the database cannot be read: {error.orig}") from None
+    except PASSING as error:
+        raise unusable(error, "the database cannot be read") from None
     if said != "ok":
         raise StoreUnusable(f"the database is damaged: {said}")
 
 
-def is_unreachable(error: Exception, engine: Engine) -> bool:
-    """Whether an error means that the database server is down, starting, or cannot be reached."""
-    return engine.dialect.name != "sqlite" and isinstance(error, OperationalError)
+def unusable(error: BaseException, what: str) -> StoreUnusable:
+    """Return an error of the database as one that says whether waiting cures it."""
+    kind = trouble_of(error)
+    said, remedy = explain(error, kind)
+    if kind is None:
+        return StoreUnusable(f"{what}: {said}")
+    verb = "does not answer" if kind == "server" else "cannot be used now"
+    return StoreUnreachable(f"the database {verb}: {said}. {remedy}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """What a SQLite file says without being changed: its schema, and whether it holds or held anything.
+
+    `revision` is None for a file without tables. `next_job` is the number of its next job.
+    """
+
+    revision: str | None
+    next_job: int
+    is_recovered: bool
+
+
+def look_into(path: Path, *, is_checked: bool = True) -> FileFacts:
+    """Return the facts of a SQLite file; it is only read, and neither migrated nor repaired.
+
+    Raises:
+        StoreUnreachable: when it cannot be read now.
+        StoreUnusable: when it is damaged, or no database of BOA.
+    """
+    address = f"file:{quote(str(path.absolute()))}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as file:
+            if is_checked and (said := file.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                raise StoreUnusable(f"the database is damaged: {said}")
+            tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not tables:
+                return FileFacts(revision=None, next_job=1, is_recovered=False)
+            if not {"alembic_version", "meta"} <= tables:
+                raise StoreUnusable("it has tables, and does not say of which version")
+            revision = file.execute("SELECT version_num FROM alembic_version").fetchone()
+            meta = dict(file.execute("SELECT key, value FROM meta WHERE key IN ('next_job', 'is_recovered')"))
+            return FileFacts(
+                revision=None if revision is None else str(revision[0]),
+                next_job=int(json.loads(meta.get("next_job") or "1")),
+                is_recovered=bool(json.loads(meta.get("is_recovered") or "false")),
+            )
+    except (sqlite3.Error, OSError, MemoryError) as error:
+        raise unusable(error, "the database cannot be read") from None
+    except (TypeError, ValueError) as error:
+        raise StoreUnusable(f"the database cannot be read: {error}") from None
+
+
+def look_into_server(url: str) -> FileFacts:
+    """Return the same facts of a database on a server, which is only read.
+
+    Raises:
+        StoreUnreachable: when it cannot be read now.
+        StoreUnusable: when its tables are not those of BOA, or cannot be read.
+    """
+    engine = open_engine(url)
+    try:
+        with engine.connect() as connection:
+            tables = set(inspect(connection).get_table_names())
+            if not tables & set(METADATA.tables):
+                return FileFacts(revision=None, next_job=1, is_recovered=False)
+            revision = _revision(connection)
+            if revision is None or "meta" not in tables:
+                raise StoreUnusable("it has tables, and does not say of which version")
+            if revision == HEAD and not METADATA.tables.keys() <= tables:
+                raise StoreUnusable("some of its tables are missing")
+            rows = connection.execute(select(META.c.key, META.c.value))
+            meta = {row.key: row.value for row in rows}
+            return FileFacts(
+                revision=revision,
+                next_job=int(json.loads(meta.get("next_job") or "1")),
+                is_recovered=bool(json.loads(meta.get("is_recovered") or "false")),
+            )
+    except PASSING as error:
+        raise unusable(error, "the database cannot be read") from None
+    except (TypeError, ValueError) as error:
+        raise StoreUnusable(f"the database cannot be read: {error}") from None
+    finally:
+        engine.dispose()
+
+
+def check_version(revision: str | None) -> None:
+    """Return if this version of BOA can use a database of a schema revision, or bring it up to date.
+
+    Raises:
+        StoreTooNew: when a newer version wrote it.
+        StoreUnusable: when a version wrote it that was never released.
+    """
+    if revision is None or revision in KNOWN:
+        return
+    if revision > HEAD:
+        raise StoreTooNew(
+            f"a newer boa wrote this database (schema {revision}; this one knows {HEAD}): install that boa, "
+            "or restore the backup from before the upgrade. Nothing was changed"
+        )
+    raise StoreUnusable(
+        f"a development version wrote this database (schema {revision}), and releases begin with {KNOWN[0]}"
+    )
 
 
 def check_reachable(url: str) -> None:
@@ -138,7 +261,9 @@ def check_reachable(url: str) -> None:
 
 
 MIGRATION_LOCK = 0x626F61
-HEAD = "0004"
+KNOWN = ("0004",)
+"""The schema revisions of all releases, oldest first: a database at one of them can be used."""
+HEAD = KNOWN[-1]
 """The newest schema revision; a database at this revision is not migrated."""
 
 
@@ -160,14 +285,12 @@ def migrate(engine: Engine) -> None:
         found = _revision(connection)
     if found == HEAD:
         return
-    if found is not None and found > HEAD:
-        raise StoreTooNew(
-            f"a newer boa wrote this database (schema {found}; this one knows {HEAD}): install that boa"
-        )
+    check_version(found)
     try:
         with engine.begin() as connection:
             if engine.dialect.name == "postgresql":
                 # When a daemon and its standby start together, one creates the tables and the other waits.
+                connection.execute(text("SET LOCAL lock_timeout = '60s'"))
                 connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
             if not inspect(connection).get_table_names():
                 for statement in _tables(engine.dialect.name):
@@ -177,9 +300,7 @@ def migrate(engine: Engine) -> None:
             elif found != HEAD:
                 _bring_up(connection)
     except Exception as error:
-        if is_unreachable(error, engine):
-            raise StoreUnreachable(f"the database does not answer: {error}") from error
-        raise StoreUnusable(f"the schema of the database cannot be brought up to date: {error}") from error
+        raise unusable(error, "the schema of the database cannot be brought up to date") from error
 
 
 @cache
@@ -211,9 +332,14 @@ def backup(engine: Engine, folder: Path, name: str) -> Path | None:
         return None
     folder.mkdir(parents=True, exist_ok=True)
     target, partial = folder / f"{name}.sqlite", folder / f".{name}.part"
-    with _raw(engine) as source, closing(sqlite3.connect(partial)) as copy:
-        source.backup(copy)
-    partial.replace(target)
+    try:
+        with _raw(engine) as source, closing(sqlite3.connect(partial)) as copy:
+            source.backup(copy)
+        partial.replace(target)
+    except BaseException:
+        # What a full disk left of a copy would keep it full.
+        partial.unlink(missing_ok=True)
+        raise
     for old in sorted(folder.glob("*.sqlite"))[:-KEPT_BACKUPS]:
         old.unlink()
     return target

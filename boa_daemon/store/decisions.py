@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import delete, select, update
@@ -44,6 +45,13 @@ class DaemonStore(SqlStore):
         self.prices: Mapping[str, float] = {}
         self._kept_state_at = float("-inf")
         self._scribe = CachingEncoder()
+        self.last_text = ""
+        """The state of the last recorded tick as JSON text."""
+
+    @cached_property
+    def known_name(self) -> str:
+        """The database's name, which is asked for once."""
+        return self.name
 
     def use_policy(self, name: str, document: str) -> None:
         """Store a policy, and attribute later decisions to it."""
@@ -72,6 +80,7 @@ class DaemonStore(SqlStore):
             "summary": json.dumps(self._summary(state, actions, plan), separators=(",", ":")),
             "state": pack(text) if keeps else None,
         }
+        self.last_text = text
         with self.database.write() as connection:
             put(connection, META, key="tick", value=json.dumps(state.tick))
             put(connection, DECISIONS, **row)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from sqlalchemy import Connection, Engine, func, insert, select, update
+from sqlalchemy import Connection, Engine, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from boa_daemon.errors import BoaError
@@ -36,6 +36,10 @@ KEY = "daemon"
 
 class LedElsewhere(BoaError):
     """Another daemon leads on this database; this one only observes."""
+
+
+class LeadInDoubt(LedElsewhere):
+    """The database has not confirmed for too long that this daemon leads; another may by now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,8 @@ class Leadership:
         self._file: TextIO | None = None
         self._until = 0.0
         self.leader: Leader | None = None
+        self.expires_at = 0.0
+        """When the lease of another leader, whom `take` found, ends by the database's clock."""
 
     @property
     def is_of_a_file(self) -> bool:
@@ -76,7 +82,19 @@ class Leadership:
         return self._engine.dialect.name == "sqlite"
 
     def take(self) -> Leader | None:
-        """Become the leader and return None; if another process leads, return it."""
+        """Become the leader and return None; if another process leads, return it.
+
+        Raises:
+            SQLAlchemyError: when the database cannot be written; this process leads nothing then.
+        """
+        try:
+            return self._take()
+        except BaseException:
+            # The next attempt, with another object, must find the file's lock free.
+            self.give_up()
+            raise
+
+    def _take(self) -> Leader | None:
         if self.is_of_a_file and not self._lock_file():
             with self._engine.connect() as connection:
                 row = connection.execute(select(LEADER)).first()
@@ -86,6 +104,7 @@ class Leadership:
             row = self._row(connection)
             now = self._now(connection)
             if not self.is_of_a_file and row.expires_at > now and row.holder != self._me:
+                self.expires_at = float(row.expires_at)
                 return _leader(row)
             values = {"holder": self._me, "epoch": row.epoch + 1, "host": socket.gethostname()}
             values |= {"pid": os.getpid(), "since": now, "expires_at": now + self._lease}
@@ -116,12 +135,13 @@ class Leadership:
         """Return if this process may act now, without asking the database.
 
         Raises:
-            LedElsewhere: when it does not lead, or its last renewal is too long ago.
+            LedElsewhere: when it does not lead.
+            LeadInDoubt: when its last renewal is too long ago.
         """
         if self.leader is None:
             raise LedElsewhere("this daemon does not lead")
         if not self.is_of_a_file and self._monotonic() > self._until:
-            raise LedElsewhere(
+            raise LeadInDoubt(
                 "the database did not confirm for too long that this daemon leads; another may by now"
             )
 
@@ -157,6 +177,9 @@ class Leadership:
     def _row(self, connection: Connection) -> Any:
         """Return the leader's row, locked; create it if missing."""
         query = select(LEADER).where(LEADER.c.key == KEY).with_for_update()
+        if not self.is_of_a_file:
+            # Longer than other statements wait: until the server has ended a suspended leader's transaction.
+            connection.execute(text("SET LOCAL lock_timeout = '12s'"))
         row = connection.execute(query).first()
         if row is None:
             with suppress(IntegrityError), connection.begin_nested():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from boa_daemon.inputs.job_file import instant_of
-from boa_daemon.store.database import Database
+from boa_daemon.store.database import Database, DatabaseBusy
 from boa_daemon.store.job_rows import instance_of, job_of, row_of, slots_of
 from boa_daemon.store.purses import add_to_purse, hourly_costs
 from boa_daemon.store.records import ACTIVE, GenerationRecord, InstanceRecord, JobRecord, JobStatus, job_id
@@ -188,10 +189,31 @@ class JobQueue:
 
         Raises:
             SQLAlchemyError: when that cannot be done; nothing is stored then.
+            DatabaseBusy: when the caller's time is over first; nothing is stored then.
         """
-        with self.database.alone():
-            if not ticket.is_settled:
-                self._write_waiting()
+        try:
+            with self.database.alone():
+                if not ticket.is_settled:
+                    self._write_waiting()
+        except DatabaseBusy:
+            # Whoever holds the lock may be storing it: it counts as refused only if it can be withdrawn.
+            if not self._withdraw(ticket):
+                return self._stored(ticket)
+            raise
+        return self._stored(ticket)
+
+    def _withdraw(self, ticket: PendingSubmission) -> bool:
+        """Take back a submission that nobody has begun to store; return whether that succeeded."""
+        with self._door:
+            if ticket not in self._waiting:
+                return False
+            self._waiting.remove(ticket)
+        return True
+
+    def _stored(self, ticket: PendingSubmission) -> list[JobRecord]:
+        """Return the jobs of a submission whose storing has begun, once it has ended."""
+        while not ticket.is_settled:
+            time.sleep(0.01)
         if ticket.error is not None:
             raise ticket.error
         assert ticket.jobs is not None
@@ -279,6 +301,48 @@ class JobQueue:
                     known = self.instances.get(node)
                     if known is not None:
                         self.save_instance(replace(known, idle_since=None, was_used=True))
+
+    def take_back(
+        self, job: JobRecord, slots: tuple[GpuSlot, ...], width: Width, *, generation: int, started_at: float
+    ) -> None:
+        """Record that a job runs on these GPUs in this generation, which an older database does not know."""
+        running = replace(
+            job,
+            status="running",
+            generation=generation,
+            width=width,
+            slots=slots,
+            started_at=started_at,
+            first_started_at=started_at if job.first_started_at is None else job.first_started_at,
+        )
+        with self.database.write() as connection:
+            connection.execute(delete(PLACEMENTS).where(PLACEMENTS.c.job == job.id))
+            ended = update(GENERATIONS).where(GENERATIONS.c.job == job.id, GENERATIONS.c.ended_at.is_(None))
+            connection.execute(ended.values(ended_at=started_at, end="superseded"))
+            if job.id not in self.active:
+                connection.execute(insert(JOBS), [row_of(running)])
+            rows = [
+                {"node": slot.node, "gpu": slot.index, "job": job.id, "generation": generation}
+                for slot in slots
+            ]
+            connection.execute(insert(PLACEMENTS), rows)
+            connection.execute(
+                insert(GENERATIONS).values(
+                    job=job.id,
+                    generation=generation,
+                    gpu_type=width.gpu_type,
+                    gpus=width.gpus,
+                    slots=dumps(slots),
+                    started_at=started_at,
+                    end="",
+                )
+            )
+            self.save(running)
+            following = max(self._next, job.seq + 1)
+            if following > self._next:
+                put(connection, META, key="next_job", value=json.dumps(following))
+        self._next = following
+        self._put_mark(self._next)
 
     def release(
         self, job: JobRecord, *, at: float, end: str, status: JobStatus, micro_dollars: int = 0

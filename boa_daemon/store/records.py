@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -128,7 +129,14 @@ class JobRecord:
             user=self.user,
             secrets=dict(content.get("secrets", {})),
             data=dict(content.get("data") or {}),
+            record=self._as_submitted,
         )
+
+    @property
+    def _as_submitted(self) -> str:
+        """What the engine keeps besides, so that a lost record can be made again from the job's papers."""
+        said = {"content": self.content, "size_gpu_hours": self.size_gpu_hours, "arrived_at": self.arrived_at}
+        return json.dumps(said, separators=(",", ":"))
 
     def _place(self) -> dict[str, str]:
         """Return the environment variables with a job's place in its group."""

@@ -57,7 +57,7 @@ def rows(cloud: CloudFacts) -> list[dict[str, object]]:
         if not one.bought:
             continue
         state = "scheduled" if now < one.begins_at else "active" if now < one.ends_at else "expired"
-        used = sum(life.is_running and life.tags.get("boa:market") == "reserved" for life in cloud.history())
+        used = used_of(cloud, f"cr-{name}")
         found.append(
             {
                 "capacityReservationId": f"cr-{name}",
@@ -74,20 +74,46 @@ def rows(cloud: CloudFacts) -> list[dict[str, object]]:
     return found
 
 
+def used_of(cloud: CloudFacts, reservation: str) -> int:
+    """Return how many of our nodes run in a reservation."""
+    return sum(
+        life.is_running and life.tags.get("boa:reservation") == reservation for life in cloud.history()
+    )
+
+
+def capacity_rows(cloud: CloudFacts) -> list[dict[str, object]]:
+    """Return the capacity reservations of the terms."""
+    found = []
+    for name, one in cloud.terms.capacity.items():
+        is_over = one.ends_at is not None and cloud.clock() >= one.ends_at
+        row: dict[str, object] = {
+            "capacityReservationId": name,
+            "instanceType": one.instance_type,
+            "availabilityZone": one.zone,
+            "availableInstanceCount": max(one.instances - one.used_by_others - used_of(cloud, name), 0),
+            "totalInstanceCount": one.instances,
+            "state": "cancelled" if one.is_cancelled else "expired" if is_over else "active",
+            "reservationType": "default",
+        }
+        found.append(row | ({} if one.ends_at is None else {"endDate": iso(one.ends_at)}))
+    return found
+
+
 def over(cloud: CloudFacts, now: float) -> list[str]:
     """Return the instances of blocks that end within half an hour, which EC2 now takes back."""
-    ends = {one.instance_type: one.ends_at for one in cloud.terms.blocks.values() if one.bought}
+    ends = {f"cr-{name}": one.ends_at for name, one in cloud.terms.blocks.items() if one.bought}
     return [
         life.id
         for life in cloud.history()
-        if life.is_running
-        and life.tags.get("boa:market") == "reserved"
-        and now >= ends.get(life.instance_type, inf) - RECLAIM_SECONDS
+        if life.is_running and now >= ends.get(life.tags.get("boa:reservation", ""), inf) - RECLAIM_SECONDS
     ]
 
 
 def left(cloud: CloudFacts, query: Mapping[str, str], reservation: str, *, otherwise: int) -> int:
     """Return how many instances a block has for a launch: 0 outside its time or on another market."""
+    own = next((one for one in capacity_rows(cloud) if one["capacityReservationId"] == reservation), None)
+    if own is not None:
+        return int(str(own["availableInstanceCount"])) if own["state"] == "active" else 0
     row = next((one for one in rows(cloud) if one["capacityReservationId"] == reservation), None)
     if row is None:
         return otherwise

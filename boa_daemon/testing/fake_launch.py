@@ -18,6 +18,13 @@ def refused(cloud: CloudFacts, call: Call, zone: str) -> Answer | None:
     query, cluster = call.query, cloud.terms.enforces_cluster
     if cluster and call.tags().get("boa:cluster") != cluster:
         return ec2_error("UnauthorizedOperation", "You are not authorized to perform this operation.", 403)
+    lacking = missing_tags(cloud, call)
+    if lacking:
+        said = (
+            f"You are not authorized to perform: ec2:RunInstances on resource: arn:aws:ec2:{call.region}:"
+            f"123456789012:{lacking}/* with an explicit deny in a service control policy."
+        )
+        return ec2_error("UnauthorizedOperation", said, 403)
     if cloud.terms.allows not in (None, (query["InstanceType"], zone, market_of(query))):
         return ec2_error("UnauthorizedOperation", "You are not authorized to perform this operation.", 403)
     if int(query["MinCount"]) > int(query["MaxCount"]):
@@ -34,6 +41,16 @@ def refused(cloud: CloudFacts, call: Call, zone: str) -> Answer | None:
     if query.get("DryRun", "").lower() == "true":
         return cloud.error("DryRunOperation")
     return None
+
+
+def missing_tags(cloud: CloudFacts, call: Call) -> str:
+    """Return the kind of resource that lacks a tag of the organisation's policy; empty if none does."""
+    kinds = ["instance", "volume", "network-interface"]
+    kinds += ["spot-instances-request"] if market_of(call.query) == "spot" else []
+    for kind in kinds:
+        if not all(call.tags(kind).get(key) for key in cloud.terms.required_tags):
+            return kind
+    return ""
 
 
 def grant(cloud: CloudFacts, call: Call, zone: str, most: int) -> tuple[int, Answer]:

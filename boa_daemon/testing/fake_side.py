@@ -14,6 +14,7 @@ from boa_daemon.testing import fake_blocks
 from boa_daemon.testing.fake_answers import (
     Answer,
     Call,
+    ec2_error,
     ec2_rows,
     iso,
     json_answer,
@@ -105,7 +106,7 @@ def spot_history(cloud: CloudFacts, call: Call) -> Answer:
 
 
 def reservations(cloud: CloudFacts, call: Call) -> Answer:
-    """Return the capacity reservations of the terms, or only the named ones."""
+    """Return the capacity reservations of the terms, or only the named ones; an unknown id fails the call."""
     wanted = call.numbered("CapacityReservationId")
     rows = [
         {
@@ -119,8 +120,24 @@ def reservations(cloud: CloudFacts, call: Call) -> Answer:
         for kind, (name, zone, left) in cloud.terms.reservations.items()
         if not wanted or name in wanted
     ]
-    rows += [row for row in fake_blocks.rows(cloud) if not wanted or row["capacityReservationId"] in wanted]
+    rows += [
+        row
+        for row in (*fake_blocks.rows(cloud), *fake_blocks.capacity_rows(cloud))
+        if (not wanted or row["capacityReservationId"] in wanted) and _has_tag(cloud, call, row)
+    ]
+    if lacking := set(wanted) - {str(row["capacityReservationId"]) for row in rows}:
+        said = f"The capacity reservation '{min(lacking)}' does not exist"
+        return ec2_error("InvalidCapacityReservationId.NotFound", said)
     return ec2_rows("DescribeCapacityReservations", "capacityReservationSet", rows)
+
+
+def _has_tag(cloud: CloudFacts, call: Call, row: dict[str, object]) -> bool:
+    """Return whether a reservation has the tag of the call's filter, if there is one."""
+    name, value = call.query.get("Filter.1.Name", ""), call.query.get("Filter.1.Value.1", "")
+    one = cloud.terms.capacity.get(str(row["capacityReservationId"]))
+    if not name.startswith("tag:") or one is None:
+        return True
+    return one.tags.get(name.removeprefix("tag:")) == value
 
 
 def send_event(cloud: CloudFacts, life: Lifetime, what: str, state: str = "") -> None:

@@ -75,10 +75,14 @@ class Terms:
     """Prices besides instances in the Pricing API by region, by the field names of `SidePrices`."""
     free_addresses: dict[str, int] = field(default_factory=dict)
     reservations: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    capacity: dict[str, Capacity] = field(default_factory=dict)
+    """More capacity reservations, by id: several of a type, with tags, ends and nodes of others."""
     blocks: dict[str, Block] = field(default_factory=dict)
     """Capacity Blocks by offering; a sold one becomes the reservation `cr-` and the offering's name."""
     event_queue: str = ""
     enforces_cluster: str = ""
+    required_tags: tuple[str, ...] = ()
+    """Keys that an organisation's policy wants on everything that a launch makes, with a value."""
     throttles: bool = False
     network_nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Network nodes above each instance; instances without an entry have no answer."""
@@ -94,6 +98,19 @@ class Terms:
     """Instances with a scheduled event: its code, and when it is due."""
     image_seconds: float = 0.0
     """Seconds that an image is pending."""
+
+
+@dataclass(slots=True)
+class Capacity:
+    """A capacity reservation; others than us use `used_by_others` of its nodes."""
+
+    instance_type: str
+    zone: str
+    instances: int
+    tags: dict[str, str] = field(default_factory=dict)
+    used_by_others: int = 0
+    ends_at: float | None = None
+    is_cancelled: bool = False
 
 
 class CloudFacts(Protocol):

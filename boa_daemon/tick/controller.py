@@ -282,13 +282,18 @@ class Controller:
                 self.ports.store.record_seen(action.id, found)
                 launch = replace(launch, seen=launch.seen.union(found))
             unseen = launch.unseen
-            if unseen and now - launch.at > self.unseen_seconds:
+            if unseen and now - launch.at > self.unseen_seconds and not self._is_hidden(action):
                 self.ports.store.give_up(
                     action.id, f"not in the cloud's list after {now - launch.at:.0f} s", at=now
                 )
                 continue
             for name in unseen:
                 nodes[name] = requested_node(name, action, at=launch.at)
+
+    def _is_hidden(self, action: LaunchNodes) -> bool:
+        """Return whether the cloud cannot list now what a launch may have made."""
+        hides: Callable[[LaunchNodes], bool] | None = getattr(self.ports.cloud, "hides", None)
+        return hides is not None and hides(action)
 
     def _carry_out(self, actions: Sequence[Action], *, at: float) -> list[str]:
         """Record the intents, act, record the outcomes; return what the ports raised.

@@ -155,7 +155,7 @@ def _launches(state: ClusterState, plan: Plan) -> list[Action]:
         groups = [(size, True) for size in gangs]
         if count > sum(gangs):
             groups.append((count - sum(gangs), False))
-        taken: dict[Market, int] = {}
+        taken: dict[tuple[Market, str], int] = {}
         for size, is_gang in groups:
             offers = _open_offers(state, plan, name, pool, together=size if is_gang else 1)
             for offer, part in _shares(offers, taken, size, is_gang=is_gang):
@@ -203,19 +203,19 @@ def _open_offers(
 
 
 def _shares(
-    offers: Sequence[Offer], taken: dict[Market, int], size: int, *, is_gang: bool
+    offers: Sequence[Offer], taken: dict[tuple[Market, str], int], size: int, *, is_gang: bool
 ) -> Iterator[tuple[Offer, int]]:
     """Yield how many nodes to request of each offer, cheapest first, and add them to `taken`.
 
-    A gang goes to one offer whole, or is not requested. All zones share a market's quota.
+    A gang goes to one offer whole, or is not requested. All offers of a pool share its quota.
     """
     for offer in offers:
-        so_far = taken.get(offer.market, 0)
+        so_far = taken.get((offer.market, offer.pool), 0)
         part = size if offer.nodes_left is None else min(size, offer.nodes_left - so_far)
         if part < 1 or (is_gang and part < size):
             continue
         if offer.nodes_left is not None:
-            taken[offer.market] = so_far + part
+            taken[offer.market, offer.pool] = so_far + part
         yield offer, part
         size -= part
 

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from math import fsum
 
-from boa_daemon.tick.limits import DAY_SECONDS, FixedCost, Window, fixed_usd, month_of
+from boa_daemon.tick.limits import DAY_SECONDS, FixedCost, Window, fixed_usd, month_of, period_of
 from boa_daemon.tick.ports import Charge
 from boa_daemon.tick.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
 from policies.fast_dataclasses import fast_init
 from policies.model import InstanceType, Money
-from policies.online.pacing import MONTH_HOURS, Pace
+from policies.online.pacing import MONTH_HOURS, PERIOD_MONTHS, Pace
 from policies.online.rhythm import hour_of_week
 
 COMPUTE = "compute"
@@ -165,6 +165,7 @@ def money_of(
     if opened_at is None:
         return None
     month = month_of(now)
+    period = month if pace is None else period_of(now, PERIOD_MONTHS[pace.period])
     is_monthly = pace is not None and pace.is_monthly
     accrued = _hours_of_mean_months if is_monthly else _hours
     memory, remembered_at = state.memory or ((), now)
@@ -176,8 +177,8 @@ def money_of(
         spent=spent,
         elapsed_hours=elapsed_hours,
         accrual=MONTH_HOURS / _hours(month.begins_at, month.ends_at) if is_monthly else 1.0,
-        month_elapsed_hours=accrued(max(month.begins_at, opened_at), now),
-        month_left_hours=_hours(now, month.ends_at),
+        period_elapsed_hours=accrued(max(period.begins_at, opened_at), now),
+        period_left_hours=_hours(now, period.ends_at),
         is_refused=bool(state.cooldowns),
         memory=memory,
         memory_age_hours=_hours(remembered_at, now),

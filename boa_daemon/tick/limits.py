@@ -256,6 +256,17 @@ def month_of(now: float) -> Window:
     return _month_of_day(now // DAY_SECONDS)
 
 
+def period_of(now: float, months: int) -> Window:
+    """Return the period of so many calendar months (UTC), the first beginning in January, at an instant."""
+    if months == 1:
+        return month_of(now)
+    date = datetime.fromtimestamp(now, UTC)
+    first = (date.month - 1) // months * months + 1
+    begins = datetime(date.year, first, 1, tzinfo=UTC)
+    ends = datetime(date.year + (first + months > 12), (first + months - 1) % 12 + 1, 1, tzinfo=UTC)
+    return Window(begins_at=begins.timestamp(), ends_at=ends.timestamp())
+
+
 @lru_cache(maxsize=64)
 def _month_of_day(day: float) -> Window:
     """Return the month of a day counted from the epoch; cached because every tick asks for it."""

@@ -39,8 +39,8 @@ class Offer:
     """An instance type that may be rented in a zone on a market.
 
     `usd_per_hour` includes the `extras`; None if the price is unknown, which is never taken for zero.
-    `nodes_left` is how many more nodes the quota of the market allows, in all zones together; None if
-    unknown.
+    `nodes_left` is how many more nodes may be had, None if unknown: offers of one market and `pool` share it,
+    such as the zones that share a region's quota. A reservation is a pool of its own.
     """
 
     instance_type: str
@@ -49,6 +49,7 @@ class Offer:
     usd_per_hour: float | None = None
     nodes_left: int | None = None
     extras: Extras = ()
+    pool: str = ""
 
     def __post_init__(self) -> None:
         price = self.usd_per_hour
@@ -67,8 +68,9 @@ class Offer:
 
     @property
     def key(self) -> str:
-        """The name of the offer: type/zone/market."""
-        return f"{self.instance_type}/{self.zone}/{self.market}"
+        """The name of the offer: type/zone/market, and after a colon the reservation if it is one."""
+        own = f":{self.pool}" if self.market == "reserved" and self.pool else ""
+        return f"{self.instance_type}/{self.zone}/{self.market}{own}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,8 @@ def covers(scope: str, key: str, *, together: int = 1) -> bool:
     """Return whether a scope closes the offer with this key to an order of `together` nodes."""
     parts = scope.split("/")
     return together >= _least_closed(parts) and all(
-        mine in ("*", its) for mine, its in zip_longest(parts[:3], key.split("/", maxsplit=2), fillvalue="*")
+        mine in ("*", its) or its.startswith(f"{mine}:")
+        for mine, its in zip_longest(parts[:3], key.split("/", maxsplit=2), fillvalue="*")
     )
 
 
@@ -174,17 +177,18 @@ def room_to_rent(
 ) -> tuple[float, float]:
     """Return how many nodes of a type may be requested in all, and in one order; infinite without a limit.
 
-    All zones share the quota of a market. If orders of some size are closed, the largest open order is taken
+    All offers of a pool share its quota. If orders of some size are closed, the largest open order is taken
     as all that the offer has.
     """
-    by_quota: dict[Market, float] = {}
-    by_order: dict[Market, list[float]] = {}
+    by_quota: dict[tuple[Market, str], float] = {}
+    by_order: dict[tuple[Market, str], list[float]] = {}
     for offer in open_offers(instance_type, offers, cooldowns, now=now):
         quota = inf if offer.nodes_left is None else float(offer.nodes_left)
-        by_quota[offer.market] = max(quota, by_quota.get(offer.market, 0.0))
+        pool = (offer.market, offer.pool)
+        by_quota[pool] = max(quota, by_quota.get(pool, 0.0))
         most = min((size - 1.0 for size in _closed_sizes(cooldowns, offer.key, now=now)), default=inf)
-        by_order.setdefault(offer.market, []).append(min(quota, most))
-    in_all = sum(min(by_quota[market], sum(each)) for market, each in by_order.items())
+        by_order.setdefault(pool, []).append(min(quota, most))
+    in_all = sum(min(by_quota[pool], sum(each)) for pool, each in by_order.items())
     return in_all, max((most for each in by_order.values() for most in each), default=0.0)
 
 

@@ -29,7 +29,7 @@ from boa_daemon.tick.state import Claim, ClusterState, GateView, JobState, NodeS
 from boa_daemon.tick.team_money import TeamMoney
 from policies.errors import InvalidProblem
 from policies.fast_dataclasses import fast_init
-from policies.model import JobId, NodeId, check_positive
+from policies.model import GpuSlot, JobId, NodeId, check_positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +148,7 @@ class JobSpec:
 
     With `gate` the job's DDP models ask the gate, if one runs, without a change to the script; the gate ranks
     by `weight`. An `is_rigid` job runs at one width, and its log says at each start how to change that.
+    `record` is the job as it was submitted, in JSON; engines only keep it.
     """
 
     job: JobId
@@ -172,6 +173,7 @@ class JobSpec:
     user: str = ""
     secrets: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
     data: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
+    record: str = ""
 
     def __post_init__(self) -> None:
         if not self.job or not self.run.strip():
@@ -345,6 +347,22 @@ class Provider(Cloud, Protocol):
     def standing(self) -> Extras:
         """Return the most that is billed per hour without any node, in USD by kind."""
         return ()
+
+    def hides(self, action: LaunchNodes) -> bool:
+        """Return whether a launch may have made nodes that the cloud cannot list now: it counts as spent."""
+        return False
+
+    def notes(self) -> Sequence[str]:
+        """Return sentences for the daemon's administrator on what costs money or cannot be rented now."""
+        return ()
+
+    def idle_usd_per_hour(self) -> float:
+        """Return what capacity that is paid for and not used costs per hour."""
+        return 0.0
+
+    def list_prices(self) -> Mapping[str, float]:
+        """Return the cloud's own prices on demand in USD per hour, by type, as far as it knows them."""
+        return {}
 
     def ages(self) -> Mapping[str, float | None]:
         """Return the age of each fact in seconds; None for an unknown fact."""
@@ -623,6 +641,25 @@ class PersistableRunner(Protocol):
         self, read: Callable[[], Mapping[str, str]], write: Callable[[Mapping[str, str]], None]
     ) -> None:
         """Keep the memory of each job as a text by its id: `read` returns all, `write` replaces all."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPapers:
+    """What an engine's own files say about a running job: its specification, and on which GPUs since when."""
+
+    spec: JobSpec
+    generation: int
+    slots: tuple[GpuSlot, ...]
+    started_at: float
+
+
+@runtime_checkable
+class PaperKeeper(Protocol):
+    """A runner that can say on which GPUs a job runs, for a database that does not know the job."""
+
+    def papers(self, job: JobId) -> JobPapers | None:
+        """Return the papers of a job's newest generation; None if they do not say where it runs."""
         ...
 
 

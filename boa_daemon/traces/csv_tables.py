@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.csv_text import csv_reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def header_of(path: Path) -> list[str]:
     Raises:
         InputError: when it cannot be read or is not text.
     """
-    return next(csv.reader(read_text(path).splitlines()), [])
+    return next(csv_reader(read_text(path), strict=False), [])
 
 
 def read_text(path: Path) -> str:
@@ -72,15 +73,23 @@ def read_text(path: Path) -> str:
         raise InputError(f"byte {error.start} is not UTF-8 text", file=path) from error
 
 
-def read_rows(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
+def read_rows(
+    path: Path, required: Sequence[str], *, delimiter: str = ",", hint: str = ""
+) -> Iterator[TableRow]:
     """Yield the rows of a CSV file that has at least the `required` columns, and at least one row.
+
+    Only commas and semicolons have cells in quotation marks. `hint` is for a row with too many or too few
+    cells; blank lines are left out.
 
     Raises:
         InputError: when it cannot be read, is empty, lacks a column or has a row with missing cells.
     """
-    lines = csv.reader(read_text(path).splitlines(), strict=True)
+    lines = csv_reader(read_text(path), delimiter=delimiter, is_quoted=delimiter in ",;")
     try:
         header = [name.strip() for name in next(lines, [])]
+        for name in header:
+            if name and header.count(name) > 1:
+                raise InputError(f"column {name!r} occurs twice", file=path, line=1)
         for name in required:
             if name not in header:
                 raise InputError(
@@ -93,7 +102,7 @@ def read_rows(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
                     f"{len(cells)} cells where the header has {len(header)}",
                     file=path,
                     line=lines.line_num,
-                    hint="The file may be cut short: fetch it again",
+                    hint=hint or "The file may be cut short: fetch it again",
                 )
             count += 1
             yield TableRow(dict(zip(header, cells, strict=True)), path, lines.line_num)

@@ -8,6 +8,7 @@ of the first type), speed at n is steps per second at n divided by steps per sec
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections import Counter, defaultdict
@@ -129,8 +130,8 @@ def class_name_of(kind: str) -> str:
 
 def _jobs(path: Path) -> Iterator[_Job]:
     """Yield the jobs of the layout with ten columns or the older one with seven; ids are line numbers."""
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        cells = line.split("\t")
+    for number, line in enumerate(io.StringIO(read_text(path)), 1):
+        cells = line.rstrip("\n").split("\t")
         if len(cells) not in _COLUMNS:
             raise InputError(f"{len(cells)} columns where 10 or 7 are known", file=path, line=number)
         kind, steps, arrival = _COLUMNS[len(cells)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from boa_daemon.traces.csv_tables import pick_file, read_rows
-from boa_daemon.traces.philly import row_seconds
+from boa_daemon.traces.instants import row_seconds
 from boa_daemon.traces.rigid import RigidJob, rigid_workload
 from boa_daemon.traces.workload import Options, Workload
 

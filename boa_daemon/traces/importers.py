@@ -14,6 +14,7 @@ from boa_daemon.traces.helios import import_helios
 from boa_daemon.traces.itp import import_itp
 from boa_daemon.traces.philly import import_philly
 from boa_daemon.traces.pollux import import_pollux
+from boa_daemon.traces.sacct import import_sacct
 from boa_daemon.traces.shockwave import import_shockwave
 from boa_daemon.traces.sia import import_sia
 from boa_daemon.traces.workload import Options, Workload
@@ -32,6 +33,7 @@ class SourceName(StrEnum):
     itp = "itp"
     gavel = "gavel"
     shockwave = "shockwave"
+    sacct = "sacct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,9 @@ SOURCES: Mapping[SourceName, _Source] = {
     SourceName.itp: _Source(import_itp, frozenset({"profiles"})),
     SourceName.gavel: _Source(import_gavel, frozenset()),
     SourceName.shockwave: _Source(import_shockwave, frozenset({"profiles"})),
+    SourceName.sacct: _Source(import_sacct, frozenset({"profiles", "seed", "time_zone"})),
 }
-_PARTIAL = ("apps", "profiles", "seed")
+_PARTIAL = ("apps", "profiles", "seed", "time_zone")
 
 
 def import_source(name: str, source: Path, options: Options) -> Workload:
@@ -66,7 +69,9 @@ def import_source(name: str, source: Path, options: Options) -> Workload:
     for option in _PARTIAL:
         if getattr(options, option) is not None and option not in chosen.accepts:
             others = ", ".join(other for other, entry in SOURCES.items() if option in entry.accepts)
-            raise InputError(f"--{option} does not apply to --from {name}", hint=f"It is for {others}")
+            raise InputError(
+                f"--{option.replace('_', '-')} does not apply to --from {name}", hint=f"It is for {others}"
+            )
     if options.seed is not None and options.profiles is None:
         raise InputError("--seed draws from --profiles, which was not given")
     return chosen.importer(source, options)

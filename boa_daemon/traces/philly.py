@@ -1,8 +1,8 @@
 """Microsoft's Philly trace: the original job log (JSON), and the extract in Pollux's repository (CSV).
 
-Times are local and without a zone; across a daylight-saving change they are off by an hour. The original log
-lists attempts: a job's GPU-time is their sum, and its width is that of the widest. Jobs without a finished
-attempt are left out.
+Times are local and without a zone; across a daylight-saving change they are off by an hour. Offsets are
+honoured where a file has them. The original log lists attempts: a job's GPU-time is their sum, and its width
+is that of the widest. Jobs without a finished attempt are left out.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
-from boa_daemon.traces.csv_tables import TableRow, pick_file, read_rows, read_text
+from boa_daemon.traces.csv_tables import pick_file, read_rows, read_text
+from boa_daemon.traces.instants import instant_seconds, row_seconds, run_seconds
 from boa_daemon.traces.rigid import RigidJob, rigid_workload
 from boa_daemon.traces.workload import Options, Workload
 
@@ -34,24 +34,6 @@ def import_philly(source: Path, options: Options) -> Workload:
     is_json = path.suffix != ".csv" and read_text(path).lstrip().startswith("[")
     jobs = _log_jobs(path) if is_json else _extract_jobs(path)
     return rigid_workload(f"Philly {path.name}", jobs, options, path=path, dropped=dropped)
-
-
-def clock_seconds(text: str) -> float:
-    """Return a time ``YYYY-MM-DD HH:MM:SS`` in seconds, read as UTC; raise ValueError for other texts."""
-    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-
-
-def row_seconds(row: TableRow, column: str) -> float:
-    """Return the time in a cell in seconds, read as UTC.
-
-    Raises:
-        InputError: naming the line, when the cell is not a time.
-    """
-    text = row.text(column)
-    try:
-        return clock_seconds(text)
-    except ValueError:
-        raise row.refuse(f"{column} must be YYYY-MM-DD HH:MM:SS; got {text!r}") from None
 
 
 def _extract_jobs(path: Path) -> Iterator[RigidJob]:
@@ -92,10 +74,10 @@ def _log_job(entry: dict[str, Any]) -> RigidJob:
         widest = max(widest, gpus)
         started, ended = attempt["start_time"], attempt["end_time"]
         if started not in _UNKNOWN and ended not in _UNKNOWN:
-            gpu_seconds += max(0.0, clock_seconds(ended) - clock_seconds(started)) * gpus
+            gpu_seconds += run_seconds(started, ended) * gpus
     return RigidJob(
         id=str(entry["jobid"]),
-        submitted_at_seconds=clock_seconds(entry["submitted_time"]),
+        submitted_at_seconds=instant_seconds(entry["submitted_time"]),
         gpus=widest,
         gpu_seconds=gpu_seconds,
     )

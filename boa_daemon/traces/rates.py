@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from boa_daemon.traces.reader import Trace
+from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import JobClass, Phase
+from policies.speedup import Floats
 
 
 def with_rates(
@@ -59,3 +63,14 @@ def _scaled(job_class: JobClass, scales: Sequence[float]) -> JobClass:
         for phase in job_class.phases
     )
     return replace(job_class, phases=phases)
+
+
+def work_of(trace: Trace, classes: Sequence[JobClass]) -> Floats | None:
+    """Return the work that arrives in each hour of a trace, in GPU-hours; None for a trace of one instant."""
+    if trace.window_hours <= 0.0:
+        return None
+    sizes = {c.name: c.size_gpu_hours for c in classes}
+    first = trace.jobs[0].arrived_at_seconds
+    at = np.array([job.arrived_at_seconds - first for job in trace.jobs]) / SECONDS_PER_HOUR
+    work = np.array([job.scale * sizes[job.class_name] for job in trace.jobs])
+    return np.bincount(at.astype(np.int64), weights=work).astype(float)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boa_daemon.errors import InputError, column_hint, did_you_mean, near_files
+from boa_daemon.inputs.csv_text import MAX_CELL_BYTES
 
 COLUMNS = ("job_id", "arrived_at_seconds", "class_name", "scale")
 REQUIRED = COLUMNS[:3]
@@ -151,6 +152,7 @@ def check_classes(trace: Trace, known: Collection[str], path: str | Path) -> Non
 
 
 def _jobs(file: Iterator[str], path: Path) -> Iterator[TraceJob]:
+    csv.field_size_limit(MAX_CELL_BYTES)
     rows = csv.reader(file, strict=True)
     try:
         header = next(rows, None)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,18 +41,32 @@ CATEGORIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RigidJob:
-    """A job that ran: `gpu_seconds` is its run time multiplied by its GPUs."""
+    """A job that ran on GPUs of one type: `gpu_seconds` is its run time multiplied by its GPUs."""
 
     id: str
     submitted_at_seconds: float
     gpus: int
     gpu_seconds: float
+    gpu_type: str = GPU_TYPE
+
+    @property
+    def class_name(self) -> str:
+        """The class of jobs of its type and width: ``gpus-4``, or ``a100-4`` where the type is known."""
+        return f"{'gpus' if self.gpu_type == GPU_TYPE else self.gpu_type}-{self.gpus}"
 
 
 def rigid_workload(
-    source: str, jobs: Iterable[RigidJob], options: Options, *, path: Path, dropped: Counter[str]
+    source: str,
+    jobs: Iterable[RigidJob],
+    options: Options,
+    *,
+    path: Path,
+    dropped: Counter[str],
+    said: Sequence[str] = (),
 ) -> Workload:
     """Return the workload of rigid jobs; time starts at the first submission of a job that ran.
+
+    `said` are notes of the importer; sequences are read after the jobs.
 
     Raises:
         InputError: when no job is left, or a profile is missing.
@@ -68,41 +82,54 @@ def rigid_workload(
     zero = min((job.submitted_at_seconds for job in ran), default=0.0)
     kept = cut(ran, lambda job: job.submitted_at_seconds - zero, options, dropped)
     if options.profiles is None:
-        return _as_measured(source, kept, options, path, dropped)
+        return _as_measured(source, kept, options=options, path=path, dropped=dropped, said=said)
     return _with_profiles(
-        source, kept, profiles=options.profiles, options=options, path=path, dropped=dropped
+        source, kept, profiles=options.profiles, options=options, path=path, dropped=dropped, said=said
     )
 
 
 def _as_measured(
-    source: str, kept: list[tuple[float, RigidJob]], options: Options, path: Path, dropped: Counter[str]
+    source: str,
+    kept: list[tuple[float, RigidJob]],
+    *,
+    options: Options,
+    path: Path,
+    dropped: Counter[str],
+    said: Sequence[str],
 ) -> Workload:
     """Return one class per GPU count, with that count as its only width."""
-    work: dict[int, list[float]] = defaultdict(list)
+    work: dict[tuple[str, int], list[float]] = defaultdict(list)
     for _, job in kept:
-        work[job.gpus].append(job.gpu_seconds)
-    mean = {gpus: sum(values) / len(values) for gpus, values in sorted(work.items())}
+        work[job.gpu_type, job.gpus].append(job.gpu_seconds)
+    mean = {key: sum(values) / len(values) for key, values in sorted(work.items())}
+    names = {(job.gpu_type, job.gpus): job.class_name for _, job in kept}
     classes = [
         JobClass(
-            name=f"gpus-{gpus}",
+            name=names[gpu_type, gpus],
             phases=(
                 Phase(
                     size_gpu_hours=gpu_seconds / 3600.0,
-                    speedups={GPU_TYPE: Table(gpus=(gpus,), speeds=(float(gpus),))},
+                    speedups={gpu_type: Table(gpus=(gpus,), speeds=(float(gpus),))},
                 ),
             ),
             startup_hours=options.startup_hours(0.0),
             rescale_hours=options.rescale_hours(0.0),
         )
-        for gpus, gpu_seconds in mean.items()
+        for (gpu_type, gpus), gpu_seconds in mean.items()
     ]
     jobs = [
-        TraceJob(job.id, seconds, f"gpus-{job.gpus}", job.gpu_seconds / mean[job.gpus])
+        TraceJob(job.id, seconds, job.class_name, job.gpu_seconds / mean[job.gpu_type, job.gpus])
         for seconds, job in kept
     ]
     notes = ["speed-ups are not known: every job keeps its GPU count. Give --profiles to draw measured ones"]
-    if not options.gpu_types:
-        notes.append("the GPU type is not known: give --instance-type gpu=NAME, or a budget in GPUs")
+    if open_types := sorted({gpu_type for gpu_type, _ in mean} - options.gpu_types.keys()):
+        known = [name for name in open_types if name != GPU_TYPE]
+        if GPU_TYPE in open_types:
+            notes.append("the GPU type is not known: give --instance-type gpu=NAME, or a budget in GPUs")
+        if known:
+            flags = " ".join(f"--instance-type {name}=NAME" for name in known)
+            notes.append(f"the prices of {', '.join(known)} are not known: give {flags}, or a budget in GPUs")
+    notes += said
     return assemble(
         source,
         jobs,
@@ -123,6 +150,7 @@ def _with_profiles(
     options: Options,
     path: Path,
     dropped: Counter[str],
+    said: Sequence[str],
 ) -> Workload:
     """Return the jobs as measured applications, drawn with the options' seed."""
     home = profile_directory(profiles)
@@ -141,7 +169,8 @@ def _with_profiles(
         for job_class in application_classes(home, set(drawn), options)
     ]
     notes = [
-        f"applications are drawn by GPU-time with seed {seed}; their speed-ups are not those of the jobs"
+        f"applications are drawn by GPU-time with seed {seed}; their speed-ups are not those of the jobs",
+        *said,
     ]
     return assemble(
         source, jobs, classes, GPU_TYPES, path=path, options=options, dropped=dropped, notes=notes

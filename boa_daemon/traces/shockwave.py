@@ -8,6 +8,7 @@ one; the speed by width comes from Gavel's table, in the source or in `--profile
 
 from __future__ import annotations
 
+import io
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -107,8 +108,8 @@ def _throughputs(source: Path, options: Options) -> Path:
 
 def _jobs(path: Path) -> Iterator[_Job]:
     """Yield the jobs; their ids are their line numbers."""
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        cells = line.split("\t")
+    for number, line in enumerate(io.StringIO(read_text(path)), 1):
+        cells = line.rstrip("\n").split("\t")
         if len(cells) != _WIDTH:
             raise InputError(f"{len(cells)} columns where {_WIDTH} are known", file=path, line=number)
         row = TableRow({name: cells[at] for name, at in _COLUMNS.items()}, path, number)

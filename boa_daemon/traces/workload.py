@@ -48,6 +48,7 @@ class Options:
     from_hours: float | None = None
     to_hours: float | None = None
     limit: int | None = None
+    time_zone: str | None = None
     gpu_types: Mapping[str, GpuSource] = field(default_factory=lambda: MappingProxyType({}))
 
     def startup_hours(self, default_seconds: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,18 +16,6 @@ from policies.speedup import Floats, Ints
 
 BEYOND = 2.0
 """Factor between the first slope and the first multiplier, and between the last slope and the last one."""
-
-
-def curvature_at(mean_jct_at: Callable[[Floats], Floats], budget: float, *, least: float) -> float | None:
-    """Return kappa = B^2 T''(B) / (2 T(B)) of the frontier, by differences over a tenth of B to each side.
-
-    The step is smaller near the least feasible spend `least`. None if the budget is not above `least`.
-    """
-    share = min(0.1, 1.0 - least / budget)
-    if share <= 0.0:
-        return None
-    below, here, above = mean_jct_at(budget * np.array([1.0 - share, 1.0, 1.0 + share])).tolist()
-    return float(max(below + above - 2.0 * here, 0.0) / (2.0 * share * share * here))
 
 
 @fast_init

@@ -25,6 +25,7 @@ from policies.answer import Allocation, Reasons
 from policies.memo import Memo
 from policies.model import Job, Money, Problem, Width
 from policies.online.cost_to_go import CostsByScale, WidthColumns
+from policies.online.foretold import PromisePrice
 from policies.online.free_usage import (
     PRICE_FRACTIONS,
     FreeUsage,
@@ -35,6 +36,7 @@ from policies.online.free_usage import (
 from policies.online.multiplier_table import MultiplierTable, Position
 from policies.online.node_prices import WholeNodePrices
 from policies.online.pacing import Pace, Step, pace_step
+from policies.optimum.frontier import MixedFrontier
 from policies.optimum.options import OptionSet
 from policies.speedup import Floats
 
@@ -71,15 +73,15 @@ class PacedBudgetOptimal:
         *,
         nodes: WholeNodePrices | None = None,
         load_over_stated: float = 1.0,
-        curvature: float | None = None,
+        frontier: MixedFrontier | None = None,
         options: OptionSet | None = None,
         free: FreeUsage = (),
     ) -> PacedBudgetOptimal:
         """Build the policy for a problem.
 
         The pace corrects the total load itself, so learnt rates are divided by `load_over_stated` and only
-        their mix is used. `curvature` is that of the frontier at the budget (`policies.online.pacing`); None
-        if not known. `options` may be passed if the problem's options exist already.
+        their mix is used. `frontier` foretells what the promise costs. `options` may be passed if the
+        problem's options exist already.
         """
         table = MultiplierTable.of(problem, options)
         table = replace(table, rates=table.rates / load_over_stated)
@@ -95,7 +97,11 @@ class PacedBudgetOptimal:
             return CostsByScale(columns=found, multiplier=float(table.multipliers[level]))
 
         return cls(
-            pace=replace(pace, grain_hours=table.grain_hours(pace.budget)).costed(curvature),
+            pace=replace(
+                pace,
+                grain_hours=table.grain_hours(pace.budget),
+                price=None if frontier is None else PromisePrice(table=table, frontier=frontier).loss,
+            ),
             nodes=nodes,
             table=table,
             columns=columns,

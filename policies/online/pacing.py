@@ -1,12 +1,12 @@
-"""Pacing: the multiplier that makes the money last a month, changed as little as that promise allows.
+"""Pacing: the plan's multiplier, moved only where a period's money would leave its tolerance.
 
 Widths depend on rates and sizes only through the multiplier mu (policies.optimum.boa), so only the multiplier
-has to be controlled. Without caps no policy beats a constant multiplier: the frontier is convex, and a burn
-that varies by a share d around its mean costs kappa d^2 of the waiting, kappa = B^2 T''(B) / (2 T(B)). So mu
-is chosen as if it stayed constant until the month ends, and it changes only with new knowledge and with
-deviations from the plan:
+has to be controlled. Without caps no policy beats a constant multiplier, because the frontier is convex. So
+mu is that of the plan for the load that is believed, a times the stated one, wherever the money that this
+will have spent when the period ends is within the tolerance; elsewhere it is the nearest mu that keeps the
+promise:
 
-    find mu with    a H sum_i lambda_i C_i(mu) + sum_i q_i C_i(mu)  =  B H + (B t - S)
+    left(mu)  =  B H + (B t - S) - a H sum_i lambda_i C_i(mu) - sum_i q_i C_i(mu)      within least .. most
 
     symbol     here                  meaning
     B          budget                dollars per hour, or GPUs, on average over time
@@ -15,43 +15,40 @@ deviations from the plan:
     lambda_i   rates                 stated arrivals per hour
     C_i(mu)    MultiplierTable       what a job takes from the budget at mu: falls as mu rises
     a          load_correction       estimate of the actual load over the stated load
-    H          horizon_hours         hours left of the calendar month, at least H_f; in the product with a,
+    H          horizon_hours         hours left of the calendar period, at least H_f; in the product with a,
                                      the mean hours of load in them if a rhythm is known
                                      (policies.online.rhythm)
-    H_f        floor_hours           (tolerance x window / 2)^2 / grain, within window / 12 to window / 4
-    E          credit                B t - S - sum_i q_i C_i(mu_0): money ahead of the plan, mu_0 = plan for B
-    -          grain_hours           sum_i lambda_i C_i(mu_0)^2 / B^2: how single jobs spread an hour's spend
+    H_f        floor_for             2 (tolerance x period / 2)^2 / v, within a twelfth and a quarter of a
+    month v          noise_hours           variance of the load per hour over its squared mean, in hours
 
-The horizon. The whole cost of a job counts from its arrival, so dE/dt = B - a (B + E/H) + noise is of first
-order and does not oscillate. With exponential sizes the noise has the variance 2 x grain x B^2 per hour. A
-horizon that shrank to zero would spend each month's money exactly and give the last jobs of the month too
-little. With the floor H_f, E at the end of the month has the standard deviation B sqrt(grain x H_f): half of
-the tolerance, for the H_f above. The rest is carried over. A credit or debt above B H / 2 lengthens H, up to
-the window, so that it changes the burn by at most half.
+The band. Half of the tolerance, so that what arrives in the last H_f hours has the other half. A period that
+began with a debt may spend no more than its money, one with a credit no less: each period and the sum of all
+stay within the tolerance. What the rest of the period may bring by chance, sqrt(v H), is added in part: half
+a standard deviation before the law narrows jobs, a whole one before it widens them. It shrinks to nothing as
+the period ends. A law that answers each deviation of a rough load narrows jobs in a burst and widens them in
+a lull, and pays for both. A deviation beyond the band that would change the burn by more than half lengthens
+H, up to the period.
 
-The load. A = S + sum_i q_i C_i(mu_0) is the past and future cost of the jobs that came; P is the cost of the
-stated load at the same multipliers; both forget over half a window. x = log(A/P) estimates the log of the
-load over the stated one, with the variance
+The load. A is the past and future cost of the jobs that came; P is the cost of the stated load at the
+multipliers used; both forget over half a month. x = log(A/P) has the variance
 
-    s^2 = 2 grain / T + (R e^x / T)^2,    T = P/B hours of evidence,  R = window / 150 = 5 h
+    s^2 = v / T + (R / T)^2,    T hours of evidence,  R = 2.5 h: by day the load runs ahead of its mean
 
-The second part is the daily rhythm: by day the load runs hours ahead of its mean, whatever the number of
-jobs. If earlier weeks showed a rhythm, P weights each hour with it. The prior: with even odds the stated load
-is about right, log a ~ N(0, 0.05^2), or wrong, N(0, 0.7^2); log a is the posterior mean. If it is right, with
-even odds it has a weekly rhythm that is not known yet, which adds (0.15 min(1, (168 / T)^2))^2 to s^2: part
-of a week may be far from the mean, several weeks are not. So a stated load that is right is kept through
-nights and weekends, and one that is wrong by a factor of two is mostly given up within a day. If no load was
-stated, only the prior of a wrong one is used.
+The noise v is measured: in blocks of an hour, a day and a week, the largest counts. Single jobs alone would
+give 2 grain. What the hours show beyond that is assumed to be twenty times as much in days and weeks, until
+enough of these were seen: jobs that come together and sizes that differ make long lulls and bursts. So an
+even load with a wrong statement is found out within a day, and a rough one with a right statement is trusted
+through weeks.
 
-While the cloud refuses launches, a credit counts as zero. Unused credit of a month is carried over up to 2 %
-of a month's money; the rest is forgone, because the load could not use it. With a window other than a month H
-is H_f throughout, and at most one window of credit is kept. All state is in the ledger and in the memory of
-the last tick (A and P), so the same facts give the same multiplier. Scaling all prices and the budget by one
-factor scales mu by its inverse and changes no width.
+The prior of log a: the statement is about right, N(0, 0.05^2), with or without a weekly rhythm that is not
+known yet, which adds (0.15 min(1, (168 / T)^2))^2 to s^2; or off, N(0, 0.5^2), or wrong, N(0, 2^2); with the
+odds 5, 5, 7 and 3. log a is the posterior mean. If no load was stated, only the last counts.
 
-The cost of pacing. Single jobs alone give the burn a variance v: that of E/H, a martingale while H = T - t
-and then an Ornstein-Uhlenbeck process, and that of a. The loss kappa v is known in advance
-(`Pace.loss_fraction`).
+While the cloud refuses launches, a credit counts as zero. Unused credit of a period is carried over up to the
+tolerance; the rest is forgone, because the load could not use it. With `window_hours` H is H_f throughout,
+and at most one window of credit is kept. All state is in the ledger and in the memory of the last tick, so
+the same facts give the same multiplier. Scaling all prices and the budget by one factor scales mu by its
+inverse and changes no width. What the promise costs in waiting is foretold by `policies.online.foretold`.
 
 Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 """
@@ -59,77 +56,111 @@ Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Literal, TypeAlias
 
-from policies.fast_dataclasses import fast_init
+from policies.fast_dataclasses import fast_init, replace
 from policies.model import Money, check_positive
 from policies.online.multiplier_table import MultiplierTable, Position, _added
 from policies.online.rhythm import HOURS_PER_WEEK, Rhythm
 from policies.speedup import Floats
 
+Period: TypeAlias = Literal["month", "quarter", "year"]
 MONTH_HOURS = 730.0
-"""A mean month: converts dollars per month into dollars per hour, and is the default window."""
-TOLERANCE = 0.02
-"""Share of a window's money by which the spend may be off, and of which unspent credit is carried over."""
+"""A mean month: converts dollars per month into dollars per hour."""
+PERIOD_MONTHS: Mapping[str, int] = {"month": 1, "quarter": 3, "year": 12}
+"""Calendar months of each period that a budget may be promised for."""
+PERIOD: Period = "quarter"
+TOLERANCE = 0.10
+"""The default promise. Share of a period's money by which the spend may be off, and of which unspent credit
+is carried over."""
+INNER = 0.5
+"""Share of the tolerance at which the law begins to respond; the rest is for what arrives in the last
+floor."""
 LEAST_FLOOR, MOST_FLOOR = 1.0 / 12.0, 1.0 / 4.0
 """Bounds of the shortest horizon as shares of the window: for a month, two and a half days and a week."""
 MOST_CHANGE = 0.5
 """The largest change of the burn by a credit or debt, unless a window is too short to absorb it so slowly."""
-FORGETTING = 0.5
-"""Windows over which evidence on the load is forgotten."""
-RHYTHM = 1.0 / 150.0
-"""How far a daily rhythm lets the load run ahead of its mean, in windows: five hours of load for a month."""
-RIGHT, WRONG = 0.05, 0.7
-"""Standard deviation of log(true load / stated load) if the statement is about right, and if it is wrong."""
+FORGETTING_HOURS = 365.0
+"""Hours over which evidence on the load is forgotten."""
+RHYTHM_HOURS = 2.5
+"""How far a daily rhythm lets the load run ahead of its mean."""
+RIGHT, OFF, WRONG = 0.05, 0.5, 2.0
+"""Standard deviation of log(true load / stated load) if the statement is about right, is off, and is
+wrong."""
+MOST_RHYTHM = 0.5
+"""The largest logarithm of the load of a part of a day over its mean that a daily rhythm is believed to have."""
+STATED_JOBS = 2.0
+"""Jobs that came, of which the stated grain counts as evidence of how much of the load a single job is."""
+import os
+EARLY_HOURS=float(os.environ.get("EH","6")); EARLY_TOLERANCE=float(os.environ.get("ET",".03")); EARLY_SURE=float(os.environ.get("ES","0.3")); EARLY_UNTIL=float(os.environ.get("EU","96"))
 WEEK = 0.15
 """Standard deviation of the log of the load in a part of a week (such as the workdays) over its mean."""
-FIRST_EVIDENCE = 0.001
-"""Windows of stated load that are added to both sides of A/P, so that neither is zero."""
+FIRST_EVIDENCE_HOURS = 0.73
+"""Hours of stated load that are added to both sides of A/P, so that neither is zero."""
+BLOCKS = (1.0, 24.0, 168.0)
+"""Hours of the blocks in which the noise of the load is measured: single jobs, days, and weeks."""
+UNSEEN, UNSEEN_WORTH = 100.0, 0.5
+"""Bursts that were not seen yet: until the hours say better, they spread the load this many times as much as
+single jobs do. The stated grain says in how many hours: as many as bring so many jobs."""
+LONGER = 20.0
+"""How much more a day or a week spreads the load than its hours do, beyond single jobs, until it was seen."""
+LEAST_SURE, MOST_SURE = 0.5, 1.0
+"""Standard deviations of the load to come by which the projected spend may exceed the tolerance, or miss
+it."""
+PRIOR_BLOCKS = 2.0
+"""How many blocks the stated grain counts as, beside those that were seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The promise to keep: a budget per hour, and the window over which the average spend must equal it.
+    """The promise to keep: a budget per hour, the period over which its money counts, and the tolerance.
 
     `grain_hours` measures how coarse the load is: sum_i lambda_i C_i^2 / B^2, the variance that single jobs
-    add to an hour's spend, in hours of budget. `is_monthly` means that every calendar month has the same
-    money, 730 hours of budget, however long it is. `is_stated` means that the user stated the load. `rhythm`
-    is the weekly pattern of the load, if one was seen. `loss_fraction` is the share of the waiting that the
-    response to single jobs costs; None if not known. `covered_per_hour` is the budget, which is at on-demand
-    prices, less what may be spent: the usage that commitments pay for, less their price.
+    add to an hour's spend, in hours of budget. `window_hours` other than None replaces the calendar `period`
+    by a window of so many hours that moves with time. `is_monthly` means that every calendar month has the
+    same money, 730 hours of budget, however long it is. `is_stated` means that the user stated the load.
+    `rhythm` is the weekly pattern of the load, if one was seen. `price` foretells what a promise costs
+    (`policies.online.foretold`); None if that is not known. `covered_per_hour` is the budget, which is at on-
+    demand prices, less what may be spent: the usage that commitments pay for, less their price.
     """
 
     budget: float
-    window_hours: float = MONTH_HOURS
+    period: Period = PERIOD
+    tolerance: float = TOLERANCE
+    window_hours: float | None = None
     grain_hours: float = 0.0
     is_monthly: bool = False
     is_stated: bool = True
     rhythm: Rhythm | None = None
-    loss_fraction: float | None = None
+    price: Callable[[Pace, Floats | None], float | None] | None = field(
+        default=None, repr=False, compare=False
+    )
     covered_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in (("budget", self.budget), ("window_hours", self.window_hours)):
+        for name, value in (("budget", self.budget), ("window_hours", self.period_hours)):
             check_positive(f"{name} of a pace", value)
         check_positive("grain_hours of a pace", self.grain_hours, zero=True)
+        check_positive("tolerance of a pace", self.tolerance, zero=True)
 
     @property
     def is_calendar(self) -> bool:
-        """Whether the window is the calendar month."""
-        return self.window_hours == MONTH_HOURS
+        """Whether the money counts by calendar month, quarter or year."""
+        return self.window_hours is None
 
     @property
-    def floor_hours(self) -> float:
-        """The shortest horizon, in hours: as long as the tolerance permits."""
-        least, most = LEAST_FLOOR * self.window_hours, MOST_FLOOR * self.window_hours
-        spread = 0.5 * TOLERANCE * self.window_hours
-        return min(max(spread * spread / max(self.grain_hours, spread * spread / most), least), most)
+    def period_hours(self) -> float:
+        """The hours of budget of a period, or of the window that replaces it."""
+        return MONTH_HOURS * PERIOD_MONTHS[self.period] if self.window_hours is None else self.window_hours
 
-    def horizon_hours(self, money: Money, credit: float) -> float:
-        """Return the hours over which the money left, and a credit or debt, is spread."""
-        left = money.month_left_hours if self.is_calendar else 0.0
-        needed = min(abs(credit) / (MOST_CHANGE * self.budget), self.window_hours)
-        return max(left, self.floor_hours, needed)
+    def floor_for(self, noise: float) -> float:
+        """Return the shortest horizon for a variance per hour of the load, both in hours."""
+        least = LEAST_FLOOR * min(self.period_hours, MONTH_HOURS)
+        most = MOST_FLOOR * min(self.period_hours, MONTH_HOURS)
+        spread = (1.0 - INNER) * self.tolerance * self.period_hours
+        return max(min(2.0 * spread * spread / noise, most) if noise > 0.0 else most, least)
 
     def ahead(self, money: Money) -> float:
         """Return the accrued and unspent money, without the credit that is forgone."""
@@ -142,22 +173,42 @@ class Pace:
         return max(0.0, unspent_hours - self._most_unspent_hours(money))
 
     def _most_unspent_hours(self, money: Money) -> float:
-        """Return how many hours of budget may be unspent: those of this month, and 2 % of a window."""
+        """Return how many hours of budget may be unspent: those of this period, and the tolerance."""
         if not self.is_calendar:
-            return self.window_hours
-        return money.month_elapsed_hours + TOLERANCE * self.window_hours
+            return self.period_hours
+        return money.period_elapsed_hours + self.tolerance * self.period_hours
 
-    def load_correction(self, actual: float, stated: float) -> float:
-        """Return the estimated load over the stated load, from the `actual` and `stated` load in money."""
-        first = FIRST_EVIDENCE * self.window_hours * self.budget
-        seen = math.log((max(actual, 0.0) + first) / (stated + first))
-        hours = (stated + first) / self.budget
-        noise = self._log_variance(hours, seen)
+    def band(self, carried: float) -> tuple[float, float]:
+        """Return the least and the most money that may be left when the period ends.
+
+        `carried` is what was left when it began. Both the period's own spend and the sum of all periods stay
+        within the tolerance: a period that began with a debt may not spend more than its money.
+        """
+        most = INNER * self.tolerance * self.period_hours * self.budget
+        return min(max(carried, 0.0), most) - most, most + max(min(carried, 0.0), -most)
+
+    def load_correction(self, evidence: Evidence, *, is_short: bool = False) -> float:
+        """Return the estimated load over the stated load.
+
+        `is_short` asks for that of the next hours: what a time of day brought goes on for a while.
+        """
+        first = min(FIRST_EVIDENCE_HOURS, 2.0 * evidence.single_hours(2.0 * self.grain_hours))
+        hours = evidence.hours + first
+        seen = math.log((max(evidence.ratio, 0.0) * evidence.hours + first) / hours)
+        noise = self.noise_hours(evidence) / hours
+        if not is_short:
+            noise += min(RHYTHM_HOURS / hours, MOST_RHYTHM) ** 2
         if not self.is_stated:
             return math.exp(seen * WRONG**2 / (WRONG**2 + noise))
         week = 0.0 if self.rhythm is not None else (WEEK * min(1.0, HOURS_PER_WEEK / hours) ** 2) ** 2
         logs, shares = [], []
-        for odds, variance, rhythm in ((0.25, RIGHT**2, 0.0), (0.25, RIGHT**2, week), (0.5, WRONG**2, 0.0)):
+        for odds, deviation, rhythm in (
+            (0.25, RIGHT, 0.0),
+            (0.25, RIGHT, week),
+            (0.35, OFF, 0.0),
+            (0.15, WRONG, 0.0),
+        ):
+            variance = deviation**2
             spread = variance + rhythm + noise
             logs.append(math.log(odds / math.sqrt(spread)) - 0.5 * seen**2 / spread)
             shares.append(variance / spread)
@@ -166,33 +217,165 @@ class Pace:
         weighted = [share * odds for share, odds in zip(shares, likely, strict=True)]
         return math.exp(seen * (_added(weighted) / _added(likely)))
 
-    def _log_variance(self, hours: float, seen: float) -> float:
-        """Return the variance of `seen`, the log of load over stated load, after `hours` of evidence."""
-        rhythm = RHYTHM * self.window_hours * math.exp(seen)
-        return 2.0 * self.grain_hours / hours + (rhythm / hours) ** 2
+    def noise_hours(self, evidence: Evidence) -> float:
+        """Return the variance of the load per hour over its squared mean, in hours.
 
-    def burn_variance(self) -> float:
-        """Return the variance of (burn / mean burn) that single jobs cause if the load is as stated."""
-        window, floor, noise = self.window_hours, self.floor_hours, 2.0 * self.grain_hours
-        steady = noise / (2.0 * floor)
-        if self.is_calendar:
-            # While H = T - t, E/H is a martingale whose variance grows by noise dt / H^2; then it relaxes.
-            bridged = noise * (math.log(window / floor) - 1.0 + floor / window) / window
-            relaxing = 0.5 * floor * (1.0 - math.exp(-2.0)) / window
-            at_floor = noise * (1.0 / floor - 1.0 / window)
-            steady = bridged + steady * floor / window + (at_floor - steady) * relaxing
-        evidence = self._log_variance(FORGETTING * window, 0.0)
-        prior = RIGHT if self.is_stated else WRONG
-        return steady + evidence * (prior**2 / (prior**2 + evidence)) ** 2
+        Single jobs alone would give twice the grain. What the hours show beyond that comes from jobs that
+        come together and from sizes that differ; days and weeks show more of it, so `LONGER` times as much is
+        assumed there until they were seen. The largest of the three counts.
+        """
+        ratio, single = evidence.came_ratio, evidence.single_hours(2.0 * self.grain_hours)
+        hours, *longer = evidence.blocks
+        short = hours.noise(ratio, UNSEEN * single, UNSEEN_WORTH * single)
+        # A variance of n blocks is itself known to a share of sqrt(2 / n).
+        by_chance = single * (1.0 + 2.0 * math.sqrt(2.0 / (hours.count + 1.0)))
+        prior = single + LONGER * max(short - by_chance, 0.0)
+        return max(short, *(block.noise(ratio, prior, PRIOR_BLOCKS) for block in longer))
+
+    def loss(self, loads: Floats | None = None) -> float | None:
+        """Return the part of the waiting that the promise costs on `loads`; None if not known.
+
+        Without loads only single jobs vary; see `policies.online.foretold`.
+        """
+        return None if self.price is None else self.price(self, loads)
 
     def hours_of_load(self, begin: float, hours: float) -> float:
         """Return the load, in mean hours, of the `hours` that follow the hour of the week `begin`."""
         return hours if self.rhythm is None else self.rhythm.hours_of_load(begin, hours)
 
-    def costed(self, curvature: float | None) -> Pace:
-        """Return the same pace with its `loss_fraction`, where kappa is `curvature`."""
-        loss = None if curvature is None else curvature * self.burn_variance()
-        return replace(self, loss_fraction=loss)
+
+@fast_init
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockSums:
+    """Actual and stated load of the open block, and sums of squares of those before; see `BLOCKS`."""
+
+    actual: float = 0.0
+    stated: float = 0.0
+    hours: float = 0.0
+    actual_squared: float = 0.0
+    crossed: float = 0.0
+    stated_squared: float = 0.0
+    count: float = 0.0
+    whole_hours: float = 0.0
+
+    def after(self, length: float, actual: float, stated: float, hours: float, kept: float) -> BlockSums:
+        """Return the sums after some more hours; the block is closed once it is `length` hours long."""
+        actual, stated, hours = self.actual + actual, self.stated + stated, self.hours + hours
+        if hours < length:
+            return replace(self, actual=actual, stated=stated, hours=hours)
+        return BlockSums(
+            actual_squared=kept * self.actual_squared + actual * actual,
+            crossed=kept * self.crossed + actual * stated,
+            stated_squared=kept * self.stated_squared + stated * stated,
+            count=kept * self.count + 1.0,
+            whole_hours=kept * self.whole_hours + hours,
+        )
+
+    def dearer(self, factor: float) -> BlockSums:
+        """Return the sums with the stated load at prices times `factor`."""
+        return replace(
+            self,
+            stated=self.stated * factor,
+            crossed=self.crossed * factor,
+            stated_squared=self.stated_squared * factor * factor,
+        )
+
+    def noise(self, ratio: float, prior: float, worth: float) -> float:
+        """Return the variance per hour over the squared mean, where the load is `ratio` times the stated."""
+        if self.count < 1.0 or self.stated_squared <= 0.0 or ratio <= 0.0:
+            return prior
+        squared = self.actual_squared - 2.0 * ratio * self.crossed + ratio * ratio * self.stated_squared
+        mean_squared = ratio * ratio * self.stated_squared / self.count
+        hours = self.whole_hours / self.count
+        seen = max(squared, 0.0) / mean_squared * hours
+        return (worth * prior + seen) / (worth + self.count)
+
+
+@fast_init
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What the law remembers from tick to tick, as `memory` in the tick's state.
+
+    `committed` is the past and future cost of the jobs that came, at the last tick; `actual` and `stated` are
+    the load that came and the stated load in money at the multipliers used, over `hours`; all three forget.
+    `yardstick` is the least cost per hour of the stated load, which shows changes of prices and statements.
+    `carried` is the money left when the period began, `period_elapsed` its age at the last tick.
+    """
+
+    committed: float
+    yardstick: float
+    actual: float = 0.0
+    stated: float = 0.0
+    hours: float = 0.0
+    stated_per_hour: float = 0.0
+    carried: float = 0.0
+    period_elapsed: float = 0.0
+    came: float = 0.0
+    came_squared: float = 0.0
+    owed: float = 0.0
+    blocks: tuple[BlockSums, ...] = (BlockSums(),) * len(BLOCKS)
+
+    @property
+    def ratio(self) -> float:
+        """The load over the stated load, as seen."""
+        actual = self.actual - (1.0 - self.taken) * self.owed
+        return actual / self.stated if self.stated > 0.0 else 1.0
+
+    @property
+    def taken(self) -> float:
+        """What jobs took over what they were believed to take, at most 1: present jobs will end alike."""
+        believed = self.came - self.owed
+        if believed <= 0.0:
+            return 1.0
+        first = STATED_JOBS * self.came_squared / self.came
+        return min(max(self.actual - self.owed + first, first) / (believed + first), 1.0)
+
+    @property
+    def came_ratio(self) -> float:
+        """The load that came over the stated load, without what jobs took less than they were believed to."""
+        return self.came / self.stated if self.stated > 0.0 else 1.0
+
+    def single_hours(self, stated: float) -> float:
+        """Return the variance that single jobs give an hour of load, over its squared mean, in hours.
+
+        `stated` is the same by the statement; it counts as `STATED_JOBS` jobs.
+        """
+        jobs = self.came * self.came / self.came_squared if self.came_squared > 0.0 else 0.0
+        return (self.hours + STATED_JOBS * stated) / (jobs + STATED_JOBS)
+
+    def to_memory(self, correction: float) -> tuple[float, ...]:
+        """Return the numbers to be kept, the load correction last."""
+        blocks = [value for block in self.blocks for value in _values(block)]
+        kept = (self.committed, self.yardstick, self.actual, self.stated, self.hours)
+        kept += (self.stated_per_hour, self.carried, self.period_elapsed, self.came, self.came_squared)
+        return (*kept, *blocks, correction)
+
+    @classmethod
+    def of(cls, memory: tuple[float, ...]) -> Evidence | None:
+        """Return what was kept; None without a memory, or with one of an earlier version."""
+        if len(memory) != 11 + 8 * len(BLOCKS):
+            return None
+        blocks = (memory[at : at + 8] for at in range(10, len(memory) - 1, 8))
+        return cls(
+            committed=memory[0],
+            yardstick=memory[1],
+            actual=memory[2],
+            stated=memory[3],
+            hours=memory[4],
+            stated_per_hour=memory[5],
+            carried=memory[6],
+            period_elapsed=memory[7],
+            came=memory[8],
+            came_squared=memory[9],
+            blocks=tuple(BlockSums(**dict(zip(_BLOCK_FIELDS, part, strict=True))) for part in blocks),
+        )
+
+
+_BLOCK_FIELDS = tuple(one.name for one in fields(BlockSums))
+
+
+def _values(block: BlockSums) -> list[float]:
+    return [getattr(block, name) for name in _BLOCK_FIELDS]
 
 
 @fast_init
@@ -200,9 +383,9 @@ class Pace:
 class Step:
     """The result of the pacing law for one tick: a position on the frontier, and the figures behind it.
 
-    `memory` is for the next tick: the part of the committed money that is forgotten; the cost of the stated
-    load so far; the least cost per hour of the stated load, which reveals changes of prices and statements;
-    and the load correction, for display only. `load_hours` is the load of the horizon in mean hours.
+    `memory` is for the next tick (`Evidence`), with the load correction as its last number. `load_hours` is
+    the load of the horizon in mean hours. `final` is the money that will be left at the end of the horizon,
+    if the position is kept.
     """
 
     position: Position
@@ -210,39 +393,101 @@ class Step:
     horizon_hours: float
     load_correction: float
     load_hours: float
+    final: float
     memory: tuple[float, ...]
 
 
 def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money) -> Step:
-    """Return the position at which the jobs present and the expected arrivals cost exactly the money left."""
+    """Return the planned position for the believed load, or the nearest one that keeps the promise."""
     budget, yardstick = pace.budget * money.accrual, float(table.rates @ table.least_cost)
     committed = money.spent + (owed := table.cost_at(present, table.planned(budget)))
     # Jobs present at the first tick are no evidence of the arrival rate.
-    forgotten, stated, before = money.memory[:3] if money.memory else (committed, 0.0, yardstick)
-    stated *= yardstick / before
-    correction = pace.load_correction(committed - forgotten, stated)
-    credit = pace.ahead(money) - owed
-    credit = min(credit, 0.0) if money.is_refused else credit
-    hours = pace.horizon_hours(money, credit)
-    # The rhythm counts in this month only; hours of the horizon beyond it count as mean hours.
-    in_month = min(hours, money.month_left_hours) if pace.is_calendar else 0.0
-    load_hours = pace.hours_of_load(money.hour_of_week, in_month) + hours - in_month
-    position = table.position(
-        table.rates * (correction * load_hours) + present, budget * hours + credit + owed
-    )
-    age = money.memory_age_hours
-    came = pace.hours_of_load(money.hour_of_week - age, age)
-    kept = math.exp(-age / (FORGETTING * pace.window_hours))
+    seen = replace(_seen(Evidence.of(money.memory), committed, yardstick, money, pace), owed=owed)
+    present = present * seen.taken
+    correction = pace.load_correction(seen)
+    ahead = pace.ahead(money)
+    if money.is_refused:
+        ahead = min(ahead, owed)
+    planned = table.planned(budget / correction)
+    inner_least, inner_most = pace.band(seen.carried)
+    noise = pace.noise_hours(seen)
+    hours = max(money.period_left_hours if pace.is_calendar else 0.0, pace.floor_for(noise))
+    for _ in range(2):
+        # The rhythm counts in this period only; hours of the horizon beyond it count as mean hours.
+        in_period = min(hours, money.period_left_hours) if pace.is_calendar else 0.0
+        load_hours = pace.hours_of_load(money.hour_of_week, in_period) + hours - in_period
+        to_come = table.rates * (correction * load_hours) + present
+        # A window has no end at which what came by chance must be made up for.
+        spread = budget * math.sqrt(noise * hours) if pace.is_calendar else 0.0
+        least, most = inner_least - LEAST_SURE * spread, inner_most + MOST_SURE * spread
+        final = budget * hours + ahead - table.cost_at(to_come, planned)
+        beyond = max(least - final, final - most, 0.0)
+        needed = min(beyond / (MOST_CHANGE * budget), pace.period_hours)
+        if needed <= hours:
+            break
+        hours = needed
+    position = planned
+    if beyond > 0.0:
+        final = least if final < least else most
+        position = table.position(to_come, budget * hours + ahead - final)
+    if pace.is_calendar and pace.is_stated:
+        position = _early(pace, table, present, money, seen, ahead, position)
     return Step(
         position=position,
-        credit=credit,
+        credit=ahead - owed,
         horizon_hours=hours,
         load_correction=correction,
         load_hours=load_hours,
-        memory=(
-            committed - (committed - forgotten) * kept,
-            stated * kept + table.rates_cost_at(position) * came,
-            yardstick,
-            correction,
+        final=final,
+        memory=replace(seen, stated_per_hour=table.rates_cost_at(position)).to_memory(correction),
+    )
+
+
+def _early(
+    pace: Pace, table: MultiplierTable, present: Floats, money: Money, seen: Evidence, ahead: float, at: Position
+) -> Position:
+    """Return `at`, or the nearest position at which a wrong statement costs little money in its first days."""
+    budget, hours = pace.budget * money.accrual, EARLY_HOURS
+    span = money.elapsed_hours + hours
+    most = budget * (
+        EARLY_TOLERANCE * span * max(1.0, span / EARLY_UNTIL) + EARLY_SURE * math.sqrt(pace.noise_hours(seen) * span)
+    )
+    if most >= INNER * pace.tolerance * pace.period_hours * budget:
+        return at
+    correction = pace.load_correction(seen, is_short=True)
+    to_come = table.rates * (correction * pace.hours_of_load(money.hour_of_week, hours)) + present
+    final = budget * hours + ahead - table.cost_at(to_come, at)
+    if -most <= final <= most:
+        return at
+    return table.position(to_come, budget * hours + ahead - math.copysign(most, final))
+
+
+def _seen(before: Evidence | None, committed: float, yardstick: float, money: Money, pace: Pace) -> Evidence:
+    """Return the evidence up to now; `before` is that of the last tick."""
+    if before is None:
+        return Evidence(committed=committed, yardstick=yardstick, period_elapsed=money.period_elapsed_hours)
+    age = money.memory_age_hours
+    came = pace.hours_of_load(money.hour_of_week - age, age)
+    kept, dearer = math.exp(-age / FORGETTING_HOURS), yardstick / before.yardstick
+    actual = committed - before.committed
+    # Jobs that end before they took what was believed are no bursts.
+    arrived = max(actual, 0.0)
+    stated = before.stated_per_hour * dearer * came
+    is_new = pace.is_calendar and money.period_elapsed_hours < before.period_elapsed
+    return Evidence(
+        committed=committed,
+        yardstick=yardstick,
+        actual=before.actual * kept + actual,
+        stated=before.stated * dearer * kept + stated,
+        hours=before.hours * kept + came,
+        came=before.came * kept + arrived,
+        came_squared=before.came_squared * kept + arrived * arrived,
+        carried=pace.ahead(money) - pace.budget * money.period_elapsed_hours if is_new else before.carried,
+        period_elapsed=money.period_elapsed_hours,
+        blocks=tuple(
+            (block if dearer == 1.0 else block.dearer(dearer)).after(
+                length, arrived, stated, came, math.exp(-length / FORGETTING_HOURS)
+            )
+            for length, block in zip(BLOCKS, before.blocks, strict=True)
         ),
     )

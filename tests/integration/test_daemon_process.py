@@ -80,25 +80,31 @@ def test_a_second_daemon_exits_and_sighup_takes_only_good_settings(site: Site) -
 
 
 @pytest.mark.exhaustive  # Starts the program four times; test_recovery has the cases of recovery.
-def test_a_daemon_with_an_unreadable_database_only_observes_until_boa_recover(
+def test_a_daemon_with_an_unreadable_database_starts_nothing_until_boa_recover(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The daemon reports that it only observes; `boa recover` finds the instance again."""
+    """The daemon says so; `boa recover` finds the instance again, and the running job with it."""
     site.up()
     with Client(site.socket) as client:
         content = {"name": "r", "class": "default", "run": "sleep 600", "workdir": "/", "max_gpus": 1}
         client.post("/jobs", {"jobs": [content]})
     wait_for(lambda: bool(site.get("/instances").get("instances")), site)
+    wait_for(lambda: any((site.folder / "state" / "jobs").glob("*/g1/n0/keeper.json")), site)
     site.end(signal.SIGKILL)
     for path in (site.folder / "state").glob("boa.sqlite*"):
         path.write_bytes(b"this is no database" * 500)
     site.process = site.start()
-    wait_for(lambda: "observes" in site.get("/status").get("fault", ""), site)
+    wait_for(lambda: "`boa recover` makes a new" in site.get("/status").get("fault", ""), site)
     assert site.end(signal.SIGTERM) == 0
     monkeypatch.chdir(site.folder)
     assert exit_code(monkeypatch, "recover", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["instances"] == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["instances"], answer["jobs"]) == (1, 1)
     site.up()
+    wait_for(lambda: site.get("/jobs/r-1").get("status") == "running", site)
+    assert site.get("/jobs/r-1")["generation"] == 1
+    with Client(site.socket) as client:
+        client.post("/jobs/r-1/cancel", {})
     wait_for(lambda: site.get("/instances").get("instances") == [], site)
     assert site.end(signal.SIGTERM) == 0
 

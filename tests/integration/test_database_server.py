@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,8 @@ from daemon_site import SETTINGS, a_site, wait_for
 from postgres_server import PostgresServer, empty_database, postgres_programs
 from sqlalchemy import text
 
+from boa_daemon.api.client import Client
+from boa_daemon.api.connection import RefusedByDaemon
 from boa_daemon.daemon.assembly import open_daemon
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.recovery import recover
@@ -42,10 +45,8 @@ def on(server: PostgresServer) -> str:
 
 
 @pytest.mark.exhaustive  # two daemons and a server wait for each other
-def test_a_standby_that_starts_while_the_server_is_down_leads_once_it_is_up(
-    server: PostgresServer,
-) -> None:
-    """The first daemon observes and exits when the server answers again; the standby then leads.
+def test_daemons_that_start_while_the_server_is_down_work_once_it_is_up(server: PostgresServer) -> None:
+    """One of them leads, and the other observes or stands by; none observes for ever.
 
     The case comes from a chaos run: a standby that started while the server was down observed for ever.
     """
@@ -59,11 +60,66 @@ def test_a_standby_that_starts_while_the_server_is_down_leads_once_it_is_up(
         site.process, other.process = site.start(), other.start("--standby")
         wait_for(lambda: "does not answer" in site.get("/status").get("fault", ""), site)
         wait_for(lambda: "standing by: the database does not answer" in other.log, other)
+        assert "recover" not in site.log
         server.start()
-        assert site.process.wait(30.0) == 1
-        assert "answers again" in site.log
-        wait_for(lambda: (other.get("/status").get("leader") or {}).get("pid") == other.process.pid, other)
-        assert other.end(signal.SIGTERM) == 0
+        pids = {site.process.pid, other.process.pid}
+        site.process, other.process, both = None, None, (site.process, other.process)
+        try:
+            wait_for(
+                lambda: any(
+                    (one.get("/status").get("leader") or {}).get("pid") in pids for one in (site, other)
+                ),
+                site,
+            )
+        finally:
+            for process in both:
+                process.kill()
+                process.wait(30.0)
+
+
+@pytest.mark.exhaustive  # two daemons one after the other
+def test_a_daemon_killed_on_a_server_leads_again_at_its_restart(server: PostgresServer) -> None:
+    """Its predecessor's lease is waited out; it does not observe for ever."""
+    if not HAS_SERVER:
+        return
+    empty_database(server.url)
+    with a_site(on(server)) as site:
+        site.up()
+        site.end(signal.SIGKILL)
+        site.process = site.start()
+        pid = site.process.pid
+        wait_for(lambda: (site.get("/status").get("leader") or {}).get("pid") == pid, site)
+        wait_for(lambda: not site.get("/status").get("fault", "?"), site)
+
+
+@pytest.mark.exhaustive  # starts the program
+def test_a_running_job_outlives_an_outage_of_the_server_and_a_restart_in_it(server: PostgresServer) -> None:
+    """Requests are refused with a sentence within two seconds, and the job is in its first generation."""
+    if not HAS_SERVER:
+        return
+    empty_database(server.url)
+    with a_site(on(server)) as site:
+        site.up()
+        with Client(site.socket) as boa:
+            (job,) = boa.submit({**job_content("a"), "run": "sleep 600"})
+        wait_for(lambda: site.get(f"/jobs/{job}").get("status") == "running", site)
+        wait_for((site.folder / "state" / "last_state").exists, site)
+        site.end(signal.SIGKILL)
+        server.stop()
+        site.process = site.start()
+        wait_for(lambda: "does not answer" in site.get("/status").get("fault", ""), site)
+        wait_for(lambda: "caps and the leases" in " ".join(site.get("/status").get("notes", [])), site)
+        began = time.monotonic()
+        with pytest.raises(RefusedByDaemon, match="does not answer"), Client(site.socket) as boa:
+            boa.submit(job_content("b"))
+        assert time.monotonic() - began < 2.0
+        server.start()
+        wait_for(lambda: not site.get("/status").get("fault", "?"), site)
+        answer = site.get(f"/jobs/{job}")
+        assert (answer["status"], answer["generation"]) == ("running", 1)
+        with Client(site.socket) as boa:
+            boa.cancel(job)
+        wait_for(lambda: site.get(f"/jobs/{job}").get("status") == "cancelled", site)
 
 
 def settings_on(server: PostgresServer, folder: Path) -> Settings:

@@ -42,14 +42,17 @@ def test_the_optimum_plans_each_change_with_a_share_of_a_boot() -> None:
 
 
 def test_the_pace_has_the_settings_of_the_site() -> None:
-    """The default window is a month; an option sets another window."""
+    """The default is a tenth of a quarter; options set another period and tolerance, or a window of hours."""
     site = a_site(is_monthly=True, is_load_stated=False, covered_per_hour=1.5)
     pace = paced_optimum(site, PolicyOptions()).pace
-    assert (pace.budget, pace.window_hours, pace.covered_per_hour) == (8.0, MONTH_HOURS, 1.5)
+    assert (pace.budget, pace.period, pace.tolerance, pace.covered_per_hour) == (8.0, "quarter", 0.1, 1.5)
     assert (pace.is_monthly, pace.is_stated, pace.rhythm) == (True, False, None)
     assert pace.grain_hours > 0.0
-    assert pace.loss_fraction is not None
-    assert paced_optimum(site, PolicyOptions(window_hours=24.0)).pace.window_hours == 24.0
+    assert pace.loss() is not None
+    assert paced_optimum(site, PolicyOptions(window_hours=24.0)).pace.period_hours == 24.0
+    month = paced_optimum(site, PolicyOptions(period="month", tolerance=0.02)).pace
+    assert (month.period_hours, month.tolerance, month.is_calendar) == (MONTH_HOURS, 0.02, True)
+    assert paced_optimum(site, PolicyOptions(window_hours=MONTH_HOURS)).pace.period_hours == MONTH_HOURS
 
 
 def test_the_rates_are_divided_by_the_learnt_load() -> None:
@@ -74,7 +77,7 @@ def test_a_budget_below_the_load_is_paced_at_the_least_plan_and_serves_a_share()
 
 
 def test_both_policies_are_registered_with_their_flags() -> None:
-    """Both decide job by job; only the paced one reads progress and has an option, `window_hours`."""
+    """Both decide job by job; only the paced one reads progress and has options."""
     assert (POLICIES["boa"], POLICIES["boa-paced"]) == (BOA, BOA_PACED)
     assert (BOA.kind, BOA.is_job_by_job, BOA.reads_progress, BOA.options) == (
         "optimum",
@@ -83,7 +86,7 @@ def test_both_policies_are_registered_with_their_flags() -> None:
         frozenset(),
     )
     assert (BOA_PACED.kind, BOA_PACED.is_job_by_job, BOA_PACED.reads_progress) == ("optimum", True, True)
-    assert BOA_PACED.options == {"window_hours"}
+    assert BOA_PACED.options == {"period", "tolerance", "window_hours"}
     built = BOA_PACED.build(a_site(), PolicyOptions())
     assert isinstance(built.allocator, PacedBudgetOptimal)
     assert built.pace is built.allocator.pace

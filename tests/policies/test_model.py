@@ -117,7 +117,7 @@ def test_only_these_defaults_are_not_empty() -> None:
         "JobClass.arrivals_per_hour": 1.0,
         "JobClass.weight": 1.0,
         "Money.accrual": 1.0,
-        "Money.month_left_hours": 730.0,
+        "Money.period_left_hours": 730.0,
         "Problem.budget_unit": "usd_per_hour",
         "Site.is_load_stated": True,
         "Site.load_over_stated": 1.0,

@@ -38,7 +38,11 @@ from boa_daemon.backends.aws.instances.launch import Launcher
 from boa_daemon.backends.aws.instances.launch_request import BUILD_TAG, CARDS_TAG, MARKET_TAG
 from boa_daemon.backends.aws.instances.leases import LeaseRenewer
 from boa_daemon.backends.aws.instances.market import AwsMarket
-from boa_daemon.backends.aws.instances.node_from_instance import lease_of, tags_of_instance
+from boa_daemon.backends.aws.instances.node_from_instance import (
+    lease_of,
+    reservation_of,
+    tags_of_instance,
+)
 from boa_daemon.backends.aws.instances.node_states import (
     EARLY_SECONDS,
     OVERDUE_SECONDS,
@@ -55,6 +59,7 @@ from boa_daemon.backends.aws.instances.release import Releaser
 from boa_daemon.backends.aws.instances.sweep import Sweeper
 from boa_daemon.backends.aws.instances.topology import InstanceTopology
 from boa_daemon.backends.aws.prices.extra_costs import extras_of
+from boa_daemon.backends.aws.prices.region_prices import how_to_price
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
@@ -141,6 +146,7 @@ class AwsCloud(Provider):
         self._instances: Sequence[Mapping[str, Any]] = ()
         self._builders: frozenset[NodeId] = frozenset()
         self._elsewhere = ""
+        self._unpriced: list[str] = []
         self._images: CachedValue[list[OwnImage]] = CachedValue(IMAGES_SECONDS, retry_seconds=600.0)
         self._kinds = _kinds(catalog)
         self._live: dict[NodeId, NodeState] = {}
@@ -176,13 +182,21 @@ class AwsCloud(Provider):
         self._images.refresh(lambda: own_images(self.calls), now=self._clock.now())
 
     def standing(self) -> Extras:
-        """Return the most that the cluster's images cost per hour, as they were last listed."""
+        """Return what images and reservations cost per hour at most, used or not, as last listed."""
+        used = Counter(
+            pool
+            for each in self._instances
+            if (pool := reservation_of(each)) and each["State"]["Name"] in ("pending", "running")
+        )
         try:
-            usd = most_usd_per_hour(self._images.value or (), self.settings)
+            found = (
+                ("images", most_usd_per_hour(self._images.value or (), self.settings)),
+                ("reservations", self.market.reserved_usd_per_hour(used)),
+            )
         except MissingPrice:
             # Without prices of the region nothing is rented there, so no cap can be broken.
             return ()
-        return (("images", usd),) if usd else ()
+        return tuple((kind, usd) for kind, usd in found if usd)
 
     def ages(self) -> Mapping[str, float | None]:
         """Return the age of each cached fact in seconds; None for a fact that is not known."""
@@ -478,11 +492,35 @@ class AwsCloud(Provider):
     def offers(self) -> Sequence[Offer]:
         """Return the offers of the region at cached prices, less what our nodes use of the quotas."""
         try:
-            return self.market.offers(self._vcpus_in_use())
+            offers = self.market.offers(self._vcpus_in_use())
+            self._complain_of_prices()
+            return offers
         except (CallFailed, MissingPrice) as error:
             self._say(f"nothing can be rented now: {error}")
             # Offers without a price are not rented, and "no price" is the reason that jobs are told.
             return [Offer(instance_type=name, zone="unknown") for name in self.settings.instance_types]
+
+    def _complain_of_prices(self) -> None:
+        """Say which types have no price in the region, and the command that mends it; once per change."""
+        said = self.market.unpriced()
+        if said != self._unpriced:
+            self._unpriced = said
+            for sentence in said:
+                self._say(f"{sentence}. {how_to_price(self.settings)}")
+
+    def notes(self) -> Sequence[str]:
+        """Return sentences on types without a price, and on reservations that are paid for and idle."""
+        how = how_to_price(self.settings)
+        return [*(f"{said}. {how}" for said in self._unpriced), *self.market.idle()]
+
+    def idle_usd_per_hour(self) -> float:
+        """Return what the free nodes of reservations and blocks cost per hour."""
+        return self.market.idle_usd_per_hour()
+
+    def list_prices(self) -> Mapping[str, float]:
+        """Return the region's prices on demand in USD per hour, by type; types without one are left out."""
+        names = self.settings.instance_types
+        return {name: usd for name in names if (usd := self.market.list_price(name)) is not None}
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Start stopped nodes and rent the rest; a repeated action id asks for the same nodes."""
@@ -573,8 +611,10 @@ class AwsCloud(Provider):
         told = self.notices.ended_at(of_instance) or 0.0
         is_leaving = of_instance in self.releaser.asked or name in self.pool.asked
         ends_by = self.notices.ends_by(of_instance)
-        if ends_by is None and tags_of_instance(instance).get(MARKET_TAG) == "reserved":
-            ends_by = self.market.taken_back_at(instance["InstanceType"])
+        if tags_of_instance(instance).get(MARKET_TAG) == "reserved":
+            pool = reservation_of(instance)
+            prices = self.market.reserved_prices(instance["InstanceType"], pool)
+            ends_by = ends_by or self.market.taken_back_at(instance["InstanceType"], pool)
         fault = self.health.fault(of_instance) if state == "running" else None
         if fault is not None:
             self._tell(of_instance, fault.why, f"{of_instance} ({instance['InstanceType']}): {fault.why}")

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from boa_daemon.backends.aws.client.answers import reading
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.instances.images import IMAGE_TAG
 from boa_daemon.backends.aws.instances.launch_request import CLUSTER_TAG
@@ -113,16 +114,22 @@ def explorer_days(calls: AwsCalls, cluster: str, first: date, last: date) -> dic
     }
     while True:
         answer = calls.call("ce:GetCostAndUsage", **arguments)
-        for row in answer.get("ResultsByTime", ()):
-            day = found.setdefault(date.fromisoformat(row["TimePeriod"]["Start"]), {COMPUTE: 0.0})
-            for group in row.get("Groups", ()):
-                kind, cost = kind_of(*group["Keys"]), group["Metrics"]["UnblendedCost"]
-                if cost["Unit"] != "USD":
-                    raise NoCostData(f"Cost Explorer answers in {cost['Unit']}; the ledger counts USD")
-                day[kind] = day.get(kind, 0.0) + float(cost["Amount"])
+        with reading("ce:GetCostAndUsage"):
+            for row in answer["ResultsByTime"]:
+                _add_day(found, row)
         if not answer.get("NextPageToken"):
             return found
         arguments["NextPageToken"] = answer["NextPageToken"]
+
+
+def _add_day(found: dict[date, dict[str, float]], row: Mapping[str, Any]) -> None:
+    """Add one day of an answer to the days found so far."""
+    day = found.setdefault(date.fromisoformat(row["TimePeriod"]["Start"]), {COMPUTE: 0.0})
+    for group in row.get("Groups", ()):
+        kind, cost = kind_of(*group["Keys"]), group["Metrics"]["UnblendedCost"]
+        if cost["Unit"] != "USD":
+            raise NoCostData(f"Cost Explorer answers in {cost['Unit']}; the ledger counts USD")
+        day[kind] = day.get(kind, 0.0) + float(cost["Amount"])
 
 
 def kind_of(service: str, usage: str) -> str:

@@ -20,10 +20,12 @@ from sampling import sampled
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
+from boa_daemon.api.admission import MOST_BYTES
 from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator, read_tokens, user_name
 from boa_daemon.api.client import Client, DaemonUnreachable, RefusedByDaemon
-from boa_daemon.api.server import MOST_BYTES, ApiServer, tcp_socket, unix_socket
+from boa_daemon.api.log_limits import FewLines
+from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
@@ -410,15 +412,21 @@ def test_idle_connections_do_not_block_other_clients(
     assert answer == 200
     for line in lines:
         line.settimeout(60.0)
+        said = b""
         with suppress(OSError):
-            assert line.recv(1) == b""
+            while part := line.recv(4096):
+                said += part
         line.close()
+        assert not said or b"too many connections" in said
 
 
 def test_a_wrong_token_is_logged_and_answered_after_a_second(
     served: tuple[Path, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The delay slows down guessing."""
+    # Other tests of this process may have had the few lines a minute that strangers can make it write.
+    for kept in [one for one in logging.getLogger("boa.api").filters if isinstance(one, FewLines)]:
+        logging.getLogger("boa.api").removeFilter(kept)
     began = time.monotonic()
     head = {"Authorization": "Bearer a-guess-at-a-token"}
     assert httpx.get(f"http://127.0.0.1:{served[1]}/v1/status", headers=head).status_code == 401

@@ -86,7 +86,11 @@ def test_files_of_all_ranks_make_one_checkpoint(tmp_path: Path, is_shared: bool)
     manifests = {(folder / "manifest.json").read_text() for folder in folders.values()}
     assert len(manifests) == 1
     document = json.loads(manifests.pop())
-    assert {name: size for name, (size, _) in document["files"].items()} == {
+    sizes = {name: size for name, (size, _) in document["files"].items()}
+    assert sorted(name for name in sizes if name.startswith("random-")) == [
+        f"random-{rank}-of-1" for rank in range(4)
+    ]
+    assert {name: size for name, size in sizes.items() if not name.startswith("random-")} == {
         f"__{rank}_0.distcp": rank + 1 for rank in range(4)
     }
     assert "nodes" not in document, "it says nothing of the width"

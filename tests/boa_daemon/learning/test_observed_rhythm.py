@@ -59,7 +59,7 @@ def test_three_weeks_of_arrivals_give_a_weekly_rhythm_that_survives_a_restart() 
     assert rules.pace.rhythm == planner.rhythm
     # Few jobs come between Friday 20 h and Monday; the week starts on Monday at 8 h.
     friday, monday = (
-        allocator.step((), Money(spent=0.0, elapsed_hours=0.0, month_left_hours=60.0, hour_of_week=hour))
+        allocator.step((), Money(spent=0.0, elapsed_hours=0.0, period_left_hours=60.0, hour_of_week=hour))
         for hour in (116.0, 8.0)
     )
     assert friday.load_hours < monday.load_hours

@@ -104,16 +104,20 @@ def test_a_monthly_budget_accrues_the_same_in_every_calendar_month() -> None:
     middle_of_january, middle_of_march = 15.5 * 86_400.0, (31.0 + 28.0 + 15.5) * 86_400.0
     state = a_state(now=middle_of_march, books_opened_at=middle_of_january)
     monthly, hourly = (
-        money_of(state, Pace(budget=1.0, is_monthly=is_monthly)) for is_monthly in (True, False)
+        money_of(state, Pace(budget=1.0, period="month", is_monthly=is_monthly))
+        for is_monthly in (True, False)
     )
 
     assert monthly is not None
     assert hourly is not None
     assert monthly.elapsed_hours == pytest.approx(2.0 * 730.0)
     assert (monthly.accrual, hourly.accrual) == (pytest.approx(730.0 / 744.0), 1.0)
-    assert monthly.month_elapsed_hours == pytest.approx(365.0)
-    assert monthly.month_left_hours == hourly.month_left_hours == 15.5 * 24.0
-    assert (hourly.elapsed_hours, hourly.month_elapsed_hours) == (59.0 * 24.0, 15.5 * 24.0)
+    assert monthly.period_elapsed_hours == pytest.approx(365.0)
+    assert monthly.period_left_hours == hourly.period_left_hours == 15.5 * 24.0
+    assert (hourly.elapsed_hours, hourly.period_elapsed_hours) == (59.0 * 24.0, 15.5 * 24.0)
+    quarter = money_of(state, Pace(budget=1.0))
+    assert quarter is not None
+    assert quarter.period_left_hours == (90.0 - 31.0 - 28.0 - 15.5) * 24.0
 
 
 def test_the_opening_moves_forward_if_unspent_money_is_older_than_the_window() -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from boa_daemon.errors import InputError
 from boa_daemon.traces.helios import import_helios
+from boa_daemon.traces.instants import instant_seconds
 from boa_daemon.traces.itp import import_itp
-from boa_daemon.traces.philly import clock_seconds, import_philly
+from boa_daemon.traces.philly import import_philly
 from boa_daemon.traces.rigid import RigidJob, rigid_workload
 from boa_daemon.traces.workload import Options, Workload
 
@@ -232,4 +233,4 @@ def test_a_missing_profile_is_named(data: Path, tmp_path: Path) -> None:
 
 def test_clock_seconds_ignore_time_zones() -> None:
     """The day of a clock change has 86,400 s like every other day."""
-    assert clock_seconds("2017-11-06 00:00:00") - clock_seconds("2017-11-05 00:00:00") == 86_400.0
+    assert instant_seconds("2017-11-06 00:00:00") - instant_seconds("2017-11-05 00:00:00") == 86_400.0

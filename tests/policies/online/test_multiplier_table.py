@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from load_scenarios import PROBLEM
 
-from policies.online.multiplier_table import MultiplierTable, Position, _between, curvature_at
+from policies.online.multiplier_table import MultiplierTable, Position, _between
 from policies.optimum.frontier import MixedFrontier
-from policies.speedup import Floats
 
 TABLE = MultiplierTable.of(PROBLEM)
 
@@ -44,17 +43,6 @@ def test_the_grain_grows_with_the_size_of_jobs() -> None:
     small, large = (MultiplierTable.of(problem).grain_hours(60.0) for problem in (PROBLEM, rare))
 
     assert large == pytest.approx(10.0 * small)
-
-
-@pytest.mark.parametrize("least", [10.0, 20.0])
-def test_the_curvature_is_that_of_a_known_curve(least: float) -> None:
-    """For T = 1 / (B - b) it is (B / (B - b))^2; at the least feasible budget there is none."""
-
-    def mean_jct(budgets: Floats) -> Floats:
-        return np.asarray(1.0 / (budgets - least))
-
-    assert curvature_at(mean_jct, 60.0, least=least) == pytest.approx((60.0 / (60.0 - least)) ** 2, rel=0.05)
-    assert curvature_at(mean_jct, least, least=least) is None
 
 
 BY_HAND = MultiplierTable(
@@ -116,19 +104,3 @@ def test_multipliers_lie_between_slopes() -> None:
     """Inner ones are geometric means; outer ones are twice and half the outer slopes; no slope gives 1."""
     assert _between(np.array([16.0, 4.0, 1.0])).tolist() == [32.0, 8.0, 2.0, 0.5]
     assert _between(np.zeros(0)).tolist() == [1.0]
-
-
-def test_the_curvature_is_measured_a_tenth_of_the_budget_to_each_side() -> None:
-    """For T = B^-2 and a share s of the budget it is ((1 - s)^-2 + (1 + s)^-2 - 2) / 2 s^2.
-
-    Near the least budget the share is smaller. A curve that bends down has a curvature of 0.
-    """
-
-    def bend(share: float) -> float:
-        return ((1.0 - share) ** -2 + (1.0 + share) ** -2 - 2.0) / (2.0 * share**2)
-
-    for least, share in ((0.0, 0.1), (45.0, 0.1), (57.0, 0.05)):
-        found = curvature_at(lambda budgets: budgets**-2.0, 60.0, least=least)
-        assert found == pytest.approx(bend(share))
-    assert curvature_at(lambda budgets: 1e4 - budgets**2, 60.0, least=0.0) == 0.0
-    assert curvature_at(lambda budgets: budgets, 60.0, least=61.0) is None

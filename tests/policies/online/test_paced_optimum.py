@@ -87,10 +87,11 @@ def test_a_job_that_is_nearly_done_keeps_its_width() -> None:
 def test_a_job_is_narrower_in_debt_than_in_credit() -> None:
     """The job is the same; only the money spent differs."""
     job = a_job("language")
-    late = Money(spent=0.0, elapsed_hours=600.0, month_elapsed_hours=600.0, month_left_hours=130.0)
+    late = Money(spent=0.0, elapsed_hours=600.0, period_elapsed_hours=600.0, period_left_hours=130.0)
+    policy = PacedBudgetOptimal.from_problem(PROBLEM, Pace(budget=60.0, period="month", tolerance=0.02))
     spent, saved = (
-        POLICY.allocate([job], now=0.0, money=replace(late, spent=usd)).widths["a"].gpus
-        for usd in (45_000.0, 27_000.0)
+        policy.allocate([job], now=0.0, money=replace(late, spent=usd)).widths["a"].gpus
+        for usd in (45_000.0, 15_000.0)
     )
 
     assert spent < saved
@@ -206,7 +207,7 @@ def test_reasons_state_the_price_of_waiting_and_how_long_the_money_lasts() -> No
 
     assert said(POLICY) == f"{best}, an hour of waiting counted as {counted:.3g} USD"
     assert said(PacedBudgetOptimal.from_problem(gpus, Pace(budget=60.0))).endswith(" GPU-hours")
-    money = Money(spent=0.0, elapsed_hours=1.0, month_elapsed_hours=1.0, month_left_hours=729.0)
+    money = Money(spent=0.0, elapsed_hours=1.0, period_elapsed_hours=1.0, period_left_hours=729.0)
     step = POLICY.step([job], money)
     load = step.load_correction * step.load_hours / step.horizon_hours
     lasts = f"so that the money lasts 729 h at {load:.2f} times the stated load"
@@ -250,7 +251,7 @@ def test_a_thin_budget_gets_the_widest_widths_that_it_pays_for() -> None:
 def test_within_takes_the_wider_of_hourly_and_monthly_widths() -> None:
     """With unspent money the month gives wider widths; after overspending the hour does."""
     jobs = [a_job(name, id=name) for name in SIZES]
-    rich = Money(spent=0.0, elapsed_hours=700.0, month_elapsed_hours=700.0, month_left_hours=30.0)
+    rich = Money(spent=0.0, elapsed_hours=700.0, period_elapsed_hours=700.0, period_left_hours=30.0)
     poor = replace(rich, spent=60.0 * 800.0)
     for money, usd, reason in ((rich, 8.0, "so that the money lasts"), (poor, 1e3, "all jobs together take")):
         found = POLICY.within(jobs, usd, money)

@@ -148,8 +148,8 @@ def test_a_known_rhythm_keeps_the_multiplier_calm() -> None:
             money = Money(
                 spent=spent,
                 elapsed_hours=float(hour),
-                month_elapsed_hours=float(hour),
-                month_left_hours=MONTH_HOURS - hour,
+                period_elapsed_hours=float(hour),
+                period_left_hours=MONTH_HOURS - hour,
                 memory=memory,
                 memory_age_hours=1.0 if memory else 0.0,
                 hour_of_week=float(hour % HOURS_PER_WEEK),

@@ -19,14 +19,9 @@ from types import MappingProxyType
 from typing import Any
 
 from botocore import xform_name
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    SSLError,
-)
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError, SSLError
 
+from boa_daemon.backends.aws.client.answers import NO_ANSWER, answer_of, cleaned, mark_no_answer
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.client.rate_limits import OWN_RATES, bucket_name
 from boa_daemon.backends.settings import AwsSettings
@@ -236,21 +231,21 @@ class AwsCalls:
         self.counts[operation] += 1
         try:
             client = self._client(operation, region)
-            answer: dict[str, Any] = getattr(client, xform_name(operation.partition(":")[2]))(**arguments)
+        except Exception as error:
+            raise _unusable(operation, error) from error
+        try:
+            answer = getattr(client, xform_name(operation.partition(":")[2]))(**arguments)
         except ClientError as error:
             self._read_clock(error.response)
-            said = error.response.get("Error", {})
-            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            raise CallFailed(
-                operation, said.get("Code", ""), said.get("Message", ""), http_status=status
-            ) from error
-        except (NoCredentialsError, PartialCredentialsError) as error:
-            raise CallFailed(operation, "NoCredentials", str(error), http_status=401) from error
-        except BotoCoreError as error:
-            code = "Timeout" if "Timeout" in type(error).__name__ else _code_of(error)
-            raise CallFailed(operation, code, str(error)) from error
+            raise _failure_of(operation, error.response) from error
+        # Also errors outside of botocore's own classes: its parsers', urllib3's, those of JSON and XML.
+        except Exception as error:
+            raise _unanswered(operation, error) from error
+        if NO_ANSWER in answer:
+            raise _failure_of(operation, answer)
         self._read_clock(answer)
-        return answer
+        found: dict[str, Any] = answer_of(answer, operation)
+        return found
 
     def pages(self, operation: str, items: str, *, region: str = "", **arguments: Any) -> Iterator[Any]:
         """Yield the items of all pages of an answer.
@@ -260,9 +255,12 @@ class AwsCalls:
         """
         while True:
             answer = self.call(operation, region=region, **arguments)
-            yield from answer.get(items, ())
+            # A list that is missing is not an empty list: nodes would count as gone.
+            yield from answer[items]
             if not answer.get("NextToken"):
                 return
+            if answer["NextToken"] == arguments.get("NextToken"):
+                raise CallFailed(operation, NO_ANSWER, "the answer names its own page as the next one")
             arguments["NextToken"] = answer["NextToken"]
 
     def _pace(self, operation: str) -> None:
@@ -302,12 +300,15 @@ class AwsCalls:
                     user_agent_extra="boa-daemon",
                     **timeouts,
                 )
-                self._clients[key] = self._session.client(
+                client = self._session.client(
                     _CLIENT_OF.get(service, service),
                     region_name=where,
                     endpoint_url=self.settings.endpoint or None,
                     config=config,
                 )
+                # By an id, as a session of tests gives one client several times.
+                client.meta.events.register("before-parse", mark_no_answer, unique_id="boa-no-answer")
+                self._clients[key] = client
             return self._clients[key]
 
     def _read_clock(self, answer: Mapping[str, Any]) -> None:
@@ -384,9 +385,41 @@ def check_region(region: str) -> None:
         )
 
 
-def _code_of(error: BotoCoreError) -> str:
-    """Return our error code for a failure without an answer from AWS."""
-    name = type(error).__name__
-    if any(part in name for part in ("Credential", "Token", "Profile", "SSO", "Config", "Metadata", "MFA")):
-        return "NoCredentials"
-    return "ConnectionLost"
+def _failure_of(operation: str, response: Mapping[str, Any]) -> CallFailed:
+    """Return the failure of a call that was answered with an error, or by something that is not AWS."""
+    no_answer = response.get(NO_ANSWER)
+    if no_answer:
+        return CallFailed(operation, NO_ANSWER, no_answer["said"], http_status=no_answer["status"])
+    said = response.get("Error", {})
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return CallFailed(operation, said.get("Code", ""), said.get("Message", ""), http_status=status)
+
+
+def _unusable(operation: str, error: Exception) -> CallFailed:
+    """Return the failure of a call that no client can be made for: nothing was sent."""
+    name, said = type(error).__name__, cleaned(str(error))
+    if _is_about_credentials(name):
+        return CallFailed(operation, "NoCredentials", said, http_status=401)
+    return CallFailed(operation, "InvalidClient", f"{name}: {said}", http_status=400)
+
+
+def _unanswered(operation: str, error: Exception) -> CallFailed:
+    """Return the failure of a call that raised: without an answer the call may have had its effect."""
+    name, said = type(error).__name__, cleaned(str(error))
+    if _is_about_credentials(name):
+        return CallFailed(operation, "NoCredentials", said, http_status=401)
+    if isinstance(error, ParamValidationError):
+        return CallFailed(operation, "ParamValidation", cleaned(str(error)), http_status=400)
+    if isinstance(error, BotoCoreError):
+        for part, code in (("Timeout", "Timeout"), ("SSL", "TlsFailed"), ("Proxy", "ProxyFailed")):
+            if part in name:
+                return CallFailed(operation, code, str(error))
+        return CallFailed(operation, "ConnectionLost", str(error))
+    return CallFailed(operation, NO_ANSWER, f"the answer cannot be read: {name}: {said}")
+
+
+def _is_about_credentials(name: str) -> bool:
+    """Return whether an error of botocore is about credentials, by its class's name."""
+    return any(
+        part in name for part in ("Credential", "Token", "Profile", "SSO", "Config", "Metadata", "MFA")
+    )

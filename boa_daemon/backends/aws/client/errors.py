@@ -107,6 +107,9 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
         "ServiceUnavailableException": "unknown",
         "Timeout": "unknown",
         "ConnectionLost": "unknown",
+        "NoAnswer": "unknown",
+        "TlsFailed": "unknown",
+        "ProxyFailed": "unknown",
         "DryRunOperation": "dry-run",
     }
 )
@@ -121,9 +124,21 @@ _BY_NAME: Mapping[str, Meaning] = MappingProxyType(
         "AccessDenied": "denied",
         "Unauthorized": "denied",
         "NotPermitted": "denied",
+        "AuthFailure": "credentials",
     }
 )
 """What the name of an unlisted code says; the first part that occurs counts."""
+_OF_NO_ANSWER: Mapping[str, str] = MappingProxyType(
+    {
+        "NoAnswer": "Something between here and AWS answered in its place, such as a proxy or a login page: "
+        "check HTTPS_PROXY, NO_PROXY and AWS_ENDPOINT_URL",
+        "TlsFailed": "The certificate is not one that this machine trusts: where a proxy of the house opens "
+        "TLS, name its certificate authority in AWS_CA_BUNDLE",
+        "ProxyFailed": "Check HTTPS_PROXY, its user and password, and NO_PROXY",
+        "InvalidClient": "Check [cloud] region and endpoint, AWS_ENDPOINT_URL and ~/.aws/config",
+    }
+)
+"""Advice for calls that AWS did not answer, whatever the service."""
 _LIMIT = re.compile(r"vCPU limit of (\d+)")
 _DENIED = re.compile(r"not authorized to perform: (\S+) on resource: (\S+)")
 _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
@@ -142,6 +157,8 @@ class CallFailed(CloudFailed):
         retry_after_seconds: float | None = None,
     ) -> None:
         self.operation, self.http_status = operation, http_status
+        # As CloudTrail and older clients write them.
+        code = code.removeprefix("Client.").removeprefix("Server.")
         self.message = _ENCODED.sub("", message).strip().rstrip(".")
         self.encoded = message if _ENCODED.search(message) else ""
         """The whole message where it has an encoded reason, which only `aws sts` can read."""
@@ -157,8 +174,11 @@ class CallFailed(CloudFailed):
         """Return the advice of the code's row; the rows of single codes are about EC2."""
         if code == "ConnectionLost":
             return "Check the network, and AWS_ENDPOINT_URL where it is set; `boa doctor` tries each service"
+        if code in _OF_NO_ANSWER:
+            return _OF_NO_ANSWER[code]
         if self.operation.startswith(("ec2:", "ssm:GetParameter")):
-            is_known = code in BY_CODE or self.meaning not in ("unknown", "bad-request", "dry-run")
+            has_row = code in BY_CODE or self.rule is not BY_MEANING.get(self.meaning)
+            is_known = has_row or self.meaning not in ("unknown", "bad-request", "dry-run")
             return self.rule.advice if is_known or self.rule.stale else ""
         if self.meaning in ("unknown", "bad-request", "dry-run", "wrong-state"):
             return ""

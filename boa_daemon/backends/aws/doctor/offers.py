@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.doctor.check import DoctorCheck
 from boa_daemon.backends.aws.instances.images import newest, staleness
+from boa_daemon.backends.aws.prices.region_prices import how_to_price
 from boa_daemon.backends.aws.prices.side_prices import side_prices
 from boa_daemon.backends.settings import BUILT
 from boa_daemon.errors import MissingPrice
@@ -74,10 +75,16 @@ class OffersDoctor:
             price = self._cloud.market.price(name, "", "on-demand")
             is_live = self._cloud.market.ages().get(f"price {name}") is not None
             entry = self._catalog.entry(name)
-            source = "live" if is_live else f"from the catalogue, as of {entry.as_of or 'an unknown day'}"
-            said = "no price is known" if price is None else f"{price:g} USD/hour, {source}"
-            fix = "" if is_live else "Allow pricing:GetProducts, or name the price in a price file"
-            yield DoctorCheck(name=f"price {name}", status="ok" if is_live else "warning", said=said, fix=fix)
+            source = "live" if is_live else f"{entry.source}, as of {entry.as_of or 'an unknown day'}"
+            said = f"not known in {self._settings.region}, so it is not rented"
+            if price is not None:
+                said = f"{price:g} USD/hour in {self._settings.region}, {source}"
+            yield DoctorCheck(
+                name=f"price {name}",
+                status="ok" if is_live else "failed" if price is None else "warning",
+                said=said,
+                fix="" if is_live else how_to_price(self._settings),
+            )
 
     def quotas(self) -> Iterator[DoctorCheck]:
         """Check how many nodes the quotas allow; new accounts have quotas of zero."""

@@ -217,7 +217,7 @@ class ImageBuilder:
     def _make(self, intent: BuildIntent, name: str) -> OwnImage:
         """Create the image and return it; an image of that name from an earlier attempt is used."""
         recipe = intent.recipe
-        tags = {
+        tags = {**self._calls.settings.tags} | {
             IMAGE_TAG: self._calls.settings.cluster,
             BUILD_TAG: intent.build,
             BASE_TAG: recipe.base,

@@ -102,7 +102,10 @@ def buy(calls: AwsCalls, settings: AwsSettings, chosen: BlockOffering, *, usd: f
         TagSpecifications=[
             {
                 "ResourceType": "capacity-reservation",
-                "Tags": [{"Key": CLUSTER_TAG, "Value": settings.cluster}],
+                "Tags": [
+                    {"Key": key, "Value": value}
+                    for key, value in {**settings.tags, CLUSTER_TAG: settings.cluster}.items()
+                ],
             }
         ],
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from boa_daemon.backends.aws.client.answers import NO_ANSWER
 from boa_daemon.backends.aws.client.cached_value import CachedValue
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
@@ -169,13 +170,18 @@ class Launcher:
         """
         image, root_device = self.image(offer.instance_type)
         entry = self._catalog.entries.get(offer.instance_type)
-        reserved = self._market.reservation(offer.instance_type) if offer.market == "reserved" else None
+        is_reserved = offer.market == "reserved"
+        reserved = self._market.reservation(offer.instance_type, offer.pool) if is_reserved else None
+        if is_reserved and reserved is None:
+            # Without its id EC2 would launch the node on demand, and bill it so.
+            said = f"the reservation {offer.pool or 'of ' + offer.instance_type} is not active any more"
+            raise CallFailed("ec2:RunInstances", "ReservationCapacityExceeded", said, http_status=400)
         return LaunchTarget(
             image=image,
             root_device=root_device,
             efa_interfaces=0 if entry is None else entry.efa_interfaces,
             reservation="" if reserved is None else reserved.id,
-            is_block=reserved is not None and reserved.taken_back_at is not None,
+            is_block=reserved is not None and reserved.is_block,
         )
 
     def image(self, instance_type: str) -> tuple[str, str]:
@@ -224,6 +230,9 @@ class Launcher:
         for number in range(_TRIES):
             try:
                 answer = self._calls.call("ec2:RunInstances", **request)
+                ids = [each["InstanceId"] for each in answer["Instances"]]
+                if not ids:
+                    raise CallFailed("ec2:RunInstances", NO_ANSWER, "the answer names no instance")
             except CallFailed as error:
                 outcome = refusal_of(error, offer, self._market)
                 if isinstance(outcome, Refused):
@@ -232,7 +241,7 @@ class Launcher:
                 self._sleep(_PAUSE_SECONDS * 2.0**number)
                 continue
             self._zone_failures.pop(offer.zone, None)
-            return self._granted(action, offer, [each["InstanceId"] for each in answer["Instances"]]), None
+            return self._granted(action, offer, ids), None
         self._zone_failures[offer.zone] = self._zone_failures.get(offer.zone, 0) + 1
         return lost or Unknown(reason="no answer"), None
 

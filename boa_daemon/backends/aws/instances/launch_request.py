@@ -23,6 +23,8 @@ EXTRAS_TAG = "boa:extra-usd-per-hour"
 CARDS_TAG = "boa:efa-cards"
 """Number of network cards with EFA that an instance was launched with; a node must show as many."""
 JOB_TAG, GENERATION_TAG = "boa:job", "boa:generation"
+RESERVATION_TAG = "boa:reservation"
+"""Tag with the id of the capacity reservation that an instance was launched in."""
 BUILD_TAG = "boa:image-build"
 """Tag of an instance that builds an image: no job runs there, and the daemon does not renew its lease."""
 
@@ -69,16 +71,21 @@ def launch_tags(
     if action.for_jobs:
         job, generation = action.for_jobs[0]
         rented_for = {JOB_TAG: job[:LONGEST_TAG], GENERATION_TAG: str(generation)}
-    return rented_for | {
-        CLUSTER_TAG: settings.cluster,
-        INTENT_TAG: action.id,
-        LEDGER_TAG: ledger_id,
-        MARKET_TAG: offer.market,
-        PRICE_TAG: f"{price:.6g}",
-        EXTRAS_TAG: tag_of(extras or offer.extras or extras_of(settings)),
-        LEASE_TAG: str(int(lease)),
-        "Name": f"{settings.cluster}-{action.instance_type.name}",
-    }
+    # The house's own first: none of them may replace a tag that nodes are found and ended by.
+    return (
+        {**settings.tags}
+        | rented_for
+        | {
+            CLUSTER_TAG: settings.cluster,
+            INTENT_TAG: action.id,
+            LEDGER_TAG: ledger_id,
+            MARKET_TAG: offer.market,
+            PRICE_TAG: f"{price:.6g}",
+            EXTRAS_TAG: tag_of(extras or offer.extras or extras_of(settings)),
+            LEASE_TAG: str(int(lease)),
+            "Name": f"{settings.cluster}-{action.instance_type.name}",
+        }
+    )
 
 
 def run_request(
@@ -94,6 +101,8 @@ def run_request(
     """Return the arguments of RunInstances. A gang is launched whole or not at all: MinCount = MaxCount."""
     extras = extras_of(settings, has_address=site.has_address)
     tags = launch_tags(action, offer, settings, ledger_id=ledger_id, lease=lease, extras=extras)
+    if site.reservation and offer.market == "reserved":
+        tags[RESERVATION_TAG] = site.reservation
     if cards := _cards(site, settings):
         tags[CARDS_TAG] = str(cards)
     request: dict[str, Any] = {

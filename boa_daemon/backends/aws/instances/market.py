@@ -1,19 +1,21 @@
 """Zones, prices and quotas of a region's instance types: asked of AWS, cached and dated.
 
-A fact that cannot be found out is unknown, never zero: a price falls back to the dated catalogue, an
-unknown quota sets no limit.
+A fact that cannot be found out is unknown, never zero: a price falls back to the dated catalogue or price
+file of the same region, never of another; an unknown quota sets no limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
 
+from boa_daemon.backends.aws.client.answers import reading
 from boa_daemon.backends.aws.client.cached_value import CachedValue
 from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.client.refusal_codes import Fact
 from boa_daemon.backends.aws.instances.blocks import RECLAIM_SECONDS
 from boa_daemon.backends.aws.instances.node_from_instance import LEAST_PRICE
@@ -25,7 +27,7 @@ from boa_daemon.tick.offers import Market, Offer
 from boa_daemon.tick.ports import Clock
 
 ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 3600.0
-PROBE_SECONDS = 120.0
+PROBE_SECONDS = 180.0
 """The price list is asked for something at least this often: its loss is told within five minutes."""
 SPOT_USELESS_SECONDS = 6 * 3600.0
 _SPOT_HISTORY_SECONDS = 3600.0
@@ -38,12 +40,19 @@ LAST_LAUNCH_SECONDS = 1800.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """A capacity reservation: `left` more nodes fit; a block's nodes end from `taken_back_at` on."""
+    """A capacity reservation of a type: `left` of its `total` nodes are free.
+
+    A Capacity Block `is_block`: its fee is paid in advance, and EC2 ends its nodes from `ends_at` on. Nodes
+    of another reservation go on after `ends_at`, at the price on demand.
+    """
 
     id: str
+    instance_type: str
     zone: str
     left: int
-    taken_back_at: float | None = None
+    total: int
+    is_block: bool = False
+    ends_at: float | None = None
 
 
 class AwsMarket:
@@ -51,7 +60,7 @@ class AwsMarket:
 
     def __init__(self, settings: AwsSettings, calls: AwsCalls, catalog: Catalog, clock: Clock) -> None:
         self.settings = settings
-        self._calls, self._catalog, self._clock = calls, catalog, clock
+        self._calls, self._catalog, self._clock = calls, catalog.in_region(settings.region), clock
         self._zones: CachedValue[dict[str, tuple[str, ...]]] = CachedValue(ZONES_SECONDS)
         self._spot: CachedValue[dict[tuple[str, str], list[tuple[float, float]]]] = CachedValue(
             SPOT_SECONDS, useless_seconds=SPOT_USELESS_SECONDS
@@ -59,6 +68,8 @@ class AwsMarket:
         self._prices: dict[str, CachedValue[float]] = {}
         self._quotas: dict[str, CachedValue[float]] = {}
         self._reserved: CachedValue[dict[str, Reservation]] = CachedValue(_RESERVATION_SECONDS)
+        self._unknown: set[str] = set()
+        self._lost_at: dict[str, float] = {}
         self._spot_from: float | None = None
         self._asks = True
 
@@ -110,6 +121,17 @@ class AwsMarket:
             ),
         ]
 
+    def known_offers(self) -> list[Offer]:
+        """Return offers without asking anything: of the zones that are known, at no known price."""
+        zones, wanted = self._zones.value or {}, self.settings.zones
+        return [
+            Offer(instance_type=name, zone=zone, market=market, nodes_left=0)
+            for name in self.settings.instance_types
+            for zone in zones.get(name, ("unknown",))
+            if not wanted or zone in wanted or zone == "unknown"
+            for market in self.settings.markets
+        ]
+
     def zones(self) -> Mapping[str, tuple[str, ...]]:
         """Return the zones that rent each type, limited to the zones of the settings.
 
@@ -128,12 +150,31 @@ class AwsMarket:
 
     def price(self, name: str, zone: str, market: Market) -> float | None:
         """Return the price in USD per hour; None if it is not known."""
-        now = self._clock.now()
         if market == "spot":
             history = self.spot_prices(name, zone)
-            return history[-1][1] if history else None
+            has_most = name in self.settings.spot_max_usd_per_hour or self.list_price(name) is not None
+            # EC2 lets a spot price rise up to the price on demand: unless that is known, no cap can hold.
+            return history[-1][1] if history and has_most else None
+        return self.list_price(name)
+
+    def list_price(self, name: str) -> float | None:
+        """Return the region's price on demand in USD per hour; None if it is not known."""
+        now = self._clock.now()
         live = self._price_of(name).get(partial(self._ask_price, name), now=now, may_ask=self._asks)
         return live or self._catalog.entry(name).usd_per_hour
+
+    def unpriced(self) -> list[str]:
+        """Return a sentence on each type of the settings that cannot be rented for want of a price."""
+        found = []
+        for name in self.settings.instance_types:
+            if self.list_price(name) is None:
+                cached, entry = self._price_of(name), self._catalog.entries.get(name)
+                why = cached.failed.partition(". ")[0] or "it was not asked for yet"
+                known = f" (the catalogue has {entry.source})" if entry is not None and entry.source else ""
+                found.append(
+                    f"{name} is not rented: its price in {self.settings.region} is not known{known}: {why}"
+                )
+        return found
 
     def spot_prices(self, name: str, zone: str) -> Sequence[tuple[float, float]]:
         """Return (instant, USD per hour) in order of time; empty if no price is known."""
@@ -169,16 +210,72 @@ class AwsMarket:
         else:
             cached.value, cached.as_of = float(vcpus), self._clock.now()
 
-    def reservation(self, name: str) -> Reservation | None:
-        """Return the capacity reservation of a type; None if there is none."""
+    def reservations(self) -> Mapping[str, Reservation]:
+        """Return the active reservations that the settings name, by id; empty if they are not known."""
+        if not self.settings.reservations:
+            return {}
         found = self._reserved.get(self._ask_reservations, now=self._clock.now(), may_ask=self._asks)
-        return (found or {}).get(name)
+        return found or {}
 
-    def taken_back_at(self, name: str) -> float | None:
+    def reservation(self, name: str, pool: str = "") -> Reservation | None:
+        """Return a type's reservation by its id, without an id the one with most room; None without one."""
+        own = [each for each in self.reservations().values() if each.instance_type == name]
+        if pool:
+            return next((each for each in own if each.id == pool), None)
+        return max(own, key=lambda each: each.left, default=None)
+
+    def taken_back_at(self, name: str, pool: str = "") -> float | None:
         """Return when EC2 ends a block's nodes, once that is so near that jobs should leave; else None."""
-        found = self.reservation(name)
-        at = None if found is None else found.taken_back_at
+        found = self.reservation(name, pool)
+        at = found.ends_at if found is not None and found.is_block else None
         return at if at is not None and self._clock.now() >= at - LEAVE_BLOCK_SECONDS else None
+
+    def reserved_prices(self, name: str, pool: str) -> list[tuple[float, float]]:
+        """Return the price of a node whose reservation is over, from the instant on that it was over.
+
+        The node runs on, and EC2 bills it as on demand.
+        """
+        now, known = self._clock.now(), self._reserved.value
+        if not pool or known is None:
+            return []
+        found = known.get(pool)
+        if found is not None and (found.is_block or found.ends_at is None or now < found.ends_at):
+            self._lost_at.pop(pool, None)
+            return []
+        ends_at = found.ends_at if found is not None and found.ends_at is not None else now
+        since, price = self._lost_at.setdefault(pool, ends_at), self.list_price(name)
+        return [] if price is None else [(since, price)]
+
+    def reserved_usd_per_hour(self, used: Mapping[str, int]) -> float:
+        """Return what reservations cost per hour, used or not, without the part that others use.
+
+        `used` is how many of our nodes each has, by its id. A block's fee is paid already.
+        """
+        return sum(
+            # Together at most all: the list of instances may be newer than that of reservations.
+            min(each.left + used.get(each.id, 0), each.total) * (self.list_price(each.instance_type) or 0.0)
+            for each in self.reservations().values()
+            if not each.is_block
+        )
+
+    def idle(self) -> list[str]:
+        """Return a sentence on each reservation that has free nodes."""
+        found = []
+        for each in self.reservations().values():
+            usd = each.left * (self.list_price(each.instance_type) or 0.0)
+            if each.left:
+                what = "Capacity Block" if each.is_block else "reservation"
+                found.append(
+                    f"{each.left} of {each.total} {each.instance_type} of {what} {each.id} in {each.zone} "
+                    f"are idle: {usd:.2f} USD/hour are paid for nothing"
+                )
+        return found
+
+    def idle_usd_per_hour(self) -> float:
+        """Return what the unused nodes of reservations cost per hour; blocks count at the price on demand."""
+        return sum(
+            each.left * (self.list_price(each.instance_type) or 0.0) for each in self.reservations().values()
+        )
 
     def forget(self, fact: Fact | Literal["all"]) -> None:
         """Ask for a fact anew at its next use, or at the next refresh once `refresh` was called."""
@@ -215,33 +312,51 @@ class AwsMarket:
         prices = next((each.failed for each in list(self._prices.values()) if each.failed), "")
         quotas = next((each.failed for each in list(self._quotas.values()) if each.failed), "")
         found = {
-            "price list": prices and f"{prices}. The dated catalogue is used instead",
+            "price list": prices and f"{prices}. Dated prices of the region are used, where there are any",
             "quotas": quotas,
             "zones": self._zones.failed,
             "spot prices": self._spot.failed,
-            "reservations": self._reserved.failed,
+            "reservations": self._reserved.failed or self._said_unknown(),
         }
         return {name: said for name, said in found.items() if said}
 
+    def _said_unknown(self) -> str:
+        """Return a sentence on reservations that the settings name and EC2 does not know."""
+        if not self._unknown:
+            return ""
+        names = ", ".join(sorted(self._unknown))
+        return f"EC2 knows no {names} in {self.settings.region}: take it out of [cloud] reservations"
+
     def _reserved_offers(self) -> list[Offer]:
-        """Return the offers of capacity reservations, which are paid for whether used or not."""
+        """Return an offer for each reservation and block, at its marginal price: its fee is paid in any case.
+
+        A node in it costs only its extras, so it comes before spot and on demand.
+        """
         found: list[Offer] = []
-        for name in self.settings.reservations:
-            entry = self.reservation(name)
-            if entry is None:
+        now = self._clock.now()
+        for one in self.reservations().values():
+            if one.ends_at is not None and now >= one.ends_at - LAST_LAUNCH_SECONDS:
                 continue
-            offer, back = self._offer(name, entry.zone, "reserved", entry.left), entry.taken_back_at
-            if back is None:
-                found.append(offer)
-            elif self._clock.now() < back - LAST_LAUNCH_SECONDS:
-                # The block's fee is paid in advance: a node in it costs only its extras.
-                price = LEAST_PRICE + offer.extra_usd_per_hour
-                found.append(replace(offer, usd_per_hour=price))
+            if self.list_price(one.instance_type) is None and not one.is_block:
+                # What the reservation costs would count as nothing.
+                continue
+            extras = extras_of(self.settings)
+            found.append(
+                Offer(
+                    instance_type=one.instance_type,
+                    zone=one.zone,
+                    market="reserved",
+                    usd_per_hour=LEAST_PRICE + sum(usd for _, usd in extras),
+                    nodes_left=one.left,
+                    extras=extras,
+                    pool=one.id,
+                )
+            )
         return found
 
     def _offer(self, name: str, zone: str, market: Market, nodes_left: int | None) -> Offer:
-        """Return an offer at the price of a node with its extras; a reservation costs the on-demand price."""
-        price = self.price(name, zone, "on-demand" if market == "reserved" else market)
+        """Return an offer at the price of a node with its extras."""
+        price = self.price(name, zone, market)
         extras = extras_of(self.settings)
         return Offer(
             instance_type=name,
@@ -287,10 +402,10 @@ class AwsMarket:
             ProductDescriptions=["Linux/UNIX"],
             StartTime=datetime.fromtimestamp(since, tz=UTC),
         ):
-            price = float(row["SpotPrice"])
+            with reading("ec2:DescribeSpotPriceHistory"):
+                price, at = float(row["SpotPrice"]), row["Timestamp"].timestamp()
             if price > 0:
-                key = (row["InstanceType"], row["AvailabilityZone"])
-                found.setdefault(key, []).append((row["Timestamp"].timestamp(), price))
+                found.setdefault((row["InstanceType"], row["AvailabilityZone"]), []).append((at, price))
         return {key: sorted(prices) for key, prices in found.items()}
 
     def _ask_price(self, name: str) -> float:
@@ -298,25 +413,57 @@ class AwsMarket:
 
     def _ask_quota(self, code: str) -> float:
         answer = self._calls.call("servicequotas:GetServiceQuota", ServiceCode="ec2", QuotaCode=code)
-        return float(answer["Quota"]["Value"])
+        with reading("servicequotas:GetServiceQuota"):
+            return float(answer["Quota"]["Value"])
 
     def _ask_reservations(self) -> dict[str, Reservation]:
-        """Ask for the reservations that the settings name, by id or by tag."""
+        """Ask for the reservations that the settings name, by ids or by a tag that several may have."""
         found: dict[str, Reservation] = {}
+        self._unknown = set()
         for name, text in self.settings.reservations.items():
-            arguments: dict[str, Any] = {"CapacityReservationIds": [text]}
+            arguments: dict[str, Any] = {"CapacityReservationIds": [one.strip() for one in text.split(",")]}
             if text.startswith("tag:"):
                 key, _, value = text[4:].partition("=")
                 arguments = {"Filters": [{"Name": f"tag:{key}", "Values": [value]}]}
-            for row in self._calls.pages(
-                "ec2:DescribeCapacityReservations", "CapacityReservations", **arguments
-            ):
+            for row in self._rows_of_reservations(arguments):
                 if row.get("State") == "active" and row["InstanceType"] == name:
-                    is_block = row.get("ReservationType") == "capacity-block"
-                    found[name] = Reservation(
-                        id=row["CapacityReservationId"],
-                        zone=row["AvailabilityZone"],
-                        left=int(row["AvailableInstanceCount"]),
-                        taken_back_at=row["EndDate"].timestamp() - RECLAIM_SECONDS if is_block else None,
-                    )
+                    with reading("ec2:DescribeCapacityReservations"):
+                        one = _reservation_of(row)
+                    found[one.id] = one
         return found
+
+    def _rows_of_reservations(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        """Ask for reservations; an id that EC2 does not know, as of one long over, does not hide the others.
+
+        Raises:
+            CallFailed: when EC2 cannot be asked.
+        """
+        operation, items = "ec2:DescribeCapacityReservations", "CapacityReservations"
+        try:
+            return list(self._calls.pages(operation, items, **arguments))
+        except CallFailed as error:
+            if error.rule.scope != "reservation":
+                raise
+            names = arguments.get("CapacityReservationIds", ())
+            if len(names) < 2:
+                self._unknown.update(names)
+                return []
+        return [
+            row for name in names for row in self._rows_of_reservations({"CapacityReservationIds": [name]})
+        ]
+
+
+def _reservation_of(row: Mapping[str, Any]) -> Reservation:
+    """Return a reservation from EC2's description."""
+    is_block = row.get("ReservationType") == "capacity-block"
+    end = row.get("EndDate")
+    left = int(row["AvailableInstanceCount"])
+    return Reservation(
+        id=row["CapacityReservationId"],
+        instance_type=row["InstanceType"],
+        zone=row["AvailabilityZone"],
+        left=left,
+        total=int(row.get("TotalInstanceCount") or left),
+        is_block=is_block,
+        ends_at=None if end is None else end.timestamp() - (RECLAIM_SECONDS if is_block else 0.0),
+    )

@@ -19,6 +19,7 @@ from boa_daemon.backends.aws.instances.launch_request import (
     LEASE_TAG,
     MARKET_TAG,
     PRICE_TAG,
+    RESERVATION_TAG,
 )
 from boa_daemon.backends.aws.instances.node_states import is_free_interruption, never_ran
 from boa_daemon.backends.aws.prices.extra_costs import extras_in
@@ -44,6 +45,11 @@ def tags_of_instance(instance: Mapping[str, Any]) -> dict[str, str]:
     """Return the tags of an instance or of any other resource that EC2 describes."""
     found: Sequence[Mapping[str, str]] = instance.get("Tags") or instance.get("TagSet") or ()
     return {tag["Key"]: tag.get("Value", "") for tag in found if "Key" in tag}
+
+
+def reservation_of(instance: Mapping[str, Any]) -> str:
+    """Return the id of the capacity reservation that an instance is in; empty if it is in none."""
+    return str(instance.get("CapacityReservationId") or tags_of_instance(instance).get(RESERVATION_TAG, ""))
 
 
 def ended_at(instance: Mapping[str, Any]) -> float | None:

@@ -39,6 +39,7 @@ class InstanceTopology:
         self._tries: Counter[NodeId] = Counter()
         self._ask_from: dict[NodeId, float] = {}
         self._rests_until = 0.0
+        self._failures = 0
 
     def remember(self, nodes: Iterable[NodeState]) -> None:
         """Take over positions that an earlier process knew; a single tier may be a placement group."""
@@ -80,10 +81,13 @@ class InstanceTopology:
                 )
             except CallFailed as error:
                 is_denied = error.meaning == "denied"
-                self._rests_until = now + (REST_SECONDS if is_denied else AGAIN_SECONDS)
+                self._failures += 1
+                is_long = is_denied or self._failures >= TRIES
+                self._rests_until = now + (REST_SECONDS if is_long else AGAIN_SECONDS)
                 if is_denied:
                     self._say(f"it is not known which nodes are near each other: {error}")
                 return
+            self._failures = 0
             for name in names.values():
                 self._tries[name] += 1
                 self._ask_from[name] = now + AGAIN_SECONDS

@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from boa_daemon.backends.aws.client.answers import reading
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings, SidePrices
 from boa_daemon.errors import InputError, MissingPrice
@@ -78,7 +79,8 @@ def ask_side_prices(calls: AwsCalls, region: str, *, as_of: str) -> SidePrices:
     """
     values: dict[str, float] = {}
     for name, (service, wanted, unit, parts) in QUESTIONS.items():
-        prices = sorted(set(_prices(calls, service, region, wanted, unit)))
+        with reading("pricing:GetProducts"):
+            prices = sorted(set(_prices(calls, service, region, wanted, unit)))
         if len(prices) != 1:
             said = "no price" if not prices else f"{len(prices)} prices ({prices[0]:g} to {prices[-1]:g})"
             raise InputError(

@@ -25,6 +25,8 @@ class StackOptions:
     efa_zones: tuple[str, ...] = ()
     expire_days: int | None = None
     email: str = ""
+    is_further: bool = False
+    """A region beside the home region, which has the roles, the bucket and the queue of reports."""
     usd_per_month: float | None = None
 
 
@@ -84,4 +86,10 @@ def stack_settings_of(settings: AwsSettings, *, account: str = ACCOUNT) -> Stack
 
 def stack_tags(site: StackSettings) -> list[dict[str, str]]:
     """Return the tags of the stack's resources, without the cluster's own tag, which marks rented ones."""
-    return [{"Key": "boa:stack", "Value": site.settings.cluster}]
+    return tags_of_stack(site.settings)
+
+
+def tags_of_stack(settings: AwsSettings) -> list[dict[str, str]]:
+    """Return the tags of a cluster's stack, which CloudFormation also gives to its resources."""
+    tags = {**settings.tags, "boa:stack": settings.cluster}
+    return [{"Key": key, "Value": value} for key, value in tags.items()]

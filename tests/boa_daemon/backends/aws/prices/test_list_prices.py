@@ -66,3 +66,64 @@ def test_a_malformed_price_list_is_refused(tmp_path: Path) -> None:
         read_price_list(saved(tmp_path, entry("g5.xlarge", 0.5)), "us-west-2")
     with pytest.raises(InputError, match="no publicationDate"):
         read_price_list(saved(tmp_path, entry("g5.xlarge", 0.5, day="")), "us-east-1")
+
+
+def terms_of(usd: float, since: str, currency: str = "USD") -> dict[str, Any]:
+    """Return a term of an entry, in effect since an instant."""
+    dimension = {"unit": "Hrs", "pricePerUnit": {currency: str(usd)}}
+    return {"effectiveDate": since, "priceDimensions": {"R": dimension}}
+
+
+OTHERS = {
+    "a Capacity Block": entry("p5.48xlarge", 0.0001, marketoption="CapacityBlock"),
+    "a reservation's idle capacity": entry("p5.48xlarge", 9.0, capacitystatus="UnusedCapacityReservation"),
+    "a reservation's used capacity": entry("p5.48xlarge", 9.0, capacitystatus="AllocatedCapacityReservation"),
+    "a dedicated instance": entry("p5.48xlarge", 9.0, tenancy="Dedicated"),
+    "a dedicated host": entry("p5.48xlarge", 9.0, tenancy="Host"),
+    "Windows": entry("p5.48xlarge", 9.0, operatingSystem="Windows"),
+    "RHEL": entry("p5.48xlarge", 9.0, operatingSystem="RHEL"),
+    "a system with SQL": entry("p5.48xlarge", 9.0, preInstalledSw="SQL Std"),
+    "a licence of one's own": entry("p5.48xlarge", 9.0, licenseModel="Bring your own license"),
+    "a Local Zone": entry("p5.48xlarge", 9.0, locationType="AWS Local Zone"),
+    "another region": entry("p5.48xlarge", 9.0, regionCode="sa-east-1"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_price_never_wins(tmp_path: Path, other: str) -> None:
+    """Entries of other markets, terms, systems, tenancies and places are left out, however cheap."""
+    path = saved(tmp_path, OTHERS[other], entry("p5.48xlarge", 55.04, marketoption="OnDemand"))
+
+    assert read_price_list(path, "us-east-1")[0] == {"p5.48xlarge": 55.04}
+    with pytest.raises(InputError, match="no on-demand price"):
+        read_price_list(saved(tmp_path, OTHERS[other]), "us-east-1")
+
+
+def test_a_reserved_term_and_a_future_price_are_left_out(tmp_path: Path) -> None:
+    """Of several terms the newest that has begun counts."""
+    found = json.loads(entry("p5.48xlarge", 1.0))
+    found["terms"] = {
+        "OnDemand": {
+            "old": terms_of(98.3, "2024-01-01T00:00:00Z"),
+            "now": terms_of(55.04, "2026-06-01T00:00:00Z"),
+            "then": terms_of(31.0, "2099-01-01T00:00:00Z"),
+        },
+        "Reserved": {"one": terms_of(20.0, "2024-01-01T00:00:00Z")},
+    }
+
+    assert read_price_list(saved(tmp_path, json.dumps(found)), "us-east-1")[0] == {"p5.48xlarge": 55.04}
+
+
+def test_two_prices_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
+    """The smallest would break a cap if it were not ours."""
+    path = saved(tmp_path, entry("g5.xlarge", 1.006), entry("g5.xlarge", 0.5))
+    with pytest.raises(InputError, match=r"entry 1 of PriceList, also entry 0: g5\.xlarge"):
+        read_price_list(path, "us-east-1")
+
+
+def test_another_currency_is_named(tmp_path: Path) -> None:
+    """The partition of China answers in CNY."""
+    found = json.loads(entry("g5.xlarge", 1.0, regionCode="cn-north-1"))
+    found["terms"] = {"OnDemand": {"one": terms_of(9.9, "2024-01-01T00:00:00Z", "CNY")}}
+    with pytest.raises(InputError, match="the prices in cn-north-1 are in CNY"):
+        read_price_list(saved(tmp_path, json.dumps(found)), "cn-north-1")

@@ -1,0 +1,234 @@
+"""AWS's price list as files: an offer file in CSV or JSON, or saved output of ``aws pricing get-products``.
+
+Kept are prices on demand of Linux machines, shared, without preinstalled software, in a region, of types
+that the catalogue knows, that are in effect now. Everything else is counted as left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.csv_text import MAX_CELL_BYTES
+from boa_daemon.inputs.document_file import read_document
+from boa_daemon.inputs.price_lists import ListedPrice, PriceList
+
+_WANTED: Mapping[str, tuple[str, str]] = {
+    "operatingSystem": ("Operating System", "Linux"),
+    "preInstalledSw": ("Pre Installed S/W", "NA"),
+    "tenancy": ("Tenancy", "Shared"),
+    "capacitystatus": ("CapacityStatus", "Used"),
+    "marketoption": ("MarketOption", "OnDemand"),
+    "locationType": ("Location Type", "AWS Region"),
+    "licenseModel": ("License Model", "No License required"),
+}
+"""By attribute of JSON: the column of CSV, and the value of a price that a node of ours costs."""
+_COLUMNS = ("TermType", "Unit", "PricePerUnit", "Currency", "Instance Type", "Operating System", "Tenancy")
+_HINT = "Save an offer file of AmazonEC2 (index.csv or index.json), or what `aws pricing get-products` prints"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offer:
+    """A price on demand in a list; `where` is its line, or its place in words."""
+
+    attributes: Mapping[str, str]
+    since: str
+    unit: str
+    currency: str
+    amount: str
+    day: str
+    where: int | str
+
+
+def read_offers(path: Path, *, as_of: str, now: datetime | None = None) -> PriceList:
+    """Return the prices on demand, one per type and region.
+
+    Raises:
+        InputError: naming file and line, or the entry, when it is no price list, is damaged, or has two
+            prices of one type and region that nothing tells apart.
+    """
+    found, known = PriceList([]), Catalog.load().entries
+    now = now or datetime.now(UTC)
+    best: dict[tuple[str, str], tuple[datetime, float, _Offer]] = {}
+    for offer in _offers(path):
+        attributes = offer.attributes
+        name, region = attributes.get("instanceType", ""), attributes.get("regionCode", "")
+        if not name or any(attributes.get(key, value) != value for key, (_, value) in _WANTED.items()):
+            found.left_out["of other systems, tenancies or terms"] += 1
+            continue
+        if name not in known:
+            found.left_out["of types that the catalogue lacks"] += 1
+            continue
+        if offer.unit != "Hrs" or offer.currency != "USD":
+            found.left_out["in other units or currencies"] += 1
+            continue
+        usd, since = _usd(offer, path), _instant(offer, path)
+        if since > now or usd == 0.0:
+            found.left_out["not in effect"] += 1
+            continue
+        if not region:
+            raise _refuse(f"the price of {name} names no region", offer, path)
+        before = best.get((name, region))
+        if before is not None and before[0] == since and before[1] != usd:
+            problem = (
+                f"{name} in {region} costs {usd:g} USD/hour here and {before[1]:g} in {_spoken(before[2])}, "
+                "and nothing tells them apart"
+            )
+            raise _refuse(problem, offer, path)
+        if before is None or before[0] < since:
+            best[name, region] = (since, usd, offer)
+    for (name, region), (_, usd, offer) in best.items():
+        day = as_of or offer.day
+        if not day:
+            hint = "Give the day of the prices: --as-of YYYY-MM-DD"
+            raise InputError("the list has no publication date", file=path, hint=hint)
+        found.prices.append(
+            ListedPrice(
+                instance_type=name,
+                region=region,
+                market="on-demand",
+                usd_per_hour=usd,
+                usd_low=usd,
+                as_of=day,
+                source=f"AWS's price list {path.name}",
+            )
+        )
+    return found
+
+
+def _offers(path: Path) -> Iterator[_Offer]:
+    if path.suffix.lower() == ".csv":
+        yield from _csv_offers(path)
+        return
+    content = read_document(path).content
+    if isinstance(content, Mapping) and isinstance(content.get("PriceList"), list):
+        for place, item in enumerate(content["PriceList"]):
+            where = f"entry {place} of PriceList"
+            try:
+                entry = json.loads(item) if isinstance(item, str) else item
+                day = str(entry.get("publicationDate", ""))[:10]
+                terms = entry.get("terms", {}).get("OnDemand", {})
+                yield from _of_terms(entry["product"]["attributes"], terms, day, where)
+            except (ValueError, LookupError, TypeError, AttributeError):
+                raise InputError(f"{where} is not an entry of a price list", file=path) from None
+    elif isinstance(content, Mapping) and isinstance(content.get("products"), Mapping):
+        day = str(content.get("publicationDate", ""))[:10]
+        for sku, product in content["products"].items():
+            where = f"product {sku}"
+            try:
+                terms = content.get("terms", {}).get("OnDemand", {}).get(sku, {})
+                yield from _of_terms(product["attributes"], terms, day, where)
+            except (ValueError, LookupError, TypeError, AttributeError):
+                raise InputError(f"{where} is not a product of an offer file", file=path) from None
+    else:
+        raise InputError("no price list of AWS", file=path, hint=_HINT)
+
+
+def _of_terms(
+    attributes: Mapping[str, Any], terms: Mapping[str, Any], day: str, where: str
+) -> Iterator[_Offer]:
+    """Yield a product's prices on demand."""
+    texts = {str(key): str(value) for key, value in attributes.items()}
+    for term in terms.values():
+        for dimension in term["priceDimensions"].values():
+            for currency, amount in dimension["pricePerUnit"].items():
+                yield _Offer(
+                    attributes=texts,
+                    since=str(term.get("effectiveDate") or ""),
+                    unit=str(dimension.get("unit")),
+                    currency=str(currency),
+                    amount=str(amount),
+                    day=day,
+                    where=where,
+                )
+
+
+def _csv_offers(path: Path) -> Iterator[_Offer]:
+    """Yield the prices of an offer file in CSV: lines of metadata, a header, and rows; read as a stream."""
+    csv.field_size_limit(MAX_CELL_BYTES)
+    line = 0
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            metadata: dict[str, str] = {}
+            header: list[str] = []
+            for cells in reader:
+                if "SKU" in cells:
+                    header = cells
+                    break
+                if len(cells) != 2 or len(metadata) > 20:
+                    break
+                metadata[cells[0]] = cells[1]
+            missing = [name for name in _COLUMNS if name not in header]
+            if missing:
+                problem = f"column {missing[0]!r} is missing" if header else "no header with SKU"
+                raise InputError(problem, file=path, line=reader.line_num, hint=_HINT)
+            names = {column: key for key, (column, _) in _WANTED.items()}
+            names |= {"Instance Type": "instanceType", "Region Code": "regionCode"}
+            day = metadata.get("Publication Date", "")[:10]
+            for cells in reader:
+                line = reader.line_num
+                if not cells:
+                    continue
+                if len(cells) != len(header):
+                    problem = f"{len(cells)} cells where the header has {len(header)}"
+                    hint = "The file may be cut short: fetch it again"
+                    raise InputError(problem, file=path, line=reader.line_num, hint=hint)
+                row = dict(zip(header, cells, strict=True))
+                if row["TermType"] != "OnDemand":
+                    continue
+                yield _Offer(
+                    attributes={key: row[column] for column, key in names.items() if column in row},
+                    since=row.get("EffectiveDate", ""),
+                    unit=row["Unit"],
+                    currency=row["Currency"],
+                    amount=row["PricePerUnit"],
+                    day=day,
+                    where=reader.line_num,
+                )
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", file=path) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"byte {error.start} is not UTF-8 text", file=path) from error
+    except csv.Error as error:
+        hint = "The file may be cut short: fetch it again"
+        raise InputError(f"not valid CSV: {error}", file=path, line=line, hint=hint) from error
+
+
+def _usd(offer: _Offer, path: Path) -> float:
+    try:
+        usd = float(offer.amount)
+    except ValueError:
+        usd = math.nan
+    if not (math.isfinite(usd) and usd >= 0.0):
+        raise _refuse(f"PricePerUnit must be dollars per hour; got {offer.amount!r}", offer, path)
+    return usd
+
+
+def _instant(offer: _Offer, path: Path) -> datetime:
+    """Return the instant from which a price holds; one without a date has always held."""
+    if not offer.since:
+        return datetime.min.replace(tzinfo=UTC)
+    try:
+        found = datetime.fromisoformat(offer.since)
+    except ValueError:
+        raise _refuse(f"EffectiveDate must be a day; got {offer.since!r}", offer, path) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _spoken(offer: _Offer) -> str:
+    return f"line {offer.where}" if isinstance(offer.where, int) else offer.where
+
+
+def _refuse(problem: str, offer: _Offer, path: Path) -> InputError:
+    if isinstance(offer.where, int):
+        return InputError(problem, file=path, line=offer.where)
+    return InputError(f"{offer.where}: {problem}", file=path)

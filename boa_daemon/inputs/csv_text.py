@@ -1,0 +1,26 @@
+"""The rows of delimited text: a line ends with LF, CR LF or CR alone, and a cell may hold any other sign.
+
+``str.splitlines`` also breaks at U+0085, U+2028, form feeds and vertical tabs, which are text of a cell.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _csv import _reader
+
+MAX_CELL_BYTES = 256 * 2**20
+"""Longest cell, as large as the largest file: the reader's own limit of 131,072 refuses valid files."""
+
+
+def csv_reader(text: str, *, delimiter: str = ",", strict: bool = True, is_quoted: bool = True) -> _reader:
+    """Return a reader of the rows of `text`; its `line_num` is the line on which the last row ended.
+
+    With `is_quoted` false a quotation mark is a sign like others.
+    """
+    csv.field_size_limit(MAX_CELL_BYTES)
+    quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
+    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict, quoting=quoting)

@@ -1,0 +1,170 @@
+"""SkyPilot's catalogue, ``catalogs/vN/CLOUD/vms.csv``: a row per instance type, region and zone.
+
+Read are InstanceType, AcceleratorName, AcceleratorCount, Price and Region, and where present SpotPrice,
+AvailabilityZone, vCPUs, MemoryGiB and GpuInfo. The file names no day.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.csv_text import csv_reader
+from boa_daemon.inputs.document_file import read_text
+from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
+from policies.speedup import MAX_GPUS
+
+NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
+_NO_GPU = ("inferentia", "trainium", "tpu", "gaudi", "dl1", "fpga", "radeon pro v520")
+_Key = tuple[str, str]
+
+
+def read_skypilot(path: Path, *, as_of: str) -> PriceList:
+    """Return the prices of machines with GPUs.
+
+    Raises:
+        InputError: naming file and line, when it is no such catalogue, a row is damaged, or two rows of one
+            type and region state different prices on demand or GPUs.
+    """
+    found = PriceList([])
+    known = Catalog.load().entries
+    machines: dict[_Key, tuple[int, dict[str, Any]]] = {}
+    listed: dict[_Key, tuple[int, float]] = {}
+    spot: dict[_Key, dict[str, float]] = defaultdict(dict)
+    for line, cells in _rows(path):
+        name, region = cells["InstanceType"], cells["Region"]
+        machine = _machine(cells, path, line, found)
+        if machine is None:
+            continue
+        key = (name, region)
+        first, other = machines.setdefault(key, (line, machine))
+        if other != machine:
+            problem = f"a second row for {name} in {region} with other GPUs; the first is on line {first}"
+            raise InputError(problem, file=path, line=line)
+        price, spot_price = (_price(cells, column, path, line) for column in ("Price", "SpotPrice"))
+        if price is not None:
+            first, before = listed.setdefault(key, (line, price))
+            if before != price:
+                problem = (
+                    f"{name} in {region} costs {price:g} USD/hour here and {before:g} on line {first}, and "
+                    "nothing in the rows tells them apart"
+                )
+                raise InputError(problem, file=path, line=line, hint="Keep the row that you pay by")
+        if spot_price is not None:
+            zone = cells.get("AvailabilityZone", "")
+            if spot[key].setdefault(zone, spot_price) != spot_price:
+                problem = f"a second spot price of {name} in {zone or region}"
+                raise InputError(problem, file=path, line=line, hint="Keep one of them")
+        if price is None and spot_price is None:
+            found.left_out["without a price"] += 1
+    source = f"SkyPilot's catalogue {path.name}"
+    for key, (_, machine) in machines.items():
+        # Links, quotas and disks of these types are those of the shipped catalogue.
+        specs = {} if key[0] in known else machine
+        markets: list[tuple[Market, list[float]]] = [
+            ("on-demand", [listed[key][1]] if key in listed else []),
+            ("spot", list(spot[key].values())),
+        ]
+        for market, usd in markets:
+            if usd:
+                found.prices.append(
+                    ListedPrice(
+                        instance_type=key[0],
+                        region=key[1],
+                        market=market,
+                        usd_per_hour=max(usd),
+                        usd_low=min(usd),
+                        as_of=as_of,
+                        source=source,
+                        **specs,
+                    )
+                )
+    if not as_of:
+        found.notes.append(
+            "the catalogue names no day: give --as-of YYYY-MM-DD, so that plans can say how old it is"
+        )
+    return found
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (line, cells by column) of each row."""
+    reader = csv_reader(read_text(path))
+    header = [name.strip() for name in next(reader, [])]
+    for name in NEEDED:
+        if header.count(name) != 1:
+            problem = f"column {name!r} must occur exactly once"
+            hint = f"A vms.csv of SkyPilot's catalogue has {', '.join(NEEDED)}"
+            raise InputError(problem, file=path, line=1, hint=hint)
+    for cells in reader:
+        if not any(cells):
+            continue
+        if len(cells) != len(header):
+            problem = f"{len(cells)} cells where the header has {len(header)}"
+            hint = "The file may be cut short: fetch it again"
+            raise InputError(problem, file=path, line=reader.line_num, hint=hint)
+        yield reader.line_num, dict(zip(header, (cell.strip() for cell in cells), strict=True))
+
+
+def _machine(cells: Mapping[str, str], path: Path, line: int, found: PriceList) -> dict[str, Any] | None:
+    """Return the specifications of a row, or None for one that is left out."""
+    model = cells["AcceleratorName"]
+    if not model:
+        found.left_out["without GPUs"] += 1
+        return None
+    if not cells["InstanceType"]:
+        found.left_out["of a GPU without its machine"] += 1
+        return None
+    if model.lower().startswith(_NO_GPU):
+        found.left_out["with other accelerators"] += 1
+        return None
+    gpus = _number(cells, "AcceleratorCount", path, line)
+    if not cells["Region"]:
+        raise InputError("Region is empty", file=path, line=line)
+    if gpus is None or gpus != int(gpus):
+        found.left_out["with a part of a GPU"] += 1
+        return None
+    if not 1 <= gpus <= MAX_GPUS:
+        raise InputError(f"AcceleratorCount must be 1 to {MAX_GPUS}; got {gpus:g}", file=path, line=line)
+    maker, memory = _gpu_info(cells.get("GpuInfo", ""))
+    vcpus, gib = (_number(cells, name, path, line) for name in ("vCPUs", "MemoryGiB"))
+    return {
+        "gpus": int(gpus),
+        "gpu_model": f"{maker} {model}",
+        "gpu_memory_mib": memory,
+        "vcpus": None if vcpus is None else int(vcpus),
+        "memory_mib": None if gib is None else round(gib * 1024),
+    }
+
+
+def _gpu_info(text: str) -> tuple[str, int | None]:
+    """Return the maker and the MiB of one GPU from the GpuInfo cell, a Python dictionary."""
+    try:
+        gpu = ast.literal_eval(text)["Gpus"][0]
+        return str(gpu.get("Manufacturer") or "NVIDIA").upper(), int(gpu["MemoryInfo"]["SizeInMiB"])
+    except (ValueError, SyntaxError, LookupError, TypeError, AttributeError, RecursionError, MemoryError):
+        return "NVIDIA", None
+
+
+def _price(cells: Mapping[str, str], column: str, path: Path, line: int) -> float | None:
+    """Return a price, or None where there is none: an empty cell, or zero."""
+    usd = _number(cells, column, path, line)
+    return usd or None
+
+
+def _number(cells: Mapping[str, str], column: str, path: Path, line: int) -> float | None:
+    text = cells.get(column, "")
+    if not text or text.lower() == "nan":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0.0):
+        raise InputError(f"{column} must be a number, 0 or more; got {text!r}", file=path, line=line)
+    return value

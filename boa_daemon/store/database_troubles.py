@@ -1,0 +1,177 @@
+"""What an error of the database means: trouble that passes, damage, or something else; in one sentence.
+
+A full or read-only disk, an error of the disk, a lock, missing memory or descriptors, and a server that is
+down, starting or full pass by themselves or by a person's remedy outside BOA: the daemon tries again. Only
+damage needs `boa recover`.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sqlite3
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+Trouble: TypeAlias = Literal[
+    "full", "read-only", "disk", "busy", "descriptors", "memory", "place", "rights", "server"
+]
+_OF_SQLITE: dict[int, Trouble] = {
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_READONLY: "read-only",
+    sqlite3.SQLITE_IOERR: "disk",
+    sqlite3.SQLITE_BUSY: "busy",
+    sqlite3.SQLITE_LOCKED: "busy",
+    sqlite3.SQLITE_PROTOCOL: "busy",
+    sqlite3.SQLITE_INTERRUPT: "busy",
+    sqlite3.SQLITE_NOMEM: "memory",
+    sqlite3.SQLITE_CANTOPEN: "place",
+    sqlite3.SQLITE_PERM: "rights",
+}
+_OF_ERRNO: dict[int, Trouble] = {
+    errno.ENOSPC: "full",
+    errno.EDQUOT: "full",
+    errno.EROFS: "read-only",
+    errno.EIO: "disk",
+    errno.ESTALE: "disk",
+    errno.ENXIO: "disk",
+    errno.ENODEV: "disk",
+    errno.ENOTCONN: "disk",
+    errno.EMFILE: "descriptors",
+    errno.ENFILE: "descriptors",
+    errno.ENOMEM: "memory",
+    errno.EAGAIN: "busy",
+    errno.EBUSY: "busy",
+    errno.ETXTBSY: "busy",
+    errno.ENOLCK: "busy",
+    errno.ENOENT: "place",
+    errno.ENOTDIR: "place",
+    errno.EACCES: "rights",
+    errno.EPERM: "rights",
+    errno.ECONNREFUSED: "server",
+    errno.ECONNRESET: "server",
+    errno.EPIPE: "server",
+    errno.ETIMEDOUT: "server",
+    errno.EHOSTUNREACH: "server",
+    errno.ENETUNREACH: "server",
+}
+_OF_SQLSTATE: tuple[tuple[str, Trouble], ...] = (
+    ("53100", "full"),
+    ("53200", "memory"),
+    ("53", "server"),
+    ("58", "disk"),
+    ("25006", "read-only"),
+    ("55P03", "busy"),
+    ("57014", "busy"),
+    ("40", "busy"),
+    ("08", "server"),
+    ("57", "server"),
+    ("28", "server"),
+    ("3D", "server"),
+)
+"""Kinds of trouble by the beginning of PostgreSQL's SQLSTATE; the first that fits counts."""
+_SENTENCES: dict[Trouble, tuple[str, str]] = {
+    "full": ("its disk is full", "Free some space on it"),
+    "read-only": ("it cannot be written", "Make its disk writable: an error may have made it read-only"),
+    "disk": ("its disk answers with errors", "Check the disk and its connection"),
+    "busy": ("another program keeps it locked", "End the program that has it open"),
+    "descriptors": ("no file descriptors are left", "Raise the limit of open files (LimitNOFILE)"),
+    "memory": ("no memory is left", "Free some memory"),
+    "place": ("its file cannot be opened", "Check that its disk is mounted and its folder is there"),
+    "rights": ("its file may not be opened", "Give the daemon's user the right to read and write it"),
+    "server": ("its server does not answer", "Check that the server runs and takes connections"),
+}
+_DAMAGED_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DAMAGED_SQLSTATES = ("XX001", "XX002")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, the driver's error in it, and those that caused it."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        if isinstance(found, DBAPIError) and isinstance(found.orig, BaseException):
+            yield found.orig
+        found = found.__cause__
+
+
+def trouble_of(error: BaseException) -> Trouble | None:
+    """Return the kind of a trouble that passes; None for damage and for every other error."""
+    for one in _causes(error):
+        if isinstance(one, MemoryError):
+            return "memory"
+        if isinstance(one, PoolTimeout):
+            return "busy"
+        if isinstance(one, socket.gaierror):
+            return "server"
+        if isinstance(one, OSError):
+            found = _OF_ERRNO.get(one.errno or 0)
+            if found is not None:
+                return found
+            if isinstance(one, TimeoutError | ConnectionError):
+                return "server"
+            continue
+        if isinstance(one, sqlite3.Error):
+            return _of_sqlite(one)
+        state = getattr(one, "sqlstate", None)
+        if isinstance(state, str):
+            return next((kind for begin, kind in _OF_SQLSTATE if state.startswith(begin)), None)
+        if isinstance(one, DBAPIError) and one.orig is None:
+            continue
+        if type(one).__module__.startswith("psycopg") and _is_operational(one):
+            return "server"
+        if isinstance(one, OperationalError | InterfaceError) and one.connection_invalidated:
+            return "server"
+    return None
+
+
+def _is_operational(error: BaseException) -> bool:
+    """Whether an error of psycopg is about the connection or the server, not about a statement."""
+    return any(kind.__name__ in ("OperationalError", "InterfaceError") for kind in type(error).__mro__)
+
+
+def _of_sqlite(error: sqlite3.Error) -> Trouble | None:
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return _OF_SQLITE.get(code & 0xFF)
+    said = str(error)
+    for words, kind in (
+        ("full", "full"),
+        ("readonly", "read-only"),
+        ("I/O", "disk"),
+        ("locked", "busy"),
+        ("unable to open", "place"),
+    ):
+        if words in said:
+            return kind  # type: ignore[return-value]
+    return None
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether the database itself says that it is damaged."""
+    for one in _causes(error):
+        if isinstance(one, sqlite3.Error):
+            return (getattr(one, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED_SQLITE
+        if getattr(one, "sqlstate", None) in _DAMAGED_SQLSTATES:
+            return True
+    return False
+
+
+def explain(error: BaseException, kind: Trouble | None) -> tuple[str, str]:
+    """Return what an error of the database means, with the driver's words, and what to try."""
+    original = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    words = str(original).strip().splitlines()
+    said = (words[0] if words else type(original).__name__)[:200]
+    if kind is None:
+        return said, "Check its disk or its server"
+    what, remedy = _SENTENCES[kind]
+    return f"{said} ({what})", remedy
+
+
+PASSING = (SQLAlchemyError, sqlite3.Error, OSError, MemoryError)
+"""Types of errors that may be a trouble that passes: ask `trouble_of`."""

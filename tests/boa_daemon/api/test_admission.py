@@ -1,0 +1,322 @@
+"""Strangers and crowds: what a connection without a token, or one of too many, may cost."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from boa_daemon.api.admission import ANSWER_SECONDS
+from boa_daemon.api.app import create_app
+from boa_daemon.api.authentication import Authenticator, user_name
+from boa_daemon.api.client import Client
+from boa_daemon.api.log_limits import MOST_LINES, WINDOW_SECONDS, FewLines
+from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
+from boa_daemon.api.spare_descriptors import SPARE, SpareDescriptors
+from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+
+TOKEN = "a-long-token-of-carol"
+
+
+class Served:
+    """A daemon's API over the socket and over TCP."""
+
+    def __init__(self, folder: Path, play: DaemonInAFolder, **settings: Any) -> None:
+        self.tokens = folder / "tokens"
+        self.tokens.write_text(f"{TOKEN} carol\n")
+        self.tokens.chmod(0o600)
+        values = {"listen": "127.0.0.1:0", "tokens": str(self.tokens), "hosts": ["boa.example"], **settings}
+        tcp = tcp_socket("127.0.0.1:0")
+        self.play, self.socket, self.port = play, folder / "boa.sock", tcp.getsockname()[1]
+        gatekeeper = Authenticator(ApiSettings.model_validate(values))
+        self.server = ApiServer(create_app(play.service, gatekeeper), [unix_socket(self.socket), tcp])
+        self.server.start()
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def connect(self, kind: str) -> socket.socket:
+        """Return a new connection, "tcp" or "unix"."""
+        if kind == "tcp":
+            return socket.create_connection(("127.0.0.1", self.port), timeout=30.0)
+        channel = socket.socket(socket.AF_UNIX)
+        channel.settimeout(30.0)
+        channel.connect(str(self.socket))
+        return channel
+
+
+@contextmanager
+def serving(folder: Path, **settings: Any) -> Iterator[Served]:
+    play = DaemonInAFolder(folder, ManualClock(1e9))
+    with tempfile.TemporaryDirectory(prefix="boa") as name:
+        served = Served(Path(name), play, **settings)
+        try:
+            yield served
+        finally:
+            served.server.stop()
+            play.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(tmp_path) as found:
+        yield found
+
+
+def said_on(channel: socket.socket) -> bytes:
+    """Return everything that comes until the other end closes."""
+    found = b""
+    with suppress(OSError):
+        while part := channel.recv(65536):
+            found += part
+    return found
+
+
+STRANGERS = {
+    "a job": ("POST", "/v1/jobs"),
+    "code": ("PUT", f"/v1/code/{'0' * 64}"),
+    "an order": ("POST", "/v1/down"),
+    "an unknown path": ("POST", "/v1/nothing"),
+    "metrics": ("GET", "/metrics"),
+    "no path of the API": ("POST", "/else"),
+}
+
+
+@pytest.mark.parametrize("token", ["", "Authorization: Bearer wrong\r\n"], ids=["no token", "a wrong token"])
+@pytest.mark.parametrize(("method", "path"), STRANGERS.values(), ids=STRANGERS)
+def test_a_stranger_is_refused_before_its_body(served: Served, method: str, path: str, token: str) -> None:
+    """The answer comes though no byte of the body was sent, and the connection is closed."""
+    with served.connect("tcp") as channel:
+        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{token}Content-Length: 30000000\r\n\r\n"
+        channel.sendall(head.encode())
+        began = time.monotonic()
+        answer = said_on(channel)
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        assert b"connection: close" in answer.lower()
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["message"]
+        assert time.monotonic() - began < 5.0
+
+
+def test_a_sign_in_has_a_small_body(served: Served) -> None:
+    """Nobody is known yet who sends it."""
+    answer = httpx.post(f"{served.url}/v1/session", content=b"x" * 5000)
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_a_body_that_drips_has_one_time_limit(
+    served: Served, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte comes soon after the last one, and the request is refused all the same."""
+    monkeypatch.setattr("boa_daemon.api.admission.BODY_SECONDS", 1.0)
+    with served.connect(kind) as channel:
+        head = f"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
+        channel.sendall(f"{head}Content-Length: 100000\r\n\r\n".encode())
+        began = time.monotonic()
+        with suppress(OSError):
+            while time.monotonic() - began < 10.0:
+                channel.sendall(b" ")
+                time.sleep(0.1)
+        assert time.monotonic() - began < 9.0
+        assert b"408" in said_on(channel) or kind == "tcp"
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_headers_that_drip_and_idle_connections_are_closed(
+    served: Served, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the unix socket as well."""
+    monkeypatch.setattr("boa_daemon.api.server.HEAD_SECONDS", 1.0)
+    with served.connect(kind) as idle, served.connect(kind) as dripping:
+        began = time.monotonic()
+        dripping.sendall(b"GET /v1/status HTTP/1.1\r\n")
+        with suppress(OSError):
+            while time.monotonic() - began < 10.0:
+                dripping.sendall(b"X: y\r\n")
+                time.sleep(0.1)
+        assert time.monotonic() - began < 9.0
+        assert said_on(idle) == b""
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_one_peer_cannot_take_all_places(served: Served, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its further connections are refused with a sentence, and others are served."""
+    monkeypatch.setattr("boa_daemon.api.server.MOST_OF_ADDRESS", 4)
+    monkeypatch.setattr("boa_daemon.api.server.MOST_ON_SOCKET", 8)
+    with ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(served.connect(kind))
+        time.sleep(0.3)
+        fifth = stack.enter_context(served.connect(kind))
+        assert b"too many connections at once" in said_on(fifth)
+        other = {"tcp": "unix", "unix": "tcp"}[kind]
+        line = stack.enter_context(served.connect(other))
+        line.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert b'"ok"' in said_on(line)
+
+
+def test_one_user_has_a_limited_number_of_requests_at_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one is told so."""
+    monkeypatch.setattr("boa_daemon.api.admission.MOST_AT_ONCE", 1)
+    with served.connect("tcp") as channel:
+        head = f"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
+        channel.sendall(f"{head}Content-Length: 100\r\n\r\n".encode())
+        time.sleep(0.3)
+        answer = httpx.get(f"{served.url}/v1/status", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert answer.status_code == 429
+    time.sleep(0.3)
+    assert (
+        httpx.get(f"{served.url}/v1/status", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+    )
+
+
+def test_strangers_cannot_fill_the_log(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    """Hundreds of malformed requests write a few lines."""
+    caplog.set_level(logging.INFO)
+    for _ in range(200):
+        with served.connect("tcp") as channel:
+            channel.sendall(b"nonsense\r\n\r\n")
+            said_on(channel)
+    assert 0 < sum("Invalid HTTP request" in record.getMessage() for record in caplog.records) <= MOST_LINES
+
+
+def test_lines_left_out_are_counted() -> None:
+    """In the first line of the next minute."""
+    now = [0.0]
+    few = FewLines(lambda: now[0])
+
+    def said(text: str) -> str | None:
+        record = logging.makeLogRecord({"msg": "a %s line", "args": (text,), "levelno": logging.WARNING})
+        return record.getMessage() if few.filter(record) else None
+
+    assert [said(str(n)) for n in range(MOST_LINES + 3)].count(None) == 3
+    now[0] += WINDOW_SECONDS
+    assert said("late") == "a late line (and 3 more lines like it)"
+
+
+def test_a_reserve_of_descriptors_is_given_and_taken() -> None:
+    """It is held until it is given."""
+    before = len(os.listdir("/proc/self/fd"))
+    spare = SpareDescriptors()
+    assert len(os.listdir("/proc/self/fd")) == before + SPARE
+    spare.give()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+PROXY = {"X-Forwarded-User": "dave"}
+
+
+def test_the_user_of_a_listed_proxy_is_the_one_it_names(tmp_path: Path) -> None:
+    """Without a name it has no caller; a page of another site cannot use it."""
+    with serving(tmp_path, proxies=["127.0.0.1"], admins=["dave"]) as served:
+        url, host = f"{served.url}/v1/jobs", {"Host": "boa.example"}
+        content = {"jobs": [job_content()]}
+        answer = httpx.post(url, json=content, headers={**PROXY, **host})
+        assert answer.status_code == 201
+        (job,) = answer.json()["jobs"]
+        assert served.play.storage.queue.active[job].user == "dave"
+        assert httpx.get(url, headers=host).status_code == 401
+        twice = [("X-Forwarded-User", "dave"), ("X-Forwarded-User", "erin"), ("Host", "boa.example")]
+        assert httpx.get(url, headers=twice).status_code == 401
+        foreign = {**PROXY, **host, "Origin": "https://evil.example"}
+        assert httpx.post(url, json=content, headers=foreign).status_code == 403
+        disguised = {**foreign, "Authorization": "Bearer x"}
+        assert httpx.post(url, json=content, headers=disguised).status_code == 403
+        assert httpx.get(url, headers={**PROXY, "Host": "rebound.example"}).status_code == 403
+        down = httpx.post(f"{served.url}/v1/down", json={"is_down": False}, headers={**PROXY, **host})
+        assert down.status_code == 200
+        token = {"Authorization": f"Bearer {TOKEN}", **host}
+        assert httpx.get(url, headers=token).status_code == 200
+
+
+@pytest.mark.parametrize("proxies", [[], ["192.0.2.1"], ["no-such-user"]], ids=str)
+def test_the_header_of_anybody_else_says_nothing(tmp_path: Path, proxies: list[str]) -> None:
+    """Over TCP a token is needed, and over the socket the kernel's word counts."""
+    with serving(tmp_path, proxies=proxies) as served:
+        assert httpx.get(f"{served.url}/v1/jobs", headers=PROXY).status_code == 401
+        with Client(served.socket) as client:
+            (job,) = client.post("/jobs", {"jobs": [job_content()]})["jobs"]
+            assert client.get(f"/jobs/{job}")["user"] == user_name(os.getuid())
+
+
+def test_a_proxy_at_the_unix_socket_is_no_user_itself(tmp_path: Path) -> None:
+    """Its requests without a name are refused, though its user may be an administrator."""
+    with serving(tmp_path, proxies=[user_name(os.getuid())]) as served:
+        transport = httpx.HTTPTransport(uds=str(served.socket))
+        with httpx.Client(transport=transport, base_url="http://boa.example") as client:
+            assert client.get("/v1/jobs").status_code == 401
+            assert client.get("/v1/jobs", headers=PROXY).status_code == 200
+            assert client.post("/v1/down", json={"is_down": True}, headers=PROXY).status_code == 403
+
+
+def test_sessions_end_with_their_token_and_when_revoked(served: Served) -> None:
+    """The file of tokens is read again when it changes; a half-written one changes nothing."""
+
+    def session(token: str = TOKEN) -> httpx.Client:
+        client = httpx.Client(base_url=served.url)
+        assert client.post("/v1/session", json={"token": token}).status_code == 200
+        assert client.get("/v1/jobs").status_code == 200
+        return client
+
+    first = session()
+    head = {"Authorization": f"Bearer {TOKEN}"}
+    answer = httpx.delete(f"{served.url}/v1/sessions/carol", headers=head)
+    assert (answer.status_code, answer.json()["ended"]) == (200, 1)
+    assert first.get("/v1/jobs").status_code == 401
+    assert httpx.delete(f"{served.url}/v1/sessions/dora", headers=head).status_code == 403
+    second = session()
+    served.tokens.write_text("short\n")
+    assert second.get("/v1/jobs").status_code == 200
+    served.tokens.write_text("another-long-token-of-carol carol\n")
+    assert second.get("/v1/jobs").status_code == 401
+    assert httpx.get(f"{served.url}/v1/jobs", headers=head).status_code == 401
+    third = session("another-long-token-of-carol")
+    for client in (first, second, third):
+        client.close()
+
+
+@pytest.mark.parametrize("what", ["a job", "several jobs", "a list"])
+def test_a_stuck_database_is_answered_within_two_seconds(served: Served, what: str) -> None:
+    """Nothing is stored where the answer says so, and afterwards everything works."""
+    database = served.play.storage.store.database
+    may_end, has_begun = threading.Event(), threading.Event()
+
+    def stuck() -> None:
+        with database.write():
+            has_begun.set()
+            may_end.wait(30.0)
+
+    thread = threading.Thread(target=stuck)
+    thread.start()
+    assert has_begun.wait(10.0)
+    head = {"Authorization": f"Bearer {TOKEN}"}
+    try:
+        time.sleep(1.0)
+        began = time.monotonic()
+        if what == "a list":
+            assert httpx.get(f"{served.url}/v1/jobs", headers=head, timeout=20.0).status_code == 200
+        else:
+            jobs = [job_content(f"j{n}") for n in range(1 if what == "a job" else 20)]
+            answer = httpx.post(f"{served.url}/v1/jobs", json={"jobs": jobs}, headers=head, timeout=20.0)
+            assert answer.status_code == 503
+            assert "database" in answer.json()["message"]
+        assert time.monotonic() - began < ANSWER_SECONDS + 0.2
+    finally:
+        may_end.set()
+        thread.join()
+    assert served.play.storage.queue.active == {}
+    one = httpx.post(f"{served.url}/v1/jobs", json={"jobs": [job_content()]}, headers=head)
+    assert one.status_code == 201

@@ -1,0 +1,23 @@
+"""The prices of promises as rows and as a sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+from load_scenarios import PROBLEM
+
+from boa_daemon.planning.promises import pace_of, promise_rows, promise_sentence
+
+
+def test_the_rows_name_promise_and_loss_and_the_sentence_says_them() -> None:
+    """The chosen promise stands first; a budget below the load has no price."""
+    load = np.where(np.arange(2160) // 168 % 2 == 0, 1.9, 0.1)
+    rows = promise_rows(pace_of(PROBLEM, 60.0), load)
+
+    assert (rows[0]["period"], rows[0]["tolerance"]) == ("quarter", 0.1)
+    assert rows[1]["pacing_loss_fraction"] >= rows[0]["pacing_loss_fraction"]
+    said = promise_sentence(rows, is_seen=True)
+    assert "each quarter within 10 % costs" in said
+    assert "(chosen)" in said
+    assert said.endswith("on this load.")
+    assert "singly" in promise_sentence(rows, is_seen=False)
+    assert promise_rows(pace_of(PROBLEM, 1.0), load) == []

@@ -1,0 +1,74 @@
+"""The price of a promise: nothing on an even load, more on a rough one, bounded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from load_scenarios import PROBLEM
+
+from policies.online.foretold import PromisePrice, drawn_again, drawn_by_grain, promises
+from policies.online.multiplier_table import MultiplierTable
+from policies.online.pacing import Pace
+from policies.optimum.frontier import MixedFrontier
+
+TABLE = MultiplierTable.of(PROBLEM)
+PRICE = PromisePrice(table=TABLE, frontier=MixedFrontier.of(PROBLEM)).loss
+PACE = Pace(budget=60.0, grain_hours=TABLE.grain_hours(60.0), price=PRICE)
+STRICT = replace(PACE, period="month", tolerance=0.02)
+ROUGH = np.where(np.arange(2160) // 168 % 2 == 0, 1.9, 0.1)
+
+
+def test_an_even_load_costs_nothing() -> None:
+    """The law is then the plan for the whole period."""
+    assert PACE.loss(np.ones(2160)) == pytest.approx(0.0, abs=1e-6)
+    assert replace(PACE, price=None).loss(np.ones(2160)) is None
+
+
+def test_a_stricter_promise_costs_more_on_a_rough_load() -> None:
+    """A month that is busy in every other week."""
+    strict, wide = STRICT.loss(ROUGH), PACE.loss(ROUGH)
+
+    assert strict is not None
+    assert wide is not None
+    assert 0.0 <= wide <= strict
+    assert strict > 0.002
+
+
+@pytest.mark.parametrize("bursts", [1, 10, 1000])
+def test_the_loss_is_bounded_by_the_ends_of_the_frontier(bursts: int) -> None:
+    """However rough the load."""
+    loads = np.zeros(744)
+    loads[:: max(1, 744 // bursts)] = 1.0
+    frontier = MixedFrontier.of(PROBLEM)
+    ends = frontier.mean_jct_at(np.array([frontier.cheapest_feasible_spend, frontier.largest_useful_spend]))
+    loss = STRICT.loss(loads)
+
+    assert loss is not None
+    assert 0.0 <= loss <= ends[0] / ends[1] - 1.0
+
+
+def test_there_is_no_price_without_a_load_or_a_sufficient_budget() -> None:
+    """None says that it is not known."""
+    assert PACE.loss(np.zeros(100)) is None
+    assert replace(PACE, budget=1.0).loss() is None
+
+
+def test_drawn_loads_have_the_noise_of_the_grain_and_the_weeks_that_were_seen() -> None:
+    """And the same draws each time."""
+    drawn = drawn_by_grain(0.5, 20_000.0)
+    assert drawn.var() == pytest.approx(1.0, rel=0.1)
+    assert np.array_equal(drawn, drawn_by_grain(0.5, 20_000.0))
+    seen = np.arange(3.0 * 168.0)
+    again = drawn_again(seen, 1000.0)
+    assert again is not None
+    assert again.shape == (4, 1000)
+    assert set(np.unique(again[:, :168] // 168)) <= {0.0, 1.0, 2.0}
+    assert drawn_again(seen[:200], 1000.0) is None
+
+
+def test_the_chosen_promise_comes_first_and_once() -> None:
+    """Others stand beside it."""
+    named = [(one.period, one.tolerance) for one in promises(PACE)]
+    assert named == [("quarter", 0.1), ("month", 0.02), ("month", 0.1), ("year", 0.1)]
