@@ -48,12 +48,8 @@ from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, check_budget,
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
-<<<<<<< HEAD
 from boa_daemon.traces.rates import work_of
-from boa_daemon.units import format_hours, parse_budget
-=======
 from boa_daemon.units import Per, format_hours, parse_budget, per_of
->>>>>>> reasons
 from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY, PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
@@ -185,11 +181,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         | ({"promises": promised} if promised else {})
         | ({} if bill is None else {"commitments": bill}),
         rows=lambda: [_row(result)],
-<<<<<<< HEAD
-        table=lambda: _print_table(result, bill, promised),
-=======
-        table=lambda: _print_table(result, bill, _worth(settings, per_of(budget))),
->>>>>>> reasons
+        table=lambda: _print_table(result, bill, _worth(settings, per_of(budget)), promised),
     )
 
 
@@ -260,15 +252,12 @@ def _pairs(settings: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-<<<<<<< HEAD
 def _print_table(
     result: Simulation,
-    bill: dict[str, Any] | None = None,
+    bill: dict[str, Any] | None,
+    worth: Sequence[str],
     promised: Sequence[dict[str, Any]] = (),
 ) -> None:
-=======
-def _print_table(result: Simulation, bill: dict[str, Any] | None, worth: Sequence[str]) -> None:
->>>>>>> reasons
     table = a_table(f"{result.policy}: {result.finished} of {result.jobs} jobs finished", "", "", right=())
     gpus = result.budget_gpus is not None
     unit, per_hour = ("GPU-hours", "GPUs") if gpus else ("USD", "USD/hour")
@@ -297,13 +286,10 @@ def _print_table(result: Simulation, bill: dict[str, Any] | None, worth: Sequenc
     stdout_console().print(table)
     if (sentence := overspend_sentence(result)) is not None:
         stdout_console().print(indented_lines([sentence]))
-<<<<<<< HEAD
     if promised:
         stdout_console().print(indented_lines([promise_sentence(promised, is_seen=True)]))
-=======
     if worth:
         stdout_console().print(indented_lines(worth))
->>>>>>> reasons
     if bill is not None:
         stdout_console().print(indented_lines([paid_sentence(bill)]))
     if result.shortfall is not None:
