@@ -195,11 +195,11 @@ class _Standing(TypedDict):
 class StatusAnswer(_Standing, total=False):
     """The daemon's status. Keys from `tick` on describe the last tick, and are missing before the first.
 
-    `fault` is empty when all is well. `usd_per_hour` is the present cost of all nodes, `stopped_nodes` counts
-    those of the warm pool. `books` has the spending, the cap and the forecast for `day` and `month`, in
-    dollars, and `purses` those of teams, users, jobs and commitments. `idle_reserved_usd_per_hour` is what
-    paid reservations cost while nothing runs on them. `finishes` has the expected end and cost of jobs with their 90 % intervals; `dates` has the
-    probability that a job's date is met.
+    `fault` is empty when all is well. `usd_per_hour` is the present cost of all nodes, `stopped_nodes`
+    counts those of the warm pool. `books` has the spending, the cap and the forecast for `day` and `month`,
+    in dollars, and `purses` those of teams, users, jobs and commitments. `idle_reserved_usd_per_hour` is
+    what paid reservations cost while nothing runs on them. `finishes` has the expected end and cost of jobs
+    with their 90 % intervals; `dates` has the probability that a job's date is met.
     """
 
     tick: int

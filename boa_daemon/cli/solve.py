@@ -97,8 +97,13 @@ def solve(
         raise typer.Exit(code)
 
 
+<<<<<<< HEAD
 def _solve_one(
     path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat, *, per: Per
+=======
+def _solve_one(  # noqa: PLR0917 - each is a part of the question
+    path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat, per: Per
+>>>>>>> main
 ) -> tuple[int, Solution | None]:
     """Print one answer and return its exit code; CSV is printed at the end for all files."""
     try:

@@ -94,7 +94,11 @@ MOST_RHYTHM = 0.5
 STATED_JOBS = 2.0
 """Jobs that came, of which the stated grain counts as evidence of how much of the load a single job is."""
 import os
-EARLY_HOURS=float(os.environ.get("EH","6")); EARLY_TOLERANCE=float(os.environ.get("ET",".03")); EARLY_SURE=float(os.environ.get("ES","0.3")); EARLY_UNTIL=float(os.environ.get("EU","96"))
+
+EARLY_HOURS = float(os.environ.get("EH", "6"))
+EARLY_TOLERANCE = float(os.environ.get("ET", ".03"))
+EARLY_SURE = float(os.environ.get("ES", "0.3"))
+EARLY_UNTIL = float(os.environ.get("EU", "96"))
 WEEK = 0.15
 """Standard deviation of the log of the load in a part of a week (such as the workdays) over its mean."""
 FIRST_EVIDENCE_HOURS = 0.73
@@ -444,13 +448,20 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
 
 
 def _early(
-    pace: Pace, table: MultiplierTable, present: Floats, money: Money, seen: Evidence, ahead: float, at: Position
+    pace: Pace,
+    table: MultiplierTable,
+    present: Floats,
+    money: Money,
+    seen: Evidence,
+    ahead: float,
+    at: Position,
 ) -> Position:
     """Return `at`, or the nearest position at which a wrong statement costs little money in its first days."""
     budget, hours = pace.budget * money.accrual, EARLY_HOURS
     span = money.elapsed_hours + hours
     most = budget * (
-        EARLY_TOLERANCE * span * max(1.0, span / EARLY_UNTIL) + EARLY_SURE * math.sqrt(pace.noise_hours(seen) * span)
+        EARLY_TOLERANCE * span * max(1.0, span / EARLY_UNTIL)
+        + EARLY_SURE * math.sqrt(pace.noise_hours(seen) * span)
     )
     if most >= INNER * pace.tolerance * pace.period_hours * budget:
         return at
