@@ -86,7 +86,7 @@ def solve(
     for file, asked in cases:
         if output is OutputFormat.table and file is not cases[0][0]:
             stdout_console().print()
-        own_code, solution = _solve_one(file.path, file.problem, asked, version, output, per=per)
+        own_code, solution = _solve_one(file.path, file.problem, asked, version, output, per)
         code = max(code, own_code)
         if solution is not None:
             name = {"file": file.path} if len(cases) > 1 else {}
@@ -97,13 +97,8 @@ def solve(
         raise typer.Exit(code)
 
 
-<<<<<<< HEAD
-def _solve_one(
-    path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat, *, per: Per
-=======
 def _solve_one(  # noqa: PLR0917 - each is a part of the question
     path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat, per: Per
->>>>>>> main
 ) -> tuple[int, Solution | None]:
     """Print one answer and return its exit code; CSV is printed at the end for all files."""
     try:
