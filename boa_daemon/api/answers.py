@@ -31,9 +31,9 @@ class JobAnswer(_Class):
     running, cancelling, finished, failed or cancelled. `gpus`, `gpu_type` and `nodes` are what it holds now.
     `generation` counts its starts, `step` is the last step that it reported, `lost_steps` are done steps
     in no checkpoint. `cause` is a sentence on how it last ended, `waits_for` a reason code, and
-    `place_in_queue` its place among the jobs that wait for GPUs, from 1. `ran_seconds` is
-    how long it held GPUs over all starts, `lost_gpu_hours` the part that was lost. `usd` is the cost of its
-    GPUs. `last_lines` is its last output, empty for callers who may not read it.
+    `place_in_queue` its place among the jobs that wait for GPUs, from 1, `starts_at` when it should start.
+    `ran_seconds` is how long it held GPUs over all starts, `lost_gpu_hours` the part that was lost. `usd` is
+    the cost of its GPUs. `last_lines` is its last output, empty for callers who may not read it.
     """
 
     id: str
@@ -65,6 +65,7 @@ class JobAnswer(_Class):
     usd: float
     waits_for: str | None
     place_in_queue: int | None
+    starts_at: float | None
     cause: str
 
 

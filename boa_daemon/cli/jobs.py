@@ -22,7 +22,7 @@ from boa_daemon.cli.output import (
     stdout_console,
 )
 from boa_daemon.errors import FAILED, PARTLY_DONE, BoaError, InputError
-from boa_daemon.units import counted
+from boa_daemon.units import SECONDS_PER_HOUR, counted, format_hours
 
 if TYPE_CHECKING:
     from boa_daemon.api.answers import CancelAnswer
@@ -203,6 +203,9 @@ def _jobs_table(document: Mapping[str, Any]) -> Any:
     )
     for row in rows:
         why = "stalled" if row["stalled_since"] else row["waits_for"]
+        starts_at, now = row.get("starts_at"), float(document["as_of"])
+        if why and starts_at is not None:
+            why = f"{why}, in {format_hours(max(starts_at - now, 0.0) / SECONDS_PER_HOUR)}"
         status = row["status"] if not why else f"{row['status']} ({why})"
         table.add_row(
             row["id"],
@@ -211,7 +214,7 @@ def _jobs_table(document: Mapping[str, Any]) -> Any:
             status,
             str(row["gpus"] or ""),
             str(row["step"] if row["step"] is not None else ""),
-            age(row["arrived_at"], float(document["as_of"])),
+            age(row["arrived_at"], now),
             usd(row["usd"]),
         )
     return table

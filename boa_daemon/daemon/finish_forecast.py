@@ -1,8 +1,10 @@
 """Forecast when each job ends and what it costs until then, with intervals.
 
 Running jobs continue at their present width. Waiting jobs start in the order of the plan, as soon as enough
-GPUs of their type are free or booted. Three simulations run: with the expected remaining work, and with the 5
-% and 95 % quantiles of the class's sizes. Later arrivals and changes of width are not modelled.
+GPUs of their type are free or booted. A job whose nodes a cap per day or month does not pay for now starts on
+GPUs that fall free, or on nodes of its own once the next day or month has begun. Three simulations run: with
+the expected remaining work, and with the 5 % and 95 % quantiles of the class's sizes. Later arrivals
+and changes of width are not modelled.
 
 Cost: O(jobs log jobs), half a second for 11,000 (benchmarks/tick.py).
 """
@@ -13,13 +15,13 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import isfinite
+from math import inf, isfinite
 
 from boa_daemon.daemon.dates import hours_on
 from boa_daemon.tick.service_order import waiting_in_order
 from boa_daemon.tick.spending import price_of_next
 from boa_daemon.tick.state import ClusterState, JobState, Plan
-from boa_daemon.units import SECONDS_PER_HOUR, format_hours
+from boa_daemon.units import SECONDS_PER_HOUR, format_hours, format_instant
 from policies.model import InstanceType, JobClass, JobId, Width
 from policies.online.work_left import work_left_at
 
@@ -41,7 +43,8 @@ class JobEstimate:
 class FinishForecast:
     """When a job ends and what it costs until then, with 90 % intervals: epoch seconds and dollars.
 
-    `starts_at` is when a waiting job starts, if jobs need as long as expected.
+    `starts_at` is when a waiting job starts, if jobs need as long as expected. `opens_at` is when its cap's
+    day or month ends, if the job waits for that and not for other jobs.
     """
 
     at: float
@@ -51,12 +54,14 @@ class FinishForecast:
     usd_low: float
     usd_high: float
     starts_at: float | None = None
+    opens_at: float | None = None
 
     @property
     def document(self) -> dict[str, float | None]:
         """The forecast for programs."""
         return {
             "starts_at": self.starts_at,
+            "opens_at": self.opens_at,
             "at": self.at,
             "low": self.low,
             "high": self.high,
@@ -73,7 +78,10 @@ class FinishForecast:
         start = ""
         if self.starts_at is not None:
             wait = format_hours(max(self.starts_at - now, 0.0) / SECONDS_PER_HOUR)
-            start = f"It should start in {wait}, by the jobs before it. "
+            why = "by the jobs before it"
+            if self.opens_at is not None:
+                why = f"a boot after its cap has room again at {format_instant(self.opens_at)}"
+            start = f"It should start in {wait}, {why}. "
         return (
             f"{start}It should end in {at} ({low} to {high} in nine of ten cases), for ${self.usd:,.2f} more "
             f"(${self.usd_low:,.2f} to ${self.usd_high:,.2f})."
@@ -97,7 +105,11 @@ def forecast_finishes(
     """Return when jobs end; a job whose width or start is unknown is left out."""
     courses = _courses(state, plan, known)
     queue = waiting_in_order(state, plan)
-    ends = [_played(state, plan, courses, at, boot_hours=boot_hours, queue=queue) for at in range(3)]
+    opens = _opens(plan)
+    plays = [
+        _played(state, plan, courses, at, boot_hours=boot_hours, queue=queue, opens=opens) for at in range(3)
+    ]
+    ends = [ends for ends, _ in plays]
     found: dict[JobId, FinishForecast] = {}
     for name, course in courses.items():
         if not all(name in one for one in ends):
@@ -115,8 +127,18 @@ def forecast_finishes(
             usd=cost[1],
             usd_high=cost[2],
             starts_at=starts_at,
+            opens_at=opens[name] if name in plays[1][1] else None,
         )
     return found
+
+
+def _opens(plan: Plan) -> dict[JobId, float]:
+    """Return when the day or month ends whose cap a job waits for."""
+    ends: dict[str, float] = {}
+    for note in plan.held:
+        if note.money is not None and note.code in ("cap-day", "cap-month"):
+            ends[note.code] = max(ends.get(note.code, 0.0), note.money.room_at)
+    return {name: ends[code] for name, code in plan.waiting.items() if code in ends}
 
 
 def _courses(state: ClusterState, plan: Plan, known: Mapping[JobId, JobEstimate]) -> dict[JobId, _Course]:
@@ -190,8 +212,12 @@ def _played(
     *,
     boot_hours: float,
     queue: Sequence[JobId],
-) -> dict[JobId, float]:
-    """Simulate once; `at` selects low, expected or high work. Return the hours until each job ends."""
+    opens: Mapping[JobId, float],
+) -> tuple[dict[JobId, float], set[JobId]]:
+    """Simulate once; `at` selects low, expected or high work.
+
+    Returns the hours until each job ends, and the jobs that start on nodes for which a cap opens first.
+    """
     free: dict[str, list[tuple[float, int]]] = {}
     for node in state.nodes.values():
         if node.phase == "requested":
@@ -211,22 +237,40 @@ def _played(
     in_all = {kind: sum(gpus for _, gpus in pool) for kind, pool in free.items()}
     for pool in free.values():
         heapq.heapify(pool)
+    by_money: set[JobId] = set()
     for name in dict.fromkeys((*plan.slots, *queue, *plan.waiting, *courses)):
         course = courses.get(name)
         if course is None or course.runs:
             continue
         kind, gpus = course.width.gpu_type, course.width.gpus
-        if gpus <= in_all.get(kind, 0):
-            ends[name] = _taken(free[kind], gpus) + course.startup_hours + course.hours[at]
-            heapq.heappush(free[kind], (ends[name], gpus))
-    return ends
+        pool, opens_in = free.setdefault(kind, []), inf
+        if name in opens:
+            opens_in = max(opens[name] - state.now, 0.0) / SECONDS_PER_HOUR + boot_hours
+        start = _taken(pool, gpus, by=opens_in) if gpus <= in_all.get(kind, 0) else inf
+        if not isfinite(min(start, opens_in)):
+            continue
+        if opens_in < start:
+            # It gets nodes of its own, which jobs after it may use once it has ended.
+            start, in_all[kind] = opens_in, in_all.get(kind, 0) + gpus
+            by_money.add(name)
+        ends[name] = start + course.startup_hours + course.hours[at]
+        heapq.heappush(pool, (ends[name], gpus))
+    return ends, by_money
 
 
-def _taken(pool: list[tuple[float, int]], gpus: int) -> float:
-    """Take GPUs from a pool, which has enough, earliest first; return when the last one becomes free."""
-    start = 0.0
+def _taken(pool: list[tuple[float, int]], gpus: int, *, by: float) -> float:
+    """Take GPUs from a pool, which has enough, earliest first; return when the last one becomes free.
+
+    If that is later than `by`, take none and return infinity.
+    """
+    start, taken = 0.0, []
     while gpus > 0:
         start, count = heapq.heappop(pool)
+        taken.append((start, count))
+        if start > by:
+            for item in taken:
+                heapq.heappush(pool, item)
+            return inf
         if count > gpus:
             heapq.heappush(pool, (start, count - gpus))
         gpus -= count

@@ -110,6 +110,11 @@ class JobService(ServiceBase):
         decision = self.daemon.standing.decision
         return {} if decision is None else places_in_queue(decision.state, decision.plan)
 
+    def _starts_at(self, name: JobId) -> float | None:
+        """Return when a waiting job should start, as far as that can be foretold."""
+        finish = self.outlook.finishes().get(name)
+        return None if finish is None else finish.starts_at
+
     def _job(self, job: JobRecord, places: Mapping[JobId, int]) -> dict[str, Any]:
         decision = self.daemon.standing.decision
         waits: WaitReason | None = None
@@ -148,6 +153,7 @@ class JobService(ServiceBase):
             "usd": dollars(job.micro_dollars + running),
             "waits_for": waits,
             "place_in_queue": None if job.slots or not job.is_active else places.get(job.id),
+            "starts_at": None if job.slots or not job.is_active else self._starts_at(job.id),
             "cause": job.cause,
         }
 

@@ -20,6 +20,7 @@ ROW = frozenset(
         "generation", "step", "lost_steps", "failures", "exit_code", "stalled_since", "not_before",
         "arrived_at", "started_at", "first_started_at", "ran_seconds", "ended_at", "is_rigid",
         "lost_gpu_hours", "usd", "waits_for", "place_in_queue",
+        "starts_at",
     }
 )  # fmt: skip
 """Fields of a job's row that everybody may see."""

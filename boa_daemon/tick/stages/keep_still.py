@@ -71,6 +71,8 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
             held_back[note[0].what] = note[0].sentence
     # A job that may not change now keeps what it holds whatever other jobs need: caps share out the rest.
     stay = wanted.stay | {name for name, width in kept.items() if width is not None}
+    # A width that is planned as it is keeps the plan's reason.
+    kept = {name: width for name, width in kept.items() if width != wanted.widths.get(name)}
     if kept:
         held_back.update((note.what, note.sentence) for note, _ in notes)
         planned = wanted.widths

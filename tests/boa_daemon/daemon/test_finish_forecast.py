@@ -9,6 +9,7 @@ from drafts import a_plan, gpus
 
 from boa_daemon.daemon.finish_forecast import JobEstimate, forecast_finishes
 from boa_daemon.testing import a_class, a_job, a_node, a_state, some_slots
+from boa_daemon.tick.limits import Held, HeldMoney
 from boa_daemon.tick.state import ClusterState, Plan
 from policies.model import JobClass, Phase, Width
 from policies.speedup import Table
@@ -102,3 +103,36 @@ def test_a_waiting_job_is_told_when_it_should_start() -> None:
     assert found["a"].starts_at is None
     assert found["b"].starts_at == pytest.approx(found["a"].at)
     assert "It should start in 2.00 h" in found["b"].sentence(10.0)
+
+
+DAY_ENDS = 8 * 3600.0
+HELD = Held(
+    what="1 m",
+    code="cap-day",
+    money=HeldMoney(spent_usd=9.0, reserved_usd=0.5, room_at=DAY_ENDS),
+)
+
+
+def test_a_job_that_waits_for_a_cap_of_the_day_starts_once_the_day_rolls() -> None:
+    """Without a node, it starts at the end of the day plus a boot, and the sentence says both."""
+    state = one_waits()
+    alone = replace(state, nodes={}, jobs={"b": state.jobs["b"]})
+    plan = replace(PLAN, widths={"b": Width("gpu", 4)}, waiting={"b": "cap-day"}, held=(HELD,))
+
+    found = forecast_finishes(alone, plan, known(0.0), boot_hours=0.5)["b"]
+
+    assert found.starts_at == pytest.approx(DAY_ENDS + 1800.0)
+    assert found.opens_at == DAY_ENDS
+    assert "in 8.50 h, a boot after its cap has room again at 1970-01-01T08:00" in found.sentence(0.0)
+
+
+@pytest.mark.parametrize(("room_at", "starts"), [(DAY_ENDS, 3600.0), (900.0, 900.0 + 1800.0)])
+def test_a_job_at_a_cap_starts_on_what_comes_first(room_at: float, starts: float) -> None:
+    """GPUs that fall free after one hour, or the next day's money and a boot."""
+    held = replace(HELD, money=HeldMoney(spent_usd=9.0, reserved_usd=0.5, room_at=room_at))
+    plan = replace(PLAN, waiting={"b": "cap-day"}, held=(held,))
+
+    found = forecast_finishes(one_waits(), plan, known(0.0), boot_hours=0.5)["b"]
+
+    assert found.starts_at == pytest.approx(starts, rel=0.05)
+    assert (found.opens_at is None) == (starts == 3600.0)
