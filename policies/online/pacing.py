@@ -362,8 +362,8 @@ class Evidence:
         """Return the numbers to be kept, the load correction last."""
         blocks = [value for block in self.blocks for value in _values(block)]
         kept = (self.committed, self.yardstick, self.actual, self.stated, self.hours)
-        kept += (self.stated_per_hour, self.carried, self.period_elapsed, self.came, self.came_squared)
-        return (*kept, *blocks, correction)
+        later = (self.stated_per_hour, self.carried, self.period_elapsed, self.came, self.came_squared)
+        return (*kept, *later, *blocks, correction)
 
     @classmethod
     def of(cls, memory: tuple[float, ...]) -> Evidence | None:
