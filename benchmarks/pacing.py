@@ -2,7 +2,6 @@
 
     python benchmarks/pacing.py [--seeds 10] [--jobs 2] [--days 56] [--only NAME] [--no-corners]
     python benchmarks/pacing.py --fluid [--days 56] [--seeds 10]
-    python benchmarks/pacing.py --plot docs/images/pacing.png
 
 Each line is a scenario at a budget and a boot time: mean JCT of `boa-paced` over that of the fixed plan `boa`
 at equal spend (with a 95 % interval over the seeds), and the error of the first calendar month's spend,

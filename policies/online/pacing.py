@@ -32,17 +32,24 @@ H, up to the period.
 The load. A is the past and future cost of the jobs that came; P is the cost of the stated load at the
 multipliers used; both forget over half a month. x = log(A/P) has the variance
 
-    s^2 = v / T + (R / T)^2,    T hours of evidence,  R = 2.5 h: by day the load runs ahead of its mean
+    s^2 = v / T + min(R / T, 0.5)^2,    T hours of evidence,  R = 2.5 h: by day more comes than on average
 
 The noise v is measured: in blocks of an hour, a day and a week, the largest counts. Single jobs alone would
-give 2 grain. What the hours show beyond that is assumed to be twenty times as much in days and weeks, until
-enough of these were seen: jobs that come together and sizes that differ make long lulls and bursts. So an
-even load with a wrong statement is found out within a day, and a rough one with a right statement is trusted
-through weeks.
+give 2 grain, by the statement as two jobs and by the jobs that came. What the hours show beyond that is
+assumed to be twenty times as much in days and weeks, until enough of these were seen: jobs that come
+together and sizes that differ make long lulls and bursts. So an even load with a wrong statement is found
+out within a day, and a rough one with a right statement is trusted through weeks.
 
 The prior of log a: the statement is about right, N(0, 0.05^2), with or without a weekly rhythm that is not
 known yet, which adds (0.15 min(1, (168 / T)^2))^2 to s^2; or off, N(0, 0.5^2), or wrong, N(0, 2^2); with the
 odds 5, 5, 7 and 3. log a is the posterior mean. If no load was stated, only the last counts.
+
+The first days. A period would let a wrong statement burn a tenth of its money at once. So the spend is
+projected six hours ahead by the load of the last hours, and where it would be off by more than 3 % of the
+money that has accrued until then and a part of the noise, the nearest multiplier that keeps it is taken.
+The noise leaves rough loads alone, and the allowance grows until the period's own band is narrower. A job
+that ends before it took what was believed is no burst, and the jobs that run are believed to end like those
+that ended.
 
 While the cloud refuses launches, a credit counts as zero. Unused credit of a period is carried over up to the
 tolerance; the rest is forgone, because the load could not use it. With `window_hours` H is H_f throughout,
@@ -90,15 +97,17 @@ RIGHT, OFF, WRONG = 0.05, 0.5, 2.0
 """Standard deviation of log(true load / stated load) if the statement is about right, is off, and is
 wrong."""
 MOST_RHYTHM = 0.5
-"""The largest logarithm of the load of a part of a day over its mean that a daily rhythm is believed to have."""
+"""The largest log(load of a part of a day / mean load) that a daily rhythm is believed to have."""
+MOST_RATIO = 1e9
+"""The largest load over the stated load that is told apart from infinity."""
 STATED_JOBS = 2.0
-"""Jobs that came, of which the stated grain counts as evidence of how much of the load a single job is."""
-import os
-
-EARLY_HOURS = float(os.environ.get("EH", "6"))
-EARLY_TOLERANCE = float(os.environ.get("ET", ".03"))
-EARLY_SURE = float(os.environ.get("ES", "0.3"))
-EARLY_UNTIL = float(os.environ.get("EU", "96"))
+"""Jobs that came, as which the stated grain counts beside those that were seen."""
+EARLY_HOURS, EARLY_TOLERANCE, EARLY_UNTIL = 6.0, 0.03, 72.0
+"""In the first days: hours ahead to which the spend is projected, the share of the money accrued until then
+by which it may be off, and hours after which that share grows in proportion."""
+EARLY_SURE, EARLY_ROUGH = 0.3, 0.4
+"""Standard deviations of the load that are added to that, and the deviation over the mean at which they count
+twice: a rough load says nothing in its first days."""
 WEEK = 0.15
 """Standard deviation of the log of the load in a part of a week (such as the workdays) over its mean."""
 FIRST_EVIDENCE_HOURS = 0.73
@@ -196,7 +205,8 @@ class Pace:
 
         `is_short` asks for that of the next hours: what a time of day brought goes on for a while.
         """
-        first = min(FIRST_EVIDENCE_HOURS, 2.0 * evidence.single_hours(2.0 * self.grain_hours))
+        first = 2.0 * evidence.single_hours(2.0 * self.grain_hours)
+        first = min(max(first, 0.01 * FIRST_EVIDENCE_HOURS), FIRST_EVIDENCE_HOURS)
         hours = evidence.hours + first
         seen = math.log((max(evidence.ratio, 0.0) * evidence.hours + first) / hours)
         noise = self.noise_hours(evidence) / hours
@@ -323,7 +333,7 @@ class Evidence:
     def ratio(self) -> float:
         """The load over the stated load, as seen."""
         actual = self.actual - (1.0 - self.taken) * self.owed
-        return actual / self.stated if self.stated > 0.0 else 1.0
+        return min(actual / self.stated, MOST_RATIO) if self.stated > 0.0 else 1.0
 
     @property
     def taken(self) -> float:
@@ -337,22 +347,23 @@ class Evidence:
     @property
     def came_ratio(self) -> float:
         """The load that came over the stated load, without what jobs took less than they were believed to."""
-        return self.came / self.stated if self.stated > 0.0 else 1.0
+        return min(self.came / self.stated, MOST_RATIO) if self.stated > 0.0 else 1.0
 
     def single_hours(self, stated: float) -> float:
         """Return the variance that single jobs give an hour of load, over its squared mean, in hours.
 
         `stated` is the same by the statement; it counts as `STATED_JOBS` jobs.
         """
-        jobs = self.came * self.came / self.came_squared if self.came_squared > 0.0 else 0.0
+        squared = self.came * self.came
+        jobs = squared / max(self.came_squared, 1e-9 * squared) if squared > 0.0 else 0.0
         return (self.hours + STATED_JOBS * stated) / (jobs + STATED_JOBS)
 
     def to_memory(self, correction: float) -> tuple[float, ...]:
         """Return the numbers to be kept, the load correction last."""
         blocks = [value for block in self.blocks for value in _values(block)]
         kept = (self.committed, self.yardstick, self.actual, self.stated, self.hours)
-        kept += (self.stated_per_hour, self.carried, self.period_elapsed, self.came, self.came_squared)
-        return (*kept, *blocks, correction)
+        later = (self.stated_per_hour, self.carried, self.period_elapsed, self.came, self.came_squared)
+        return (*kept, *later, *blocks, correction)
 
     @classmethod
     def of(cls, memory: tuple[float, ...]) -> Evidence | None:
@@ -447,7 +458,7 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     )
 
 
-def _early(
+def _early(  # noqa: PLR0917 - what the step knows
     pace: Pace,
     table: MultiplierTable,
     present: Floats,
@@ -456,13 +467,12 @@ def _early(
     ahead: float,
     at: Position,
 ) -> Position:
-    """Return `at`, or the nearest position at which a wrong statement costs little money in its first days."""
+    """Return `at`, or the nearest position at which a wrong statement costs little in its first days."""
     budget, hours = pace.budget * money.accrual, EARLY_HOURS
     span = money.elapsed_hours + hours
-    most = budget * (
-        EARLY_TOLERANCE * span * max(1.0, span / EARLY_UNTIL)
-        + EARLY_SURE * math.sqrt(pace.noise_hours(seen) * span)
-    )
+    spread = math.sqrt(pace.noise_hours(seen) * span)
+    spread *= 1.0 + (spread / (EARLY_ROUGH * span)) ** 2
+    most = budget * (EARLY_TOLERANCE * span * max(1.0, span / EARLY_UNTIL) + EARLY_SURE * spread)
     if most >= INNER * pace.tolerance * pace.period_hours * budget:
         return at
     correction = pace.load_correction(seen, is_short=True)
@@ -484,6 +494,8 @@ def _seen(before: Evidence | None, committed: float, yardstick: float, money: Mo
     # Jobs that end before they took what was believed are no bursts.
     arrived = max(actual, 0.0)
     stated = before.stated_per_hour * dearer * came
+    # What a long tick brings evenly is no job.
+    beyond = arrived - before.came_ratio * stated
     is_new = pace.is_calendar and money.period_elapsed_hours < before.period_elapsed
     return Evidence(
         committed=committed,
@@ -492,7 +504,7 @@ def _seen(before: Evidence | None, committed: float, yardstick: float, money: Mo
         stated=before.stated * dearer * kept + stated,
         hours=before.hours * kept + came,
         came=before.came * kept + arrived,
-        came_squared=before.came_squared * kept + arrived * arrived,
+        came_squared=before.came_squared * kept + beyond * beyond,
         carried=pace.ahead(money) - pace.budget * money.period_elapsed_hours if is_new else before.carried,
         period_elapsed=money.period_elapsed_hours,
         blocks=tuple(

@@ -257,7 +257,13 @@ def test_the_load_correction_survives_a_change_of_prices() -> None:
     steps, _ = fluid_run(PACE, np.full(100, 1.5))
     before = Evidence.of(steps[-1].memory)
     assert before is not None
-    dear = replace(before, committed=2.0 * before.committed, actual=2.0 * before.actual)
+    dear = replace(
+        before,
+        committed=2.0 * before.committed,
+        actual=2.0 * before.actual,
+        came=2.0 * before.came,
+        came_squared=4.0 * before.came_squared,
+    )
     blocks = tuple(
         replace(
             block,
