@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError, column_hint, did_you_mean
-from boa_daemon.inputs.csv_text import csv_reader
 from boa_daemon.inputs.document_file import read_text
 from policies.optimum.job_list import ListedJob
 
