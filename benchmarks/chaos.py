@@ -188,13 +188,16 @@ class Nodes:
     def command(self, node: str, script: str) -> str:
         """Run a script on a node; return the command's id."""
         name, said = str(uuid4()), f'{HEALTH}{{"faults": []}}\n{READY}'
+        key = re.search(r"printf '%s\\n' (\w+) > \S*status\.key", script)
         with self.lock:
             if found := re.search(r"<<'UNIT'\n(.*)\nUNIT\n", script):
-                key = re.search(r"printf '%s\\n' (\w+) > \S*status\.key", script)
                 self._start(node, json.loads(found[1]), "" if key is None else key[1])
             elif found := re.search(r"systemctl (stop|kill).*boa-(.+)-\*-g(\d+)-n\*", script):
                 self._end(found[2], int(found[3]), is_stop=found[1] == "stop")
             elif found := re.search(r"/([^/\s]+)/g(\d+)/n\d+'?\s*$", script.strip()):
+                for unit in self.units:
+                    if key is not None and (unit.job, unit.generation) == (found[1], int(found[2])):
+                        unit.key = key[1]
                 said = STATUS + json.dumps(self.status(found[1], int(found[2])) or {})
             self.commands[name] = said
         return name
@@ -562,6 +565,16 @@ class Storm:
         for machine in self.machines:
             machine.read_again(self._settings())
 
+    def _consent(self) -> bool:
+        """Let people consent to the restored caps, which loosen limits; return whether a daemon took them."""
+        leader = self.leader()
+        if leader is None:
+            return False
+        command = [sys.executable, "-m", "boa_daemon", "config", "apply", "--yes"]
+        said = subprocess.run(command, cwd=leader.folder, capture_output=True, text=True, check=False)
+        self._say(f"consent: {said.returncode} {said.stderr.strip()[-200:]}")
+        return said.returncode == 0
+
     def _spent(self) -> dict[str, tuple[float, float]] | None:
         """Return the spend by cap, by the daemon's ledger and by ours; None if no daemon answers."""
         leader = self.leader()
@@ -632,6 +645,7 @@ class Storm:
         self._wait(self._look_at_caps, "the books", fails=False)
         self.caps.let_go()
         self._tell_caps()
+        self._wait(self._consent, "the restored caps", fails=False)
         rows: dict[str, dict[str, Any]] = {}
 
         def is_done() -> bool:

@@ -15,6 +15,7 @@ import os
 import random
 import statistics
 import time
+from collections import Counter
 from dataclasses import replace
 from math import ceil
 
@@ -29,7 +30,9 @@ from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS, mocked
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.state import JobState, Rules, UserMoney
+from boa_daemon.tick.ports import Launched
+from boa_daemon.tick.state import Claim, JobState, Rules, UserMoney
+from boa_daemon.tick.team_money import TeamMoney
 from policies.placement.first_fit import FirstFit
 
 TYPE, TICK_SECONDS = "g5.xlarge", 30.0
@@ -47,6 +50,14 @@ class Jobs:
         return self._jobs
 
     def users(self) -> dict[str, UserMoney]:
+        """Return none."""
+        return {}
+
+    def teams(self) -> dict[str, TeamMoney]:
+        """Return none."""
+        return {}
+
+    def claims(self) -> dict[str, Claim]:
         """Return none."""
         return {}
 
@@ -87,6 +98,34 @@ def calls_per_tick(instances: int, jobs: int, ticks: int) -> tuple[float, float]
             seconds.append(time.perf_counter() - began)
             counts.append(sum(cloud.calls.counts.values()) - before)
     return statistics.median(counts), statistics.median(seconds)
+
+
+def calls_of_hours(instances: int, ticks: int) -> Counter[str]:
+    """Return the calls by operation of ticks that change nothing, with those beside the ticks.
+
+    Facts are refreshed and leases renewed as the daemon does.
+    """
+    clock = ManualClock(1_800_000_000.0)
+    fake = FakeCloud(clock.now, Terms(list_prices={TYPE: 1.006}))
+    with mocked(fake):
+        cloud = a_cloud(fake, clock)
+        cloud.refresh()
+        offer = next(each for each in cloud.offers())
+        kind = CATALOG.instance_type(TYPE)
+        said = cloud.launch(
+            LaunchNodes(id="l0", instance_type=kind, count=instances, offer=offer, reason="benchmark")
+        )
+        assert isinstance(said, Launched), said
+        cloud.nodes()
+        cloud.calls.counts.clear()
+        for _ in range(ticks):
+            clock.instant += TICK_SECONDS
+            names = [node.id for node in cloud.nodes() if node.ended_at is None]
+            cloud.renew(names)
+            cloud.offers()
+            cloud.refresh()
+        assert len(names) == instances
+        return cloud.calls.counts
 
 
 def settling(fault: str, share: float, runs: int) -> list[float]:
@@ -139,6 +178,10 @@ def main() -> None:
     ):
         calls, seconds = calls_per_tick(instances, jobs, 3)
         print(f"{instances:9} {jobs:5} {calls:15.0f} {instances + 1:11} {seconds:12.3f}")
+    ticks = 240
+    print(f"\ncalls in {ticks} ticks, two hours, of 2 instances, with those beside the ticks")
+    for operation, count in sorted(calls_of_hours(2, ticks).items()):
+        print(f"{operation:45} {count:5}")
     print("\nfault on the launch                share   median    worst  (seconds to settle, ticks of 30 s)")
     runs = 10 if quick else 30
     for fault, share in (

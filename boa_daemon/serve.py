@@ -315,11 +315,16 @@ def serve(
         AlreadyRunning: when another daemon uses the state folder.
         InputError: when the settings are wrong.
     """
-    settings = load()
+    stop, reload = threading.Event(), threading.Event()
+    # Its default would end the process.
+    signal.signal(signal.SIGHUP, lambda *_: reload.set())
+    set_up_logs()
+    try:
+        settings = _patiently(load, stop, reload, what="the settings", types=(*PASSING, InputError))
+    except _Stopped:
+        return
     systemd.check_tick(settings.daemon.tick_seconds)
     there = daemon_paths(settings)
-    stop, reload = threading.Event(), threading.Event()
-    set_up_logs()
     if load.note:
         _LOG.error("%s", load.note)
     lock = Lock(there.state)
@@ -339,8 +344,17 @@ def serve(
         lock.give_back()
 
 
-def _patiently(do: Callable[[], _Value], stop: threading.Event, reload: threading.Event) -> _Value:
+def _patiently(
+    do: Callable[[], _Value],
+    stop: threading.Event,
+    reload: threading.Event,
+    *,
+    what: str = "the state folder",
+    types: tuple[type[Exception], ...] = PASSING,
+) -> _Value:
     """Return the result of `do`, which is tried again while a trouble lasts that passes.
+
+    A file of a person that is missing or that may not be read is an error of its own.
 
     Raises:
         _Stopped: when told to stop first.
@@ -349,17 +363,17 @@ def _patiently(do: Callable[[], _Value], stop: threading.Event, reload: threadin
     while True:
         try:
             return do()
-        except PASSING as error:
+        except types as error:
             kind = trouble_of(error)
-            if kind is None:
+            if kind is None or (isinstance(error, InputError) and kind in ("place", "rights")):
                 raise
             _on_signals(stop, reload)
-            what, remedy = explain(error, kind)
-            if what != said:
-                said = what
-                _LOG.error("the state folder cannot be used: %s. %s; the daemon tries again", what, remedy)
-                systemd.notify_ready(f"waiting: {what}")
-            systemd.notify_alive(f"waiting: {what}")
+            why, remedy = explain(error, kind)
+            if why != said:
+                said = why
+                _LOG.error("%s cannot be used: %s. %s; the daemon tries again", what, why, remedy)
+                systemd.notify_ready(f"waiting: {why}")
+            systemd.notify_alive(f"waiting: {why}")
             if stop.wait(STANDBY_SECONDS):
                 raise _Stopped("stopped while waiting") from None
 

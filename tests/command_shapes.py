@@ -161,6 +161,19 @@ SHELLS: dict[str, Shape] = {
     "script -c": Shape(run=f"script -qec '{LOOP}; true' log", tool="script"),
     "flock": Shape(run=f"flock lock {LOOP}", tool="flock"),
     "xargs": Shape(run=f"echo --pause 0.005 | xargs {LOOP}"),
+    "xargs, two folds": Shape(
+        run=f"seq 2 | xargs -I@ sh -c 'echo fold @; {LOOP}'", tool="seq", never="fold 2"
+    ),
+    "find, two folds": Shape(
+        run=f"mkdir a b; find a b -exec sh -c 'echo in $0; {LOOP}' '{{}}' ';'", never="in b"
+    ),
+    "/usr/bin/time": Shape(run=f"/usr/bin/time {LOOP}{_NEXT}", tool="/usr/bin/time", never="it went on"),
+    "| while read, slowly": Shape(run=f"while read -r line; do sleep 0.05; done < <({LOOP})"),
+    "perl": Shape(run=f"perl -e 'exit system(@ARGV)' {LOOP}{_NEXT}", tool="perl", never="it went on"),
+    "& and tail -f": Shape(run=f"touch log; {LOOP} > log 2>&1 & tail -F log"),
+    "& and kill -0": Shape(
+        run=f"{LOOP} & pid=$!; while kill -0 $pid; do sleep 0.3; done{_NEXT}", never="it went on"
+    ),
     "find -exec": Shape(run=f"find . -maxdepth 0 -exec {LOOP} ';'"),
     "make": Shape(
         run="make train",

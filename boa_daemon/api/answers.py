@@ -180,6 +180,7 @@ class _Standing(TypedDict):
     notes: list[str]
     setting_warnings: list[str]
     best_effort: dict[str, Any] | None
+    idle_reserved_usd_per_hour: float
     tick_seconds: float
     budget_usd_per_hour: float
     reattached: dict[str, int]
@@ -193,10 +194,11 @@ class _Standing(TypedDict):
 class StatusAnswer(_Standing, total=False):
     """The daemon's status. Keys from `tick` on describe the last tick, and are missing before the first.
 
-    `fault` is empty when all is well. `usd_per_hour` is the present cost of all nodes, `stopped_nodes` counts
-    those of the warm pool. `books` has the spending, the cap and the forecast for `day` and `month`, in
-    dollars. `finishes` has the expected end and cost of jobs with their 90 % intervals; `dates` has the
-    probability that a job's date is met.
+    `fault` is empty when all is well. `usd_per_hour` is the present cost of all nodes, `stopped_nodes`
+    counts those of the warm pool. `books` has the spending, the cap and the forecast for `day` and `month`,
+    in dollars, and `purses` those of teams, users, jobs and commitments. `idle_reserved_usd_per_hour` is
+    what paid reservations cost while nothing runs on them. `finishes` has the expected end and cost of jobs
+    with their 90 % intervals; `dates` has the probability that a job's date is met.
     """
 
     tick: int
@@ -210,6 +212,7 @@ class StatusAnswer(_Standing, total=False):
     waiting: int
     books: dict[str, dict[str, float | None]]
     pacing: dict[str, Any] | None
+    purses: list[dict[str, Any]]
     held: list[str]
     finishes: dict[str, dict[str, float]]
     dates: dict[str, dict[str, Any]]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar
 
 import typer
 
 from boa_daemon.backends.aws.client.calls import check_region
+from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.aws.rights.policy_statements import UsedResources
@@ -26,6 +28,7 @@ ClusterOption: TypeAlias = Annotated[
     str | None, typer.Option("--cluster", help="Cluster name; overrides the settings.")
 ]
 DEFAULT_CONFIG = Path("boa.toml")
+Found = TypeVar("Found")
 
 
 def settings_of(config: Path, *, region: str | None = None, cluster: str | None = None) -> AwsSettings:
@@ -43,14 +46,35 @@ def settings_of(config: Path, *, region: str | None = None, cluster: str | None 
 
 
 def regions_of(named: list[str] | None, settings: AwsSettings) -> list[str]:
-    """Return the regions named by --region without duplicates, else the region of the settings.
+    """Return the regions named by --region without duplicates, else all regions of the settings.
 
     Raises:
         InputError: when a region does not exist.
     """
     for region in named or ():
         check_region(region)
-    return list(dict.fromkeys(named or [settings.region]))
+    return list(dict.fromkeys(named or settings.regions or [settings.region]))
+
+
+def in_each_region(regions: Sequence[str], ask: Callable[[str], Found]) -> tuple[list[Found], dict[str, str]]:
+    """Return what `ask` finds in each region that answers, and why others do not.
+
+    Raises:
+        CallFailed: when no region answers.
+    """
+    found: list[Found] = []
+    unanswered: dict[str, str] = {}
+    for region in regions:
+        try:
+            found.append(ask(region))
+        except CallFailed as error:
+            if len(regions) == 1:
+                raise
+            unanswered[region] = str(error)
+            last = error
+    if len(unanswered) == len(regions):
+        raise last
+    return found, unanswered
 
 
 def used_resources(config: Path) -> UsedResources:

@@ -13,7 +13,7 @@ import typer
 from boa_daemon.cli.completion import complete_policies
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.cli.planning_options import ClassesOrTraceOption
+from boa_daemon.cli.planning_options import ClassesOrTraceOption, in_unit_asked
 from boa_daemon.cli.simulation_options import (
     BootOption,
     BootSecondsOption,
@@ -49,6 +49,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.planning.plots import check_plot_path
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
 from boa_daemon.units import format_hours, parse_budget
+from policies.model import Budget
 from policies.optimum.frontier import MixedFrontier, infeasible_budget
 from policies.optimum.hull import TIE
 from policies.registry import DEFAULT_POLICY, POLICIES, find_policy
@@ -117,7 +118,9 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
         seeds=seeds,
         caps=_caps(max_nodes or []),
     )
-    _check_budgets(comparison)
+    for text in budget:
+        with in_unit_asked(text):
+            _check_budget(comparison, parse_budget(text))
     comparison.check()
     with tasks_with_progress(on, out, comparison.cells, "cells") as headway:
         seen: list[CellResult] = []
@@ -200,13 +203,12 @@ def _rivals(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(find_policy(name).name for name in names if name != DEFAULT_POLICY))
 
 
-def _check_budgets(comparison: Comparison) -> None:
+def _check_budget(comparison: Comparison, budget: Budget) -> None:
     """Raise `InfeasibleBudget` for a budget below the load: rivals could not be compared at its spend."""
     problem = comparison.shared.problem
     least = MixedFrontier.of(problem).cheapest_feasible_spend
-    for budget in comparison.budgets:
-        if budget.amount < least * (1.0 - TIE):
-            raise infeasible_budget(budget.amount, least, problem)
+    if budget.amount < least * (1.0 - TIE):
+        raise infeasible_budget(budget.amount, least, problem)
 
 
 def _caps(texts: Sequence[str]) -> tuple[int | None, ...]:

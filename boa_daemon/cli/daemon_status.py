@@ -68,7 +68,7 @@ def status(
 def _status(document: Mapping[str, Any]) -> RenderableType:
     """Return the state of the daemon as a table."""
     table = a_table("BOA daemon", "", "")
-    mood = f"[red]{document['fault']}[/]" if document["fault"] else "well"
+    mood = f"[red]{escape(document['fault'])}[/]" if document["fault"] else "well"
     if document["is_observing"]:
         mood += ", observing only"
     if document["is_down"]:
@@ -93,24 +93,24 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
         for purse in document.get("purses", ()):
             table.add_row(f"{purse['kind']} {escape(purse['name'])}", _purse(purse))
         for sentence in document["held"]:
-            table.add_row("held back", sentence)
+            table.add_row("held back", escape(sentence))
         if document.get("finishes"):
             table.add_row("ends", _ends(document))
         for name, date in sorted(document.get("dates", {}).items(), key=lambda row: row[1]["probability"])[
             :5
         ]:
-            due = f"{name} by {clock_time(date['at'])}"
+            due = f"{escape(name)} by {clock_time(date['at'])}"
             table.add_row("date", f"{due}, with a probability of {date['probability']:.1%}")
     if document.get("fact_ages_seconds"):
         table.add_row("cloud", _facts(document["fact_ages_seconds"]))
     if document.get("gate") is not None:
         table.add_row("gate", _gate(document["gate"]))
     elif document.get("why_no_gate"):
-        table.add_row("gate", f"off: {document['why_no_gate']}; jobs send without asking")
+        table.add_row("gate", f"off: {escape(document['why_no_gate'])}; jobs send without asking")
     for note in document["notes"]:
-        table.add_row("note", note)
+        table.add_row("note", escape(note))
     for warning in document.get("setting_warnings", ()):
-        table.add_row("settings", warning)
+        table.add_row("settings", escape(warning))
     return Group(table, Text(f"as of {clock_time(document['as_of'])}", style="dim"))
 
 
@@ -258,7 +258,7 @@ def cost(
 def _print_cost(by: str, document: Mapping[str, Any]) -> None:
     table = a_table(f"Cost by {by} since {clock_time(document['since'])}", by, "USD", right=("USD",))
     for row in document["rows"]:
-        table.add_row(row["name"], usd(row["usd"]))
+        table.add_row(escape(row["name"]), usd(row["usd"]))
     table.add_row("in all", usd(document["usd"]))
     console = stdout_console()
     console.print(table)

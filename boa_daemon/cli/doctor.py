@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import typer
 from rich.markup import escape
@@ -11,7 +11,9 @@ from rich.markup import escape
 from boa_daemon.backends.aws.doctor.account import Doctor
 from boa_daemon.backends.aws.doctor.check import DoctorCheck
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
+from boa_daemon.backends.aws.rights.policy_statements import NO_OTHER_RESOURCES, UsedResources
 from boa_daemon.backends.cloud_kinds import cloud_kind
+from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.cli.aws_options import (
     DEFAULT_CONFIG,
     ClusterOption,
@@ -34,6 +36,10 @@ from boa_daemon.units import counted
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failed": "[red]failed[/]", "skipped": "-"}
 
 
+_OF_THE_ACCOUNT = ("credentials", "clock", "right")
+"""Beginnings of the names of checks whose answer is the same in each region."""
+
+
 def doctor(
     *,
     config: ConfigOption = DEFAULT_CONFIG,
@@ -50,10 +56,8 @@ def doctor(
         name, where, checks = SIMULATED, SIMULATED, [*local_checks(simulated), *_leaks(simulated)]
     else:
         settings = settings_of(config, region=region, cluster=cluster)
-        name, where, cloud = settings.cluster, settings.region, an_aws_cloud(settings)
-        checks = list(
-            Doctor(cloud, catalog_of(cloud.settings), SystemClock(), uses=used_resources(config)).checks()
-        )
+        name, where = settings.cluster, ", ".join(settings.regions or [settings.region])
+        checks = _checks_of_aws(settings, used_resources(config))
         loaded = load_settings(config if config.exists() else None).settings
         if cloud_kind(loaded.cloud.provider).on_aws:
             checks += local_checks(loaded)
@@ -67,6 +71,22 @@ def doctor(
     )
     if failed:
         raise typer.Exit(FAILED)
+
+
+def _checks_of_aws(settings: AwsSettings, uses: UsedResources) -> list[DoctorCheck]:
+    """Return the checks of all regions; of a further region without those that are about the account."""
+    found = list(Doctor(an_aws_cloud(settings), catalog_of(settings), SystemClock(), uses=uses).checks())
+    for region in settings.regions:
+        if region != settings.region:
+            mine = settings.in_region(region)
+            # Bucket and queue of reports are those of the home region.
+            checks = Doctor(an_aws_cloud(mine), catalog_of(mine), SystemClock(), uses=NO_OTHER_RESOURCES)
+            found += (
+                replace(each, name=f"{region}: {each.name}")
+                for each in checks.checks()
+                if not each.name.startswith(_OF_THE_ACCOUNT)
+            )
+    return found
 
 
 def _leaks(settings: Settings) -> Iterator[DoctorCheck]:

@@ -15,11 +15,18 @@ from boa_daemon.backends.aws.instances.sweep import Sweeper
 from boa_daemon.backends.aws.prices.extra_costs import HOURS_OF_A_MONTH
 from boa_daemon.backends.aws.prices.side_prices import side_prices
 from boa_daemon.backends.aws.stack.deployment import Stack
-from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
+from boa_daemon.cli.aws_options import (
+    DEFAULT_CONFIG,
+    ClusterOption,
+    ConfigOption,
+    in_each_region,
+    regions_of,
+    settings_of,
+)
 from boa_daemon.cli.cluster_resources import SIMULATED, end_simulated, simulated_settings
 from boa_daemon.cli.daemon_client import SocketOption
 from boa_daemon.cli.daemon_status import release_everything
-from boa_daemon.cli.gc import RegionsOption, print_receipts
+from boa_daemon.cli.gc import RegionsOption, print_receipts, say_unanswered
 from boa_daemon.cli.output import OutputFormat, OutputOption, show, stdout_console
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.auxiliary_costs import billed_usd, close_standing
@@ -53,9 +60,9 @@ def down(
     """Stop renting: running jobs write checkpoints and wait, and all instances end.
 
     Nothing new starts until --resume. --all ends all instances, disks, interfaces and spot requests of this
-    cluster in each region named, whoever started them. Stop the daemon first, or it will rent again.
-    --stack also deletes what `boa up` made, once nothing is rented. On the simulated cloud --all also ends
-    the job processes. Exit code 4 if something is left.
+    cluster in all regions of the settings, or in those named, whoever started them. Stop the daemon first,
+    or it will rent again. --stack also deletes what `boa up` made, once nothing is rented. On the simulated
+    cloud --all also ends the job processes. Exit code 4 if something is left.
     """
     if (stack and not everything) or (data and not stack):
         raise InputError("--stack goes with --all, and --data with --all --stack")
@@ -78,9 +85,15 @@ def down(
     calls = AwsCalls(settings)
     sweeper = Sweeper(settings, calls, clock)
     regions = regions_of(region, settings)
-    receipts = [end_everything(sweeper, where, clock=clock, wait_seconds=wait_seconds) for where in regions]
-    is_clean = all(receipt.is_clean for receipt in receipts)
+    receipts, unanswered = in_each_region(
+        regions, lambda where: end_everything(sweeper, where, clock=clock, wait_seconds=wait_seconds)
+    )
+    is_clean = not unanswered and all(receipt.is_clean for receipt in receipts)
     # Keep the stack while something is rented: it holds the roles that can end instances.
+    further = [each for each in settings.regions if each != settings.region] if region is None else []
+    for where in further if stack and is_clean else ():
+        # Before the home region's, which has the roles.
+        Stack(AwsCalls(settings.in_region(where))).remove(wait_seconds=wait_seconds)
     gone = _take_away(Stack(calls), wait_seconds, data=data) if stack and is_clean else None
     whole = load_settings(config).settings if cluster is None and config.exists() else None
     if gone is not None and whole is not None:
@@ -89,6 +102,7 @@ def down(
         settings.cluster, receipts, gone, stack=stack, form=output,
         images=_images(calls), billed=None if whole is None else billed_usd(whole),
     )  # fmt: skip
+    say_unanswered(unanswered)
     if not is_clean:
         raise typer.Exit(PARTLY_DONE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,14 @@ import typer
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.instances.receipt import Receipt, end_everything, iso_time
 from boa_daemon.backends.aws.instances.sweep import OwnedResource, Sweeper
-from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
+from boa_daemon.cli.aws_options import (
+    DEFAULT_CONFIG,
+    ClusterOption,
+    ConfigOption,
+    in_each_region,
+    regions_of,
+    settings_of,
+)
 from boa_daemon.cli.cluster_resources import SIMULATED, end_simulated, find_simulated, simulated_settings
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.clock import SystemClock
@@ -17,7 +25,8 @@ from boa_daemon.errors import DRIFT_FOUND, PARTLY_DONE
 from boa_daemon.units import counted
 
 RegionsOption = Annotated[
-    list[str] | None, typer.Option("--region", help="AWS region, may be repeated; overrides the settings.")
+    list[str] | None,
+    typer.Option("--region", help="AWS region, may be repeated. Default: all of the settings."),
 ]
 
 
@@ -40,31 +49,36 @@ def gc(
     Resources without the tag are never touched. On the simulated cloud a leak is a node that no daemon wants.
     """
     simulated = simulated_settings(config) if region is None and cluster is None else None
+    unanswered: dict[str, str] = {}
     if simulated is not None:
         name, found = SIMULATED, find_simulated(simulated)
     else:
         settings, clock = settings_of(config, cluster=cluster), SystemClock()
         name, sweeper = settings.cluster, Sweeper(settings, AwsCalls(settings), clock)
         regions = regions_of(region, settings)
-        found = [each for where in regions for each in sweeper.find(region=where)]
+        by_region, unanswered = in_each_region(regions, lambda where: sweeper.find(region=where))
+        found = [each for mine in by_region for each in mine]
+        regions = [where for where in regions if where not in unanswered]
     leaks = [each for each in found if each.leak]
     ids = {each.id for each in leaks}
     receipts: list[Receipt] = []
     if not check and simulated is not None:
         receipts = [end_simulated(simulated, ids)]
     elif not check:
-        receipts = [
-            end_everything(
+        receipts, lost = in_each_region(
+            regions,
+            lambda where: end_everything(
                 sweeper, where, clock=clock, wait_seconds=wait_seconds, which=lambda each: each.id in ids
-            )
-            for where in regions
-        ]
+            ),
+        )
+        unanswered |= lost
     rows, wanted = [_row(each) for each in leaks], len(found) - len(leaks)
     document = {
         "cluster": name,
         "leaks": rows,
         "wanted": wanted,
         "regions": [each.row() for each in receipts],
+        "unanswered": unanswered,
     }
     show(
         output,
@@ -72,9 +86,10 @@ def gc(
         rows=lambda: rows,
         table=lambda: _print(name, leaks, wanted, receipts, is_check=check),
     )
+    say_unanswered(unanswered)
     if check and leaks:
         raise typer.Exit(DRIFT_FOUND)
-    if not all(receipt.is_clean for receipt in receipts):
+    if unanswered or not all(receipt.is_clean for receipt in receipts):
         raise typer.Exit(PARTLY_DONE)
 
 
@@ -103,6 +118,12 @@ def _print(
     if leaks and is_check:
         console.print("Nothing was ended; `boa gc` without --check ends them.")
     print_receipts(receipts)
+
+
+def say_unanswered(unanswered: Mapping[str, str]) -> None:
+    """Say on standard error which regions did not answer."""
+    for region, why in unanswered.items():
+        typer.echo(f"{region} does not answer, so what is left there is not known: {why}", err=True)
 
 
 def print_receipts(receipts: list[Receipt]) -> None:

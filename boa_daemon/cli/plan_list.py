@@ -123,6 +123,14 @@ def _widths_text(job_plan: JobPlan) -> str:
     return ", then ".join(width_text(step) for _, _, step in runs(job_plan.plan.steps))
 
 
+def _buys_nothing(solution: ListSolution, counted: bool) -> list[str]:
+    """Return from which total on more money buys nothing, if the budget is above it."""
+    most = solution.largest_useful_spend
+    if solution.budget <= 1.005 * most:
+        return []
+    return [f"More than {f'{most:,.2f} GPU-hours' if counted else f'${most:,.2f}'} buys nothing."]
+
+
 def _print_list(solution: ListSolution, file: ProblemFile, min_budget: bool) -> None:
     console = stdout_console()
     counted = file.problem.budget_unit == "gpus"
@@ -160,6 +168,7 @@ def _print_list(solution: ListSolution, file: ProblemFile, min_budget: bool) -> 
                 f"The cheapest budget that runs every job in time is {least}."
                 if min_budget
                 else f"The smallest feasible budget is {least}.",
+                *_buys_nothing(solution, counted),
             ]
         )
     )

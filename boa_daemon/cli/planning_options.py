@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -21,11 +22,12 @@ from boa_daemon.errors import InputError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.price_age import spot_priced, stale_prices
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, with_budget
+from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import PaidCommitments
 from boa_daemon.sim.spot_market import on_both_markets
 from boa_daemon.sim.world_file import load_world
 from boa_daemon.sim.world_settings import Checkpoints, Spot, WorldSettings
-from boa_daemon.units import PER_HOUR, Per, parse_budget, per_of
+from boa_daemon.units import PER_HOUR, Per, format_hours, parse_budget, per_of
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
 from policies.optimum.options import PhaseOption
@@ -97,16 +99,23 @@ def in_unit_asked(asked: str | None) -> Iterator[None]:
     try:
         yield
     except InfeasibleBudget as error:
-        per = per_of(asked)
-        if per is PER_HOUR or error.budget is None:
+        said = said_in(error, per_of(asked))
+        if said is error:
             raise
-        least = money_up(error.least_spend, "usd", per)
-        said = (
-            f"{per.usd(error.budget)} is too small: the jobs need at least {least} "
-            f"({money_up(error.least_spend, 'usd')}). Raise the budget, or allow widths that cost less per "
-            "unit of work"
-        )
-        raise InfeasibleBudget(said, least_spend=error.least_spend, budget=error.budget) from error
+        raise said from error
+
+
+def said_in(error: InfeasibleBudget, per: Per) -> InfeasibleBudget:
+    """Return the error with its dollars in a unit of time; the same error for dollars per hour and GPUs."""
+    if per is PER_HOUR or error.budget is None:
+        return error
+    least = money_up(error.least_spend, "usd", per)
+    said = (
+        f"{per.usd(error.budget)} is too small: the jobs need at least {least} "
+        f"({money_up(error.least_spend, 'usd')}). Raise the budget, or allow widths that cost less per "
+        "unit of work"
+    )
+    return InfeasibleBudget(said, least_spend=error.least_spend, budget=error.budget)
 
 
 def read_problem(
@@ -234,6 +243,19 @@ def money_up(amount: float, unit: str, per: Per = PER_HOUR) -> str:
     digits = 2 if unit != "gpus" else max(0, 3 - math.floor(math.log10(amount)))
     # The slack of 1e-12 keeps 8.06 from becoming 8.061 through a rounding error.
     return money(math.ceil(amount * 10**digits * (1.0 - 1e-12)) / 10**digits, unit)
+
+
+def last_dollars(curve: Curve, spend: float, per: Per = PER_HOUR) -> list[str]:
+    """Return what the part of a spend above the knee buys; empty for a spend that is not above it."""
+    knee, unit = curve.knee(), curve.problem.budget_unit
+    if spend <= 1.02 * knee.budget:
+        return []
+    saved = max(knee.hours - float(curve.weighted_hours_at(np.array([spend]))[0]), 0.0)
+    share = saved / knee.hours if knee.hours else 0.0
+    return [
+        f"The last {money(spend - knee.budget, unit, per)} of it buy {format_hours(saved)} less waiting "
+        f"({share:.1%}): at the knee, {money(knee.budget, unit, per)}, jobs take {format_hours(knee.hours)}."
+    ]
 
 
 def print_heading(console: Console, text: str) -> None:

@@ -21,6 +21,8 @@ from boa_daemon.cli.planning_options import (
     CommitmentsOption,
     best_effort_is_named,
     indented_lines,
+    last_dollars,
+    money,
 )
 from boa_daemon.cli.simulation_options import (
     BootOption,
@@ -35,18 +37,19 @@ from boa_daemon.cli.simulation_options import (
     settings_in_world,
 )
 from boa_daemon.errors import InputError
+from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import PaidCommitments, paid_sentence
 from boa_daemon.planning.promises import promise_rows, promise_sentence
 from boa_daemon.planning.rentals import Rental, load_between
 from boa_daemon.sim.budget_tuning import tune_planning_budget
 from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.stopped_nodes import START_SECONDS
-from boa_daemon.sim.wiring import PreparedRun, check_budget, prepare, site_of
+from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, check_budget, prepare, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
 from boa_daemon.traces.rates import work_of
-from boa_daemon.units import format_hours, parse_budget
+from boa_daemon.units import Per, format_hours, parse_budget, per_of
 from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY, PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
@@ -162,7 +165,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         paid = PaidCommitments.read(commitments, machines, datetime.now(UTC).date())
         planned = paid.planning_budget(site_of(settings).problem, settings.budget.amount)
         settings = replace(settings, planning_budget=replace(settings.budget, amount=planned))
-    with best_effort_is_named():
+    with best_effort_is_named(budget):
         run = prepare(tune_planning_budget(settings) if rehearse else settings)
         check_budget(settings)
     with progress_of(run) as on_tick:
@@ -178,8 +181,22 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         | ({"promises": promised} if promised else {})
         | ({} if bill is None else {"commitments": bill}),
         rows=lambda: [_row(result)],
-        table=lambda: _print_table(result, bill, promised),
+        table=lambda: _print_table(result, bill, _worth(settings, per_of(budget)), promised),
     )
+
+
+def _worth(settings: SimulationSettings, per: Per) -> list[str]:
+    """Return what the plan says of the budget's last dollars; nothing for a policy that has no plan."""
+    if find_policy(settings.policy).kind != "optimum":
+        return []
+    curve = Curve.of(site_of(settings).problem, "integer-mixed")
+    unit, amount = settings.budget.unit, settings.budget.amount
+    if amount < curve.cheapest:
+        return []
+    found = last_dollars(curve, min(amount, curve.largest_useful), per)
+    if amount > 1.005 * curve.largest_useful:
+        found.append(f"By the plan, more than {money(curve.largest_useful, unit, per)} buys nothing.")
+    return found
 
 
 def _bill(run: PreparedRun, paid: PaidCommitments) -> dict[str, Any]:
@@ -237,7 +254,8 @@ def _pairs(settings: Sequence[str]) -> dict[str, str]:
 
 def _print_table(
     result: Simulation,
-    bill: dict[str, Any] | None = None,
+    bill: dict[str, Any] | None,
+    worth: Sequence[str],
     promised: Sequence[dict[str, Any]] = (),
 ) -> None:
     table = a_table(f"{result.policy}: {result.finished} of {result.jobs} jobs finished", "", "", right=())
@@ -270,6 +288,8 @@ def _print_table(
         stdout_console().print(indented_lines([sentence]))
     if promised:
         stdout_console().print(indented_lines([promise_sentence(promised, is_seen=True)]))
+    if worth:
+        stdout_console().print(indented_lines(worth))
     if bill is not None:
         stdout_console().print(indented_lines([paid_sentence(bill)]))
     if result.shortfall is not None:

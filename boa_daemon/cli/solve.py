@@ -22,20 +22,24 @@ from boa_daemon.cli.planning_options import (
     MarketOption,
     PricesOption,
     cell,
+    indented_lines,
+    last_dollars,
     money,
     money_up,
     phases_text,
     print_heading,
     read_problem,
     runs,
+    said_in,
     share_text,
     stretch_rows,
     width_text,
     with_budget_flag,
 )
 from boa_daemon.errors import INFEASIBLE, PARTLY_DONE
+from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.plan_documents import has_weights, infeasible_document, solution_document
-from boa_daemon.units import format_hours
+from boa_daemon.units import Per, format_hours, per_of
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, Problem
 from policies.optimum.boa import solve as solve_problem
@@ -76,12 +80,13 @@ def solve(
 ) -> None:
     """Compute the GPU counts with the least mean job time within a budget, with a proof of optimality."""
     cases = [with_budget_flag(read_problem(path, prices, market=world), budget) for path in files]
+    per = per_of(budget)
     code = 0
     rows: list[dict[str, Any]] = []
     for file, asked in cases:
         if output is OutputFormat.table and file is not cases[0][0]:
             stdout_console().print()
-        own_code, solution = _solve_one(file.path, file.problem, asked, version, output)
+        own_code, solution = _solve_one(file.path, file.problem, asked, version, output, per)
         code = max(code, own_code)
         if solution is not None:
             name = {"file": file.path} if len(cases) > 1 else {}
@@ -92,8 +97,8 @@ def solve(
         raise typer.Exit(code)
 
 
-def _solve_one(
-    path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat
+def _solve_one(  # noqa: PLR0917 - each is a part of the question
+    path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat, per: Per
 ) -> tuple[int, Solution | None]:
     """Print one answer and return its exit code; CSV is printed at the end for all files."""
     try:
@@ -102,7 +107,7 @@ def _solve_one(
     except InfeasibleBudget as error:
         if form is OutputFormat.json:
             print_json(infeasible_document(error, budget.amount, problem, version.value))
-        _say("InfeasibleBudget", "red", path, error)
+        _say("InfeasibleBudget", "red", path, said_in(error, per))
         return INFEASIBLE, None
     except ProblemTooLarge as error:
         _say("ProblemTooLarge", "yellow", path, error)
@@ -110,7 +115,7 @@ def _solve_one(
     if form is OutputFormat.json:
         print_json(solution_document(solution, problem))
     elif form is OutputFormat.table:
-        _print_tables(path, solution, problem)
+        _print_tables(path, solution, problem, per)
     return code, solution
 
 
@@ -119,16 +124,16 @@ def _say(name: str, colour: str, path: str, error: Exception) -> None:
     stderr_console().print(f"[bold {colour}]{name}[/]: {escape(f'{path}: {error}')}")
 
 
-def _print_tables(path: str, solution: Solution, problem: Problem) -> None:
+def _print_tables(path: str, solution: Solution, problem: Problem, per: Per) -> None:
     console = stdout_console()
     print_heading(console, f"{path}: {solution.version}, {solution.status}")
     console.print(class_table(solution))
     unit = solution.budget_unit
     facts = [
         ("mean JCT", format_hours(solution.mean_jct_hours)),
-        ("spend", f"{money(solution.mean_spend, unit)} of {money(solution.budget, unit)}"),
-        ("cheapest feasible", money_up(solution.cheapest_feasible_spend, unit)),
-        ("more buys nothing above", money(solution.largest_useful_spend, unit)),
+        ("spend", f"{money(solution.mean_spend, unit, per)} of {money(solution.budget, unit, per)}"),
+        ("cheapest feasible", money_up(solution.cheapest_feasible_spend, unit, per)),
+        ("more buys nothing above", money(solution.largest_useful_spend, unit, per)),
         ("lower bound, any policy", format_hours(solution.lower_bound_mean_jct_hours)),
         ("multiplier", f"{solution.multiplier:.6g}"),
         ("gap to the bound", f"{solution.gap:.2%}"),
@@ -138,6 +143,8 @@ def _print_tables(path: str, solution: Solution, problem: Problem) -> None:
     console.print()
     for name, value in facts:
         console.print(f"  {name:<26}{value}")
+    if worth := last_dollars(Curve.of(problem, solution.version), solution.mean_spend, per):
+        console.print(indented_lines(worth))
 
 
 def class_table(solution: Solution) -> Any:

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.whole_files import write_whole
@@ -65,10 +65,17 @@ def _says(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> bool:
     except tomllib.TOMLDecodeError:
         return False
     return all(
-        document.get(section, {}).get(key) == (list(value) if isinstance(value, tuple) else value)
+        _table_at(document, section).get(key) == (list(value) if isinstance(value, tuple) else value)
         for section, keys in wanted.items()
         for key, value in keys.items()
     )
+
+
+def _table_at(document: Mapping[str, Any], section: str) -> Mapping[str, Any]:
+    """Return the table of a section, whose name may have several parts; empty without one."""
+    for part in section.split("."):
+        document = document.get(part, {})
+    return document
 
 
 def _toml(value: Value) -> str:

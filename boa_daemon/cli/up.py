@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -88,33 +88,52 @@ def up(
     One CloudFormation stack holds all of it: roles and policies of the daemon and nodes, bucket, queues,
     rules, security group and, with --private, a network. The same command updates an existing stack.
     """
-    settings = _settings(config, region, cluster, instance_type, market)
-    calls = AwsCalls(settings)
-    stack = Stack(calls)
     usd_per_month = None if usd_per_hour is None else usd_per_hour * 730.0
     if email and usd_per_month is None:
         raise InputError("--email needs --usd-per-hour: the alarm is about that budget")
-    plan = _plan(calls, stack, private=private, expire_days=expire_days, email=email, usd=usd_per_month)
+
+    def planned(where: str | None) -> tuple[Stack, StackPlan]:
+        settings = _settings(config, where, cluster, instance_type, market)
+        stack = Stack(AwsCalls(settings))
+        is_further = where in _further_regions(config)
+        return stack, _plan(
+            stack, private=private, expire_days=expire_days, email="" if is_further else email,
+            usd=usd_per_month, is_further=is_further,
+        )  # fmt: skip
+
     if template:
-        typer.echo(as_yaml(plan.template).rstrip())
+        typer.echo(as_yaml(planned(region)[1].template).rstrip())
         return
-    # Compute the costs first, so that nothing is created if a price is missing.
-    plan.standing()
-    outputs: Mapping[str, str] = {}
-    is_changed = False
-    if yes:
-        is_changed = stack.make(plan.template, plan.parameters, wait_seconds=wait_seconds)
-        if "spot" in settings.markets:
-            stack.make_spot_role()
-        outputs = stack.outputs()
-        write_keys(config, _keys(plan, outputs, usd_per_hour=usd_per_hour))
-    document = _document(plan, stack, config, outputs, is_made=yes, is_changed=is_changed)
+    # The home region comes last: its roles name the queues of the others.
+    targets = [region] if region else [*_further_regions(config), None]
+    for where in targets:
+        # Compute the costs first, so that nothing is created if a price is missing.
+        planned(where)[1].standing()
+    documents: list[dict[str, Any]] = []
+    for where in targets:
+        stack, plan = planned(where)
+        outputs: Mapping[str, str] = {}
+        is_changed = False
+        if yes:
+            is_changed = stack.make(plan.template, plan.parameters, wait_seconds=wait_seconds)
+            if "spot" in plan.settings.markets:
+                stack.make_spot_role()
+            outputs = stack.outputs()
+            write_keys(config, _keys(plan, outputs, usd_per_hour=usd_per_hour))
+        documents.append(_document(plan, stack, config, outputs, is_made=yes, is_changed=is_changed))
+    document = {**documents[-1], "further": documents[:-1]}
     show(
         output,
         document,
-        rows=lambda: document["makes"],
-        table=lambda: _print(document),
+        rows=lambda: [row for each in documents for row in each["makes"]],
+        table=lambda: _print_all(documents),
     )
+
+
+def _further_regions(config: Path) -> list[str]:
+    """Return the regions of the file beside its home region."""
+    settings = load_aws_settings(config)
+    return [each for each in settings.regions if each != settings.region]
 
 
 def _settings(
@@ -139,7 +158,13 @@ def _settings(
 
 
 def _plan(
-    calls: AwsCalls, stack: Stack, *, private: bool, expire_days: int | None, email: str, usd: float | None
+    stack: Stack,
+    *,
+    private: bool,
+    expire_days: int | None,
+    email: str,
+    usd: float | None,
+    is_further: bool,
 ) -> StackPlan:
     """Return the plan of the stack.
 
@@ -147,6 +172,7 @@ def _plan(
         CallFailed: when AWS cannot be asked.
         InputError: when no zone offers a type, or nodes would not be reachable.
     """
+    calls = stack.calls
     settings, catalog = calls.settings, catalog_of(calls.settings)
     account = str(calls.call("sts:GetCallerIdentity")["Account"])
     market = AwsMarket(settings, calls, catalog, SystemClock())
@@ -173,6 +199,7 @@ def _plan(
         expire_days=expire_days,
         email=email,
         usd_per_month=usd,
+        is_further=is_further,
     )
     return StackPlan(
         settings=settings,
@@ -216,15 +243,19 @@ def _keys(
     """Return the keys to write to `boa.toml`."""
     settings = plan.settings
     cloud: dict[str, Value] = {
-        "provider": "aws",
-        "cluster": settings.cluster,
-        "region": settings.region,
-        "instance_types": settings.instance_types,
-        "market": settings.market,
-        "instance_profile": outputs["NodeProfileName"],
         "queue_url": outputs["WarningsQueueUrl"],
         "security_groups": (outputs["SecurityGroupId"],),
     }
+    if not plan.wishes.is_further:
+        cloud = {
+            "provider": "aws",
+            "cluster": settings.cluster,
+            "region": settings.region,
+            "instance_types": settings.instance_types,
+            "market": settings.market,
+            "instance_profile": outputs["NodeProfileName"],
+            **cloud,
+        }
     if outputs.get("PoolEndRoleArn"):
         cloud["pool_end_role"] = outputs["PoolEndRoleArn"]
     if outputs.get("SubnetIds"):
@@ -233,6 +264,8 @@ def _keys(
     pairs = dict(each.split("=", 1) for each in groups if "=" in each)
     if pairs:
         cloud["placement_groups"] = pairs
+    if plan.wishes.is_further:
+        return {f"cloud.by_region.{settings.region}": cloud}
     found: dict[str, dict[str, Value]] = {
         "cloud": cloud,
         "engine": {
@@ -291,6 +324,11 @@ def _document(
     }
 
 
+def _print_all(documents: Sequence[Mapping[str, Any]]) -> None:
+    for document in documents:
+        _print(document)
+
+
 def _print(document: Mapping[str, Any]) -> None:
     console = stdout_console()
     verb = "Made" if document["is_made"] else "Would make"
@@ -318,5 +356,8 @@ def _print(document: Mapping[str, Any]) -> None:
         )
         return
     console.print(f"Wrote {escape(document['writes'])}.", soft_wrap=True)
-    console.print(f"The daemon's role: {document['control_role']}.", soft_wrap=True)
-    console.print("Next: `boa doctor`, then `boa daemon`.")
+    if document["control_role"]:
+        console.print(f"The daemon's role: {document['control_role']}.", soft_wrap=True)
+        console.print("Next: `boa doctor`, then `boa daemon`.")
+    else:
+        console.print("The daemon's role is the home region's: `boa up --yes` brings it up to date.")

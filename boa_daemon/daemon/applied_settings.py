@@ -48,7 +48,7 @@ def read_applied(state: Path) -> AppliedSettings | None:
     except (OSError, ValueError) as error:
         if "\0" in str(state):
             return None  # No folder can have that name; who makes it says so.
-        raise _unreadable(file, error) from None
+        raise _unreadable(file, error) from error
     try:
         document = json.loads(text)
         return AppliedSettings(

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from boa_daemon.units import format_hours
 
-GRACE_SECONDS = 90.0
+GRACE_SECONDS = 60.0
 LOOK_SECONDS = 30.0
-"""Seconds between two looks: with probes every two minutes, a loss is told within five minutes."""
+"""Seconds between two looks: with probes every three minutes, a loss is told within five minutes."""
 NETS = (
     "credentials",
     "spot warnings",

@@ -5,7 +5,7 @@ step, ends with exit code and manifest; EventBridge adds spot warnings. Logs and
 outlive their nodes. The engine's state is saved at each change, so a restarted daemon has it again.
 
 Silence is not death. A unit that has not reported for a while is *unknown*, and is asked through SSM. It is
-lost only if its node is also gone from the cloud's list, or has not answered several questions.
+lost only if its node is also gone from the cloud's list, or if several questions brought no sign of life.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from boa_daemon.inputs.message_validation import (
     json_object,
     parse_unit_status,
 )
-from boa_daemon.job.seal import TOLD, is_sealed
+from boa_daemon.job.seal import TOLD
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.node_lives import instance_of
 from boa_daemon.tick.ports import (
@@ -84,7 +84,7 @@ _LOG = logging.getLogger("boa.engine")
 AGAIN_SECONDS = 15.0
 """A stop is repeated after this time until the generation has ended."""
 MOST_PROBES = 3
-"""A silent unit is lost after this many probes in a row that the node did not answer."""
+"""A silent unit is lost after this many probes in a row without a sign of life, whatever was answered."""
 ASIDE_SECONDS = 5.0
 """Shortest time between two copies of the engine's state beside its database."""
 PROBE = "the answer to a probe"
@@ -483,7 +483,7 @@ class SsmEngine:
         return changed
 
     def _read_probe(self, run: SsmRun, rank: int) -> bool:
-        """Read the answer to a probe; after several probes in a row without an answer, the unit is lost."""
+        """Read the answer to a probe; after several in a row without a sign of life, the unit is lost."""
         command, _ = run.probes.pop(rank)
         status, output = self._commands.result(command, run.nodes[rank]) if command else ("Undeliverable", "")
         if status == "Unasked":
@@ -493,21 +493,31 @@ class SsmEngine:
         if status == "Success" and STATUS in output:
             document = json_object(output.partition(STATUS)[2], PROBE)
             said = None if document is None else self._read_status(document, PROBE)
-            if said is not None:
+            if said is not None and (said["is_kept"] or said["exit"] is not None):
                 return self._heard(said)
-            ours = {"job": run.generation.job, "generation": run.generation.number, "rank": rank}
-            if document is None or not ours.items() <= document.items() or not is_sealed(document, run.key):
-                return False
-            # Authentic, but older than the last status: the node has rebooted, and its units are gone.
+            # Otherwise the answer is no sign of life: there is no unit, its keeper is dead, or the answer is
+            # older than the last status because the node has rebooted. It may also not be the keeper's.
         run.failed_probes[rank] = run.failed_probes.get(rank, 0) + 1
         if run.failed_probes[rank] >= MOST_PROBES:
-            run.heard[rank] = lost(run, rank)
+            self._give_up(run, rank)
         return True
+
+    def _give_up(self, run: SsmRun, rank: int) -> None:
+        """Count a unit as lost, after an order that ends it if its node can still be told.
+
+        If the order cannot be sent now, the unit is asked again instead, so that it is never doubled.
+        """
+        pattern = _pattern(run.generation.job, run.generation.number)
+        answer = self._commands.send([run.nodes[rank]], kill_script(pattern), "end a unit")
+        if isinstance(answer, Refused) and not is_about_the_node(answer.reason):
+            self._is_cut_off = True
+            return
+        run.heard[rank] = lost(run, rank)
 
     def _status_script(self, run: SsmRun, rank: int) -> str:
         root, generation = self._root(run.nodes[rank]), run.generation
         folder = Layout(root=Path(root) / "jobs").unit(generation.job, generation.number, rank)
-        return status_script(root, str(folder))
+        return status_script(root, str(folder), key=run.key)
 
     def _look(self, known: SsmJob) -> RunReport:
         """Return the report of a job's newest generation; end the generation if it is broken."""

@@ -165,10 +165,19 @@ def kill_script(name_pattern: str) -> str:
     return f"systemctl kill --kill-whom=main --signal=SIGUSR1 {quote(name_pattern)}\n"
 
 
-def status_script(root: str, folder: str) -> str:
-    """Return the script that prints a unit's status."""
+def status_script(root: str, folder: str, *, key: str = "") -> str:
+    """Return the script that prints a unit's status.
+
+    It first stores the key by which the daemon knows the generation: two daemons may have told the node to
+    start it, and their orders may have come in another order than they were given.
+    """
+    generation = Path(folder).parent
+    # Root writes only into a folder of its own: elsewhere a job could place a link.
+    store = (
+        f"if [ -O {quote(str(generation))} ]; then {_key_file(generation, key).strip()}; fi\n" if key else ""
+    )
     return f"""set -eu
-printf '%s' {quote(STATUS)}
+{store}printf '%s' {quote(STATUS)}
 PYTHONPATH={quote(library(root))} python3 -m boa_daemon.job.keeper --status {quote(folder)}
 """
 

@@ -27,6 +27,8 @@ MOST_PLAIN_BYTES = 40 * MOST_BYTES
 """Largest code before it is packed."""
 MOST_FILES = 100_000
 GIT_SECONDS = 120.0
+_AS_COMMITTED = ("-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.symlinks=true")
+"""Options of git, so that a checkout does not depend on a person's settings for another system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,40 +83,36 @@ def _packed(
     of = of or folder
     if len(names) > MOST_FILES:
         raise InputError(f"code: {of} has more than {MOST_FILES:,} files", hint="Ignore some of them")
+    ways = {os.path.dirname(name) for name in names}
+    behind = {way for way in ways if _is_behind_link(folder, way)}
+    # What git still lists below a folder that is now a link is no file of this folder.
+    names = [name for name in names if os.path.dirname(name) not in behind]
     sizes = {name: (folder / name).lstat().st_size for name in names if os.path.lexists(folder / name)}
     total = sum(sizes.values())
     if total > MOST_PLAIN_BYTES:
         raise _too_large(of, total, MOST_PLAIN_BYTES, sizes, "")
     packed, found, done = io.BytesIO(), set[str](), 0
-    with (
-        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, filename="") as zipped,
-        _DigestingWriter(zipped) as plain,
-        tarfile.open(fileobj=plain, mode="w|", format=tarfile.GNU_FORMAT) as archive,
-    ):
-        for name in names:
-            file = folder / name
-            member = None
-            if file.is_symlink():
-                member = archive.gettarinfo(str(file), arcname=name)
-                member.linkname = _link_within(file, folder, of)
-            elif file.is_file():
-                member = archive.gettarinfo(str(file), arcname=name)
-            if member is None:
-                continue  # Deleted since it was listed, a pipe or a socket.
-            found.add(name)
-            # Two names of one file are two files on a node.
-            if not member.issym():
-                member.type, member.linkname = tarfile.REGTYPE, ""
-                member.size = file.stat().st_size
-                with file.open("rb") as content:
-                    _add(archive, member, content)
-            else:
-                _add(archive, member, None)
-            done += sizes.get(name, 0)
-            if progress is not None:
-                progress(done, total)
-            if packed.tell() > MOST_BYTES:
-                break
+    try:
+        with (
+            gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, filename="") as zipped,
+            _DigestingWriter(zipped, packed) as plain,
+            tarfile.open(fileobj=plain, mode="w|", format=tarfile.GNU_FORMAT) as archive,
+        ):
+            for name in names:
+                try:
+                    is_packed = _pack_one(archive, folder, name, of)
+                except OSError as error:
+                    raise InputError(
+                        f"code: {name!r} in {of} cannot be read: {error.strerror or error}",
+                        hint="Submit when nothing writes there, or ignore the file",
+                    ) from None
+                if is_packed:  # Else it was deleted since it was listed, or is a pipe or a socket.
+                    found.add(name)
+                    done += sizes.get(name, 0)
+                    if progress is not None:
+                        progress(done, total)
+    except _TooLargePackedError:
+        raise _too_large(of, packed.tell(), MOST_BYTES, sizes, " packed") from None
     if packed.tell() > MOST_BYTES:
         raise _too_large(of, packed.tell(), MOST_BYTES, sizes, " packed")
     folders = {str(parent) for name in found for parent in Path(name).parents}
@@ -123,12 +121,48 @@ def _packed(
     )
 
 
-class _DigestingWriter(io.RawIOBase):
-    """Writes into a compressed file, and computes the digest of what is written."""
+def _pack_one(archive: tarfile.TarFile, folder: Path, name: str, of: Path) -> bool:
+    """Add a file or a link to an archive; return whether there is one.
 
-    def __init__(self, zipped: gzip.GzipFile) -> None:
+    Raises:
+        InputError: when a link leads out of the folder.
+        OSError: when the file cannot be read, or becomes shorter meanwhile.
+    """
+    file = folder / name
+    if file.is_symlink():
+        member = archive.gettarinfo(str(file), arcname=name)
+        member.linkname = _link_within(file, folder, of)
+        _add(archive, member, None)
+        return True
+    if not file.is_file():
+        return False
+    with file.open("rb") as content:
+        member = archive.gettarinfo(arcname=name, fileobj=content)
+        # Two names of one file are two files on a node.
+        member.type, member.linkname = tarfile.REGTYPE, ""
+        member.size = os.fstat(content.fileno()).st_size
+        _add(archive, member, content)
+    return True
+
+
+def _is_behind_link(folder: Path, way: str) -> bool:
+    """Return whether a folder below another one, or one on the way to it, is a link."""
+    return any((folder / part).is_symlink() for part in (Path(way), *Path(way).parents) if str(part) != ".")
+
+
+class _TooLargePackedError(Exception):
+    """The archive has become larger than it may be."""
+
+
+class _DigestingWriter(io.RawIOBase):
+    """Writes into a compressed file, and computes the digest of what is written.
+
+    Writing fails with `_TooLargePackedError` once `packed`, below that file, has more than `MOST_BYTES`.
+    """
+
+    def __init__(self, zipped: gzip.GzipFile, packed: io.BytesIO) -> None:
         super().__init__()
-        self._zipped, self.sha256 = zipped, hashlib.sha256()
+        self._zipped, self._packed, self.sha256 = zipped, packed, hashlib.sha256()
 
     def writable(self) -> bool:
         """Return True."""
@@ -136,6 +170,8 @@ class _DigestingWriter(io.RawIOBase):
 
     def write(self, block: Any) -> int:
         """Write a block."""
+        if self._packed.tell() > MOST_BYTES:
+            raise _TooLargePackedError
         self.sha256.update(block)
         return self._zipped.write(block)
 
@@ -153,20 +189,17 @@ def _too_large(folder: Path, size: int, most: int, sizes: Mapping[str, int], how
 
 
 def _link_within(file: Path, folder: Path, of: Path) -> str:
-    """Return the target of a link relative to the link; an absolute one within the folder becomes relative.
+    """Return the target of a link relative to the link, without a way through folders above the code.
 
     Raises:
         InputError: when the target is outside of the folder, where a node has nothing.
     """
     target = os.readlink(file)
-    beside = Path(os.path.realpath(file.parent))
-    top = Path(os.path.realpath(folder))
-    pointed = target
-    if os.path.isabs(target) and of != folder:
-        # A checkout lies aside; the link names the folder that it was taken from.
-        pointed = str(top / Path(target).relative_to(of)) if Path(target).is_relative_to(of) else target
-    inside = os.path.normpath(beside / pointed)
-    if os.path.isabs(pointed) and not Path(inside).is_relative_to(top):
+    top = os.path.realpath(of)
+    # A checkout lies aside, and its links are those of the folder that it was taken from.
+    beside = os.path.normpath(os.path.join(top, file.parent.relative_to(folder)))
+    inside = os.path.normpath(os.path.join(beside, target))
+    if os.path.isabs(target) and not Path(inside).is_relative_to(top):
         # The folder itself may be reached through a link.
         inside = os.path.join(os.path.realpath(os.path.dirname(inside)), os.path.basename(inside))
     if not Path(inside).is_relative_to(top):
@@ -174,7 +207,8 @@ def _link_within(file: Path, folder: Path, of: Path) -> str:
             f"code: {file.relative_to(folder)} is a link to {target!r}, outside of the folder",
             hint="Ignore it, or put a file there",
         )
-    return os.path.relpath(inside, beside) if os.path.isabs(target) else target
+    leaves = os.path.normpath(os.path.join(os.path.relpath(beside, top), target)).startswith("../")
+    return os.path.relpath(inside, beside) if os.path.isabs(target) or leaves else target
 
 
 def why_left_out(folder: Path, name: str) -> str:
@@ -205,6 +239,13 @@ def _listed(folder: Path, within: str = "") -> Iterator[str]:
     """Yield the names in a folder and in the repositories below it."""
     for name in _ls_files(folder):
         path = folder / name
+        if (
+            path.is_dir()
+            and not path.is_symlink()
+            and not name.endswith("/")
+            and not _is_submodule(folder, name)
+        ):
+            continue  # A file before; what is in there now is listed, too.
         if name.endswith("/"):
             raise InputError(
                 f"code: {within}{name} is a repository of its own, and no submodule of this one",
@@ -221,11 +262,35 @@ def _listed(folder: Path, within: str = "") -> Iterator[str]:
             yield f"{within}{name}"
 
 
+def _is_submodule(folder: Path, name: str) -> bool:
+    """Return whether git has a name as a submodule, and not as a file that has since become a folder."""
+    return _git("-C", str(folder), "ls-files", "-s", "--", f":(literal){name}").stdout.startswith(b"160000 ")
+
+
+def _is_in_repository(folder: Path) -> bool:
+    """Return whether a folder is in a work tree of git.
+
+    Raises:
+        InputError: when there is a repository and git refuses to read it: its rules would not be kept.
+    """
+    found = _git("-C", str(folder), "rev-parse", "--is-inside-work-tree")
+    if found.returncode == 0:
+        return True
+    for above in (folder.resolve(), *folder.resolve().parents):
+        if os.path.lexists(above / ".git"):
+            said = " ".join(found.stderr.decode(errors="replace").split())[-300:]
+            raise InputError(
+                f"code: git cannot read the repository in {above}: {said}",
+                hint="Without it, files that it ignores would be packed; mend or remove it",
+            )
+    return False
+
+
 def _ls_files(folder: Path) -> Iterator[str]:
     """Yield what git lists in a folder: files, and the folders of repositories below it."""
     with tempfile.TemporaryDirectory(prefix="boa-code-") as aside:
         options = ["-C", str(folder)]
-        if _git("-C", str(folder), "rev-parse", "--is-inside-work-tree").returncode:
+        if not _is_in_repository(folder):
             # Without a repository, an empty temporary one applies the ignore files.
             _must(_git("init", "--quiet", "--bare", f"{aside}/git"))
             options += [f"--git-dir={aside}/git", f"--work-tree={folder.resolve()}"]
@@ -241,8 +306,9 @@ def _check_out(folder: Path, revision: str, at: Path) -> None:
     Raises:
         InputError: when there is no such revision, or a submodule does not have its commit.
     """
+    is_there = _is_in_repository(folder)
     found = _git("-C", str(folder), "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
-    if found.returncode:
+    if found.returncode or not is_there:
         raise InputError(
             f"code: there is no revision {revision!r} in {folder}",
             hint="`git log` lists those that there are",
@@ -255,7 +321,9 @@ def _check_out(folder: Path, revision: str, at: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="boa-code-") as aside:
         variables = {"GIT_INDEX_FILE": f"{aside}/index"}
         _must(_git("-C", top, "read-tree", tree, variables=variables))
-        _must(_git("-C", top, "checkout-index", "--all", f"--prefix={at}/", variables=variables))
+        _must(
+            _git("-C", top, *_AS_COMMITTED, "checkout-index", "--all", f"--prefix={at}/", variables=variables)
+        )
     for row in _must(_git("-C", top, "ls-tree", "-r", "-z", tree)).split(b"\0"):
         facts, _, name = row.partition(b"\t")
         if facts.startswith(b"160000 "):

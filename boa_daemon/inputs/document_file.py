@@ -116,7 +116,7 @@ def read_text(path: str | Path) -> str:
         raise InputError("this is a folder", file=name, hint="Name a file in it") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot be read: {reason}", file=name) from None
+        raise InputError(f"cannot be read: {reason}", file=name) from error
     if len(data) > MAX_BYTES:
         raise InputError(f"the file is larger than {MAX_BYTES // 2**20} MiB", file=name)
     try:

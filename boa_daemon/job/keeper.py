@@ -26,6 +26,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -47,7 +48,7 @@ from boa_daemon.job.container import (
     within_limits,
 )
 from boa_daemon.job.failures import full_disk
-from boa_daemon.job.leavings import remove_leavings
+from boa_daemon.job.leavings import drop_temporary_folder, make_temporary_folder, remove_leavings
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
 from boa_daemon.job.seal import key_of, sealed
@@ -155,6 +156,7 @@ class Keeper:
             self._gather()
             log.close()
             self._write_exit(None, out_of_memory=False, lingering=0)  # Stopped before it started.
+            drop_scratch(self.unit)
             return
         try:
             child = self._go_on(child) or self._start(log)
@@ -164,6 +166,7 @@ class Keeper:
             log.close()
             code = 1 if isinstance(error, SecretMissing) else 127
             self._write_exit(code << 8, out_of_memory=False, lingering=0)
+            drop_scratch(self.unit)
             return
         log.write(b"")  # Create the log: its age tells for how long the command has printed nothing.
         began = time.time()
@@ -229,7 +232,7 @@ class Keeper:
     def _start(self, log: LogWriter, *, early: bool = False) -> subprocess.Popen[bytes]:
         """Start the command in its own session; its secrets are only in its environment."""
         secrets = values_of(self.unit.secrets, self.unit.secrets_file)
-        told = {**self.unit.environment, **stop_variables(self.unit)}
+        told = {**self._temporary_folder(), **self.unit.environment, **stop_variables(self.unit)}
         self.unit = replace(self.unit, environment=told)
         given = {**told, **secrets}
         environment = {**os.environ, **given}
@@ -273,6 +276,24 @@ class Keeper:
         self._pump = threading.Thread(target=_pump, args=(child, log), daemon=True)
         self._pump.start()
         return child
+
+    @property
+    def _uid(self) -> int:
+        """The user of the command."""
+        return os.getuid() if self.unit.uid is None else self.unit.uid
+
+    def _temporary_folder(self) -> dict[str, str]:
+        """Make the command's folder for temporary files; return the variables that name it.
+
+        A container has one of its own. What PyTorch compiles is kept for the next start, as without BOA.
+        """
+        if self.unit.image:
+            return {}
+        before = os.environ.get("TMPDIR") or tempfile.gettempdir()
+        with self.unit.as_user():
+            folder = make_temporary_folder(self.unit.folder, self._uid)
+        compiled = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or f"{before}/torchinductor_{self._uid}"
+        return {"TMPDIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": compiled} if folder else {}
 
     def _watch(self, child: int, log: LogWriter) -> int:
         """Wait for the command's end, stop it if that is ordered, and return its status."""
@@ -418,9 +439,8 @@ class Keeper:
     def _remove_leavings(self, since: float, log: LogWriter) -> None:
         """Free the shared memory that the command left on the node, and say so in its log."""
         with self.unit.as_user():
-            left = remove_leavings(
-                os.getuid() if self.unit.uid is None else self.unit.uid, self.unit.name, since=since
-            )
+            # What looks after a node is on rented ones alone.
+            left = remove_leavings(self._uid, self.unit.name, since=since, is_shared=not self.unit.look)
         if left:
             said = f"boa: removed what the command had left: {', '.join(left[:5])}\n"
             log.write(said.encode(errors="replace"))  # A job may give a file a name that is no text.
@@ -581,8 +601,9 @@ def end_orphaned_unit(folder: Path) -> None:
 
 
 def drop_scratch(unit: Unit) -> None:
-    """Remove the scratch folder of a unit."""
+    """Remove the scratch folder of a unit, and that of its temporary files."""
     with unit.as_user():
+        drop_temporary_folder(unit.folder)
         shutil.rmtree(unit.own / SCRATCH, ignore_errors=True)
 
 

@@ -1,17 +1,20 @@
-"""What an ended unit may leave on its node: shared memory, semaphores and temporary folders that nobody uses.
+"""What an ended unit may leave on its node: temporary files, shared memory and semaphores that nobody uses.
+
+Temporary files: a unit has a folder of its own for them (`TMPDIR`), so all that is in there is the unit's.
 
 Shared memory outlives the processes that made it. On a rented node it is memory that the next job lacks,
 and a name that the next job cannot take. The kernel does not say who made a file in /dev/shm. So a file is
-removed only if it belongs to the unit's user, came after the unit's start and is open in no process. Nothing
-is removed while another unit of the same user runs on this node: it may keep files there.
-Standard library only.
+removed only if it belongs to the unit's user, came after the unit's start and is open in no process. On a
+machine where the user may also run programs apart from BOA, it must also be what `shm_open` makes: a file
+only its owner may read, and not one that a person has copied there. Nothing is removed while another unit of
+the same user runs on this node: it may keep files there. Standard library only.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -22,11 +25,39 @@ from typing import Any
 
 SHARED_MEMORY = Path("/dev/shm")
 PROC = Path("/proc")
-TEMPORARY = re.compile(r"pymp-.*|tmp[a-z0-9_]{8}|torchelastic_.*|torch_shm_.*|wandb-.*|\.?ray_tmp.*")
-"""Names that programs give to the folders and files that they mean to remove themselves."""
 _IPC_RMID = 0
+_GETPID = 11
+"""`semctl`: the process that used a semaphore last, 0 for none."""
 _SPARE_SECONDS = 1.0
 """System V times are whole seconds."""
+
+
+def temporary_folder(folder: Path) -> Path:
+    """Return the folder for temporary files of the unit in `folder`, the same after a restart.
+
+    Its path is short: names of sockets in there may have 107 bytes.
+    """
+    return Path(tempfile.gettempdir()) / f"boa-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
+
+
+def make_temporary_folder(folder: Path, uid: int) -> Path | None:
+    """Make the folder for temporary files of a unit; None if something of another user is in its place.
+
+    Call it, and `drop_temporary_folder`, with the rights of the unit's user, `uid`.
+    """
+    path = temporary_folder(folder)
+    with suppress(OSError):
+        path.mkdir(0o700)
+    with suppress(OSError):
+        found = path.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == uid and not found.st_mode & 0o077:
+            return path
+    return None
+
+
+def drop_temporary_folder(folder: Path) -> None:
+    """Remove the folder for temporary files of a unit; does nothing if there is none."""
+    shutil.rmtree(temporary_folder(folder), ignore_errors=True)
 
 
 def remove_leavings(
@@ -34,30 +65,28 @@ def remove_leavings(
     unit: str,
     *,
     since: float,
+    is_shared: bool = False,
     shared: Path = SHARED_MEMORY,
-    temporary: Path | None = None,
     proc: Path = PROC,
 ) -> list[str]:
-    """Remove what an ended unit left in memory and among temporary files; return what was removed.
+    """Remove what an ended unit left in memory; return what was removed.
 
     Args:
         uid: the unit's user; what belongs to others stays.
         unit: the unit's name, which its processes have as `BOA_UNIT`.
         since: when the unit started, in seconds since the Unix epoch.
+        is_shared: whether the user may also run programs apart from BOA on this machine.
         shared: where shared memory has its names.
-        temporary: the folder of temporary files; by default this process's.
         proc: the processes of this machine.
     """
     if _has_other_unit(proc, uid, unit):
         return []
-    temporary = Path(tempfile.gettempdir()) if temporary is None else temporary
     left = [file for file in _below(shared) if _is_left(file, uid, since)]
-    left += [
-        path for path in _entries(temporary) if TEMPORARY.fullmatch(path.name) and _is_left(path, uid, since)
-    ]
+    if is_shared:
+        left = [file for file in left if file.parent == shared and _is_of_shm_open(file)]
     used = _used(proc) if left else set()
     removed = [str(path) for path in left if not _is_used(path, used) and _removed(path)]
-    return removed + _remove_system_v(uid, since, proc)
+    return removed + _remove_system_v(uid, since, proc, is_shared=is_shared)
 
 
 def _has_other_unit(proc: Path, uid: int, unit: str) -> bool:
@@ -97,6 +126,14 @@ def _is_left(path: Path, uid: int, since: float) -> bool:
     return False
 
 
+def _is_of_shm_open(path: Path) -> bool:
+    """Return whether a file is as programs make shared memory: regular, and only for its owner."""
+    with suppress(OSError):
+        found = path.lstat()
+        return stat.S_ISREG(found.st_mode) and not found.st_mode & 0o077
+    return False
+
+
 def _is_used(path: Path, used: set[tuple[int, int]]) -> bool:
     """Return whether a process has a file, or one in a folder, open or mapped; also if that is not known."""
     with suppress(OSError):
@@ -132,7 +169,7 @@ def _used(proc: Path) -> set[tuple[int, int]]:
     return found
 
 
-def _remove_system_v(uid: int, since: float, proc: Path) -> list[str]:
+def _remove_system_v(uid: int, since: float, proc: Path, *, is_shared: bool) -> list[str]:
     """Remove a user's System V segments to which nobody is attached, semaphores and queues."""
     libc: Any = ctypes.CDLL(None, use_errno=True)
     calls: dict[str, Callable[[int], int]] = {
@@ -140,11 +177,18 @@ def _remove_system_v(uid: int, since: float, proc: Path) -> list[str]:
         "sem": lambda number: libc.semctl(number, 0, _IPC_RMID, None),
         "msg": lambda number: libc.msgctl(number, _IPC_RMID, None),
     }
+    numbers = {"shm": "shmid", "sem": "semid", "msg": "msqid"}
     removed = []
     for kind, call in calls.items():
         for row in _rows(proc / "sysvipc" / kind):
-            is_unused = not row.get("nattch") and row["ctime"] >= since - _SPARE_SECONDS
-            if row["cuid"] == uid and is_unused and call(row[f"{kind}id" if kind != "msg" else "msqid"]) == 0:
+            number = row[numbers[kind]]
+            if row["cuid"] != uid or row.get("nattch") or row["ctime"] < since - _SPARE_SECONDS:
+                continue
+            users = [row.get(name, 0) for name in ("cpid", "lpid", "lspid", "lrpid")]
+            users += [libc.semctl(number, 0, _GETPID)] if kind == "sem" else []
+            if is_shared and any(pid > 0 and (proc / str(pid)).exists() for pid in users):
+                continue
+            if call(number) == 0:
                 removed.append(f"System V {kind}")
     return removed
 

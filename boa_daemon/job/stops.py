@@ -26,6 +26,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import signal
 import struct
 import time
@@ -52,7 +53,9 @@ It may have left its loop, and a handler of its own may still do something usefu
 """
 _LOCK = struct.Struct("@hhqqi0q")
 """`struct flock` of 64-bit Linux: type, whence, start, length, process."""
-_SHELLS = ("sh", "bash", "dash", "ash", "busybox", "zsh", "ksh", "mksh", "fish", "make", "gmake")
+_WAITERS = re.compile(
+    r"(?:ba|da|z|k|pdk|mk|lok|ok|ya|fi|c|tc|rba)?sh|ash|busybox|[gb]?make|ninja|just|xargs|find|g?time"
+)
 """Programs that only wait for the command that they have started, and then start the next one."""
 _INDIFFERENT = ("conmon",)
 """Programs that may start a shell and do not react when it is suspended: podman's monitor of a container."""
@@ -233,7 +236,7 @@ class OrderedStop:
             may_be_suspended = True
             for above in line:
                 program = _program(above)
-                is_shell = program in _SHELLS
+                is_shell = only_waits(program)
                 may_be_suspended &= is_shell or program in _INDIFFERENT
                 if is_shell and above not in self._shells:
                     self._shells.append(above)
@@ -321,9 +324,14 @@ def _group_of(pid: int) -> int | None:
         return None
 
 
+def only_waits(program: str) -> bool:
+    """Return whether a program is one of `_WAITERS`; its name may have a version (`zsh-5.9`, `ksh93`)."""
+    return bool(_WAITERS.fullmatch(re.sub(r"(?:[-.]?\d[\d.]*|-static)+$", "", program)))
+
+
 def _program(pid: int) -> str:
     """Return the file name of the program that a process runs; for a script, that of its interpreter."""
     try:
-        return os.path.basename(os.readlink(PROC / str(pid) / "exe"))
+        return os.path.basename(os.readlink(PROC / str(pid) / "exe").removesuffix(" (deleted)"))
     except OSError:
         return ""

@@ -147,6 +147,7 @@ class BudgetPlan:
             "beyond_knee": {
                 "spend": self.beyond_knee.spend,
                 "saved_mean_jct_hours": self.beyond_knee.saved_hours,
+                "saved_fraction": self.beyond_knee.saved_hours / self.knee.hours if self.knee.hours else 0.0,
             },
             "nearly_as_good": {"spend": self.nearly.spend, "mean_jct_hours": self.nearly.mean_jct_hours},
             "unused": [one.to_document() for one in self.unused],

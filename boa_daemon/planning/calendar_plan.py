@@ -58,7 +58,8 @@ class CalendarBudget:
 
     def said(self, factor: float = 1.0) -> str:
         """Return the budget times `factor` as text."""
-        return f"${self.amount * factor:,.2f} {'in all' if self.per == 'all' else f'a {self.per}'}"
+        period = {"all": "in all", "hour": "an hour"}.get(self.per, f"a {self.per}")
+        return f"${self.amount * factor:,.2f} {period}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

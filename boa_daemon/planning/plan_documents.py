@@ -37,8 +37,9 @@ def solution_document(solution: Solution, problem: Problem) -> dict[str, Any]:
 
 
 def landmarks(curve: Curve) -> dict[str, Any]:
-    """Return the knee and the floor of a curve; with weights, both means."""
+    """Return the knee, the floor of a curve and what the money between them buys; with weights, both means."""
     knee, end = curve.knee(), curve.largest_useful
+    beyond = {"spend": max(end - knee.budget, 0.0), "saved_mean_jct_hours": knee.hours - knee.floor_hours}
     if not has_weights(curve.problem):
         return {
             "floor_mean_jct_hours": knee.floor_hours,
@@ -47,6 +48,7 @@ def landmarks(curve: Curve) -> dict[str, Any]:
                 "mean_jct_hours": knee.hours,
                 "flat_budget": knee.flat_budget,
             },
+            "beyond_knee": beyond,
         }
     return {
         "floor_mean_jct_hours": curve.mean_jct_at(end),
@@ -57,6 +59,7 @@ def landmarks(curve: Curve) -> dict[str, Any]:
             "weighted_mean_jct_hours": knee.hours,
             "flat_budget": knee.flat_budget,
         },
+        "beyond_knee": beyond,
     }
 
 

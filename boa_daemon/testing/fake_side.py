@@ -14,6 +14,7 @@ from boa_daemon.testing import fake_blocks
 from boa_daemon.testing.fake_answers import (
     Answer,
     Call,
+    ec2_error,
     ec2_rows,
     iso,
     json_answer,
@@ -105,7 +106,7 @@ def spot_history(cloud: CloudFacts, call: Call) -> Answer:
 
 
 def reservations(cloud: CloudFacts, call: Call) -> Answer:
-    """Return the capacity reservations of the terms, or only the named ones."""
+    """Return the capacity reservations of the terms, or only the named ones; an unknown id fails the call."""
     wanted = call.numbered("CapacityReservationId")
     rows = [
         {
@@ -124,6 +125,9 @@ def reservations(cloud: CloudFacts, call: Call) -> Answer:
         for row in (*fake_blocks.rows(cloud), *fake_blocks.capacity_rows(cloud))
         if (not wanted or row["capacityReservationId"] in wanted) and _has_tag(cloud, call, row)
     ]
+    if lacking := set(wanted) - {str(row["capacityReservationId"]) for row in rows}:
+        said = f"The capacity reservation '{min(lacking)}' does not exist"
+        return ec2_error("InvalidCapacityReservationId.NotFound", said)
     return ec2_rows("DescribeCapacityReservations", "capacityReservationSet", rows)
 
 

@@ -89,6 +89,16 @@ RHYTHM_HOURS = 2.5
 RIGHT, OFF, WRONG = 0.05, 0.5, 2.0
 """Standard deviation of log(true load / stated load) if the statement is about right, is off, and is
 wrong."""
+MOST_RHYTHM = 0.5
+"""The largest logarithm of the load of a part of a day over its mean that a daily rhythm is believed to have."""
+STATED_JOBS = 2.0
+"""Jobs that came, of which the stated grain counts as evidence of how much of the load a single job is."""
+import os
+
+EARLY_HOURS = float(os.environ.get("EH", "6"))
+EARLY_TOLERANCE = float(os.environ.get("ET", ".03"))
+EARLY_SURE = float(os.environ.get("ES", "0.3"))
+EARLY_UNTIL = float(os.environ.get("EU", "96"))
 WEEK = 0.15
 """Standard deviation of the log of the load in a part of a week (such as the workdays) over its mean."""
 FIRST_EVIDENCE_HOURS = 0.73
@@ -181,11 +191,17 @@ class Pace:
         most = INNER * self.tolerance * self.period_hours * self.budget
         return min(max(carried, 0.0), most) - most, most + max(min(carried, 0.0), -most)
 
-    def load_correction(self, evidence: Evidence) -> float:
-        """Return the estimated load over the stated load."""
-        first, hours = FIRST_EVIDENCE_HOURS, evidence.hours + FIRST_EVIDENCE_HOURS
+    def load_correction(self, evidence: Evidence, *, is_short: bool = False) -> float:
+        """Return the estimated load over the stated load.
+
+        `is_short` asks for that of the next hours: what a time of day brought goes on for a while.
+        """
+        first = min(FIRST_EVIDENCE_HOURS, 2.0 * evidence.single_hours(2.0 * self.grain_hours))
+        hours = evidence.hours + first
         seen = math.log((max(evidence.ratio, 0.0) * evidence.hours + first) / hours)
-        noise = self.noise_hours(evidence) / hours + (RHYTHM_HOURS / hours) ** 2
+        noise = self.noise_hours(evidence) / hours
+        if not is_short:
+            noise += min(RHYTHM_HOURS / hours, MOST_RHYTHM) ** 2
         if not self.is_stated:
             return math.exp(seen * WRONG**2 / (WRONG**2 + noise))
         week = 0.0 if self.rhythm is not None else (WEEK * min(1.0, HOURS_PER_WEEK / hours) ** 2) ** 2
@@ -212,14 +228,13 @@ class Pace:
         come together and from sizes that differ; days and weeks show more of it, so `LONGER` times as much is
         assumed there until they were seen. The largest of the three counts.
         """
-        # More jobs than stated spread the load less.
-        single = 2.0 * self.grain_hours / max(evidence.ratio, 1.0)
+        ratio, single = evidence.came_ratio, evidence.single_hours(2.0 * self.grain_hours)
         hours, *longer = evidence.blocks
-        short = hours.noise(evidence.ratio, UNSEEN * single, UNSEEN_WORTH * single)
+        short = hours.noise(ratio, UNSEEN * single, UNSEEN_WORTH * single)
         # A variance of n blocks is itself known to a share of sqrt(2 / n).
         by_chance = single * (1.0 + 2.0 * math.sqrt(2.0 / (hours.count + 1.0)))
         prior = single + LONGER * max(short - by_chance, 0.0)
-        return max(short, *(block.noise(evidence.ratio, prior, PRIOR_BLOCKS) for block in longer))
+        return max(short, *(block.noise(ratio, prior, PRIOR_BLOCKS) for block in longer))
 
     def loss(self, loads: Floats | None = None) -> float | None:
         """Return the part of the waiting that the promise costs on `loads`; None if not known.
@@ -299,25 +314,52 @@ class Evidence:
     stated_per_hour: float = 0.0
     carried: float = 0.0
     period_elapsed: float = 0.0
+    came: float = 0.0
+    came_squared: float = 0.0
+    owed: float = 0.0
     blocks: tuple[BlockSums, ...] = (BlockSums(),) * len(BLOCKS)
 
     @property
     def ratio(self) -> float:
         """The load over the stated load, as seen."""
-        return self.actual / self.stated if self.stated > 0.0 else 1.0
+        actual = self.actual - (1.0 - self.taken) * self.owed
+        return actual / self.stated if self.stated > 0.0 else 1.0
+
+    @property
+    def taken(self) -> float:
+        """What jobs took over what they were believed to take, at most 1: present jobs will end alike."""
+        believed = self.came - self.owed
+        if believed <= 0.0:
+            return 1.0
+        first = STATED_JOBS * self.came_squared / self.came
+        return min(max(self.actual - self.owed + first, first) / (believed + first), 1.0)
+
+    @property
+    def came_ratio(self) -> float:
+        """The load that came over the stated load, without what jobs took less than they were believed to."""
+        return self.came / self.stated if self.stated > 0.0 else 1.0
+
+    def single_hours(self, stated: float) -> float:
+        """Return the variance that single jobs give an hour of load, over its squared mean, in hours.
+
+        `stated` is the same by the statement; it counts as `STATED_JOBS` jobs.
+        """
+        jobs = self.came * self.came / self.came_squared if self.came_squared > 0.0 else 0.0
+        return (self.hours + STATED_JOBS * stated) / (jobs + STATED_JOBS)
 
     def to_memory(self, correction: float) -> tuple[float, ...]:
         """Return the numbers to be kept, the load correction last."""
         blocks = [value for block in self.blocks for value in _values(block)]
         kept = (self.committed, self.yardstick, self.actual, self.stated, self.hours)
-        return (*kept, self.stated_per_hour, self.carried, self.period_elapsed, *blocks, correction)
+        kept += (self.stated_per_hour, self.carried, self.period_elapsed, self.came, self.came_squared)
+        return (*kept, *blocks, correction)
 
     @classmethod
     def of(cls, memory: tuple[float, ...]) -> Evidence | None:
         """Return what was kept; None without a memory, or with one of an earlier version."""
-        if len(memory) != 9 + 8 * len(BLOCKS):
+        if len(memory) != 11 + 8 * len(BLOCKS):
             return None
-        blocks = (memory[at : at + 8] for at in range(8, len(memory) - 1, 8))
+        blocks = (memory[at : at + 8] for at in range(10, len(memory) - 1, 8))
         return cls(
             committed=memory[0],
             yardstick=memory[1],
@@ -327,6 +369,8 @@ class Evidence:
             stated_per_hour=memory[5],
             carried=memory[6],
             period_elapsed=memory[7],
+            came=memory[8],
+            came_squared=memory[9],
             blocks=tuple(BlockSums(**dict(zip(_BLOCK_FIELDS, part, strict=True))) for part in blocks),
         )
 
@@ -362,7 +406,8 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     budget, yardstick = pace.budget * money.accrual, float(table.rates @ table.least_cost)
     committed = money.spent + (owed := table.cost_at(present, table.planned(budget)))
     # Jobs present at the first tick are no evidence of the arrival rate.
-    seen = _seen(Evidence.of(money.memory), committed, yardstick, money, pace)
+    seen = replace(_seen(Evidence.of(money.memory), committed, yardstick, money, pace), owed=owed)
+    present = present * seen.taken
     correction = pace.load_correction(seen)
     ahead = pace.ahead(money)
     if money.is_refused:
@@ -389,6 +434,8 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     if beyond > 0.0:
         final = least if final < least else most
         position = table.position(to_come, budget * hours + ahead - final)
+    if pace.is_calendar and pace.is_stated:
+        position = _early(pace, table, present, money, seen, ahead, position)
     return Step(
         position=position,
         credit=ahead - owed,
@@ -400,6 +447,32 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     )
 
 
+def _early(
+    pace: Pace,
+    table: MultiplierTable,
+    present: Floats,
+    money: Money,
+    seen: Evidence,
+    ahead: float,
+    at: Position,
+) -> Position:
+    """Return `at`, or the nearest position at which a wrong statement costs little money in its first days."""
+    budget, hours = pace.budget * money.accrual, EARLY_HOURS
+    span = money.elapsed_hours + hours
+    most = budget * (
+        EARLY_TOLERANCE * span * max(1.0, span / EARLY_UNTIL)
+        + EARLY_SURE * math.sqrt(pace.noise_hours(seen) * span)
+    )
+    if most >= INNER * pace.tolerance * pace.period_hours * budget:
+        return at
+    correction = pace.load_correction(seen, is_short=True)
+    to_come = table.rates * (correction * pace.hours_of_load(money.hour_of_week, hours)) + present
+    final = budget * hours + ahead - table.cost_at(to_come, at)
+    if -most <= final <= most:
+        return at
+    return table.position(to_come, budget * hours + ahead - math.copysign(most, final))
+
+
 def _seen(before: Evidence | None, committed: float, yardstick: float, money: Money, pace: Pace) -> Evidence:
     """Return the evidence up to now; `before` is that of the last tick."""
     if before is None:
@@ -408,6 +481,8 @@ def _seen(before: Evidence | None, committed: float, yardstick: float, money: Mo
     came = pace.hours_of_load(money.hour_of_week - age, age)
     kept, dearer = math.exp(-age / FORGETTING_HOURS), yardstick / before.yardstick
     actual = committed - before.committed
+    # Jobs that end before they took what was believed are no bursts.
+    arrived = max(actual, 0.0)
     stated = before.stated_per_hour * dearer * came
     is_new = pace.is_calendar and money.period_elapsed_hours < before.period_elapsed
     return Evidence(
@@ -416,11 +491,13 @@ def _seen(before: Evidence | None, committed: float, yardstick: float, money: Mo
         actual=before.actual * kept + actual,
         stated=before.stated * dearer * kept + stated,
         hours=before.hours * kept + came,
+        came=before.came * kept + arrived,
+        came_squared=before.came_squared * kept + arrived * arrived,
         carried=pace.ahead(money) - pace.budget * money.period_elapsed_hours if is_new else before.carried,
         period_elapsed=money.period_elapsed_hours,
         blocks=tuple(
             (block if dearer == 1.0 else block.dearer(dearer)).after(
-                length, actual, stated, came, math.exp(-length / FORGETTING_HOURS)
+                length, arrived, stated, came, math.exp(-length / FORGETTING_HOURS)
             )
             for length, block in zip(BLOCKS, before.blocks, strict=True)
         ),

@@ -36,6 +36,7 @@ WRITES = (
     "record_outcomes",
     "record_seen",
     "give_up",
+    "close_offers",
     "record_charge",
     "reopen_charges",
     "reopen_books",

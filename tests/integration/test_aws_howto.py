@@ -37,6 +37,22 @@ def test_every_command_of_the_page_runs_and_prints_what_it_shows(tmp_path: Path)
     assert fake.live() == []
 
 
+@pytest.mark.parametrize(
+    ("output", "is_shown"),
+    [
+        ("a 1 b\nc\nx\ny\nd", True),
+        ("a b\nc\nd", True),
+        ("a  b\nd", False),
+        ("a b\ncd", False),
+        ("b\nc\nd", False),
+        ("a b\nc\nd\ne", False),
+    ],
+)
+def test_dots_stand_for_anything(output: str, is_shown: bool) -> None:
+    """Dots within a line stand for any text, and on a line of their own for any number of lines."""
+    assert shows("a ...b\nc\n...\nd\n", output) is is_shown
+
+
 REGION = "sa-east-1"
 SETTINGS = """
 [cloud]
@@ -162,8 +178,12 @@ def walk(
 
 
 def shows(recorded: str, output: str) -> bool:
-    """Return whether the output is as the page shows it, ``...`` standing for anything."""
+    """Return whether the output is as the page shows it.
+
+    ``...`` stands for anything, on a line of its own for any number of lines, also none.
+    """
     wanted = "\n".join(line.strip() for line in recorded.strip().splitlines())
-    pattern = re.escape(wanted).replace(r"\.\.\.", ".*").replace("\\ ", r"\s+")
+    pattern = re.escape(wanted).replace("\\\n\\.\\.\\.\\\n", "\n(?:.*\n)?")
+    pattern = pattern.replace(r"\.\.\.", ".*").replace("\\ ", r"\s+")
     stripped = "\n".join(line.strip() for line in output.strip().splitlines())
     return re.fullmatch(pattern, stripped, re.DOTALL) is not None

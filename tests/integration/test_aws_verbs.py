@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from verbs import exit_code
 
 from boa_daemon.backends.aws.cloud import AwsCloud
-from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.backends.settings import AwsSettings, SidePrices
 from boa_daemon.daemon.assembly import open_storage
 from boa_daemon.daemon.standing_costs import StandingCosts
 from boa_daemon.inputs.catalog import Catalog
@@ -28,6 +29,10 @@ from boa_daemon.testing.fronts import mocked
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.ports import Launched
 
+SIDES = SidePrices.model_validate(
+    dict.fromkeys((name for name in SidePrices.model_fields if "usd" in name), 0.05) | {"as_of": "2026-11-01"}
+)
+TWO = '[cloud]\nprovider = "aws"\nregions = ["us-east-1", "eu-west-1"]\ninstance_types = ["g5.xlarge"]\n'
 QUOTA = {"L-DB2E81BA": 16}
 Boa = Callable[..., tuple[int, Any, str]]
 
@@ -59,12 +64,20 @@ def boa(
     return run
 
 
-def rent(count: int = 1, *, at: float | None = None, cluster: str = "boa") -> tuple[str, ...]:
+def rent(
+    count: int = 1, *, at: float | None = None, cluster: str = "boa", region: str = "us-east-1"
+) -> tuple[str, ...]:
     """Rent nodes whose lease began at an instant."""
-    settings = AwsSettings(cluster=cluster, instance_types=("g5.xlarge",), zones=("us-east-1a",))
+    settings = AwsSettings(
+        cluster=cluster,
+        region=region,
+        instance_types=("g5.xlarge",),
+        zones=(f"{region}a",),
+        side_prices=SIDES,
+    )
     clock = ManualClock(time.time() if at is None else at)
     cloud = AwsCloud(settings, catalog=Catalog.load(), clock=clock, sleep=lambda seconds: None)
-    offer = cloud.offers()[0]
+    offer = replace(cloud.offers()[0], usd_per_hour=1.2)
     kind = Catalog.load().instance_type("g5.xlarge")
     outcome = cloud.launch(
         LaunchNodes(id=f"t{clock.now()}", instance_type=kind, count=count, offer=offer, reason="test")
@@ -165,7 +178,7 @@ def test_gc_check_reports_leaks_and_ends_nothing(boa: Boa, fake: FakeCloud) -> N
 def test_gc_ends_leaks_and_nothing_else(boa: Boa, fake: FakeCloud) -> None:
     """`boa gc` ends an instance with an old lease and an unattached volume of this cluster, nothing else.
 
-    An instance that was just launched stays, as its records may not be written yet.
+    What was just made stays: records may not be written yet, and a disk may be about to be attached.
     """
     fake.terms.enforces_cluster = ""
     [leak] = rent(at=time.time() - 7200.0)
@@ -178,14 +191,85 @@ def test_gc_ends_leaks_and_nothing_else(boa: Boa, fake: FakeCloud) -> None:
     volume = ec2.create_volume(
         AvailabilityZone="us-east-1a", Size=8, TagSpecifications=[{"ResourceType": "volume", "Tags": tags}]
     )["VolumeId"]
-    ec2.create_volume(AvailabilityZone="us-east-1a", Size=8)
+    fake.backend("us-east-1").volumes[volume].create_time -= timedelta(seconds=600.0)
+    made = {"AvailabilityZone": "us-east-1a", "Size": 8}
+    loose = {
+        ec2.create_volume(**made)["VolumeId"],
+        ec2.create_volume(**made, TagSpecifications=[{"ResourceType": "volume", "Tags": tags}])["VolumeId"],
+    }
     code, answer, _ = boa("gc")
 
     assert code == 0
     assert {each["id"] for each in answer["leaks"]} == {leak, volume}
     assert {life.id for life in fake.live()} == {wanted, young, foreign}
-    assert len(ec2.describe_volumes(Filters=[{"Name": "status", "Values": ["available"]}])["Volumes"]) == 1
+    left = ec2.describe_volumes(Filters=[{"Name": "status", "Values": ["available"]}])["Volumes"]
+    assert {each["VolumeId"] for each in left} == loose
     assert answer["regions"][0]["billing_stopped_at"] is not None
+
+
+def test_gc_and_down_look_in_every_region_of_the_settings(boa: Boa, fake: FakeCloud) -> None:
+    """Without --region both ask all regions; with it, the named ones alone."""
+    Path("boa.toml").write_text(TWO)
+    [leak] = rent(at=time.time() - 7200.0, region="eu-west-1")
+    age(fake, 7200.0)
+    [home], [far] = rent(), rent(region="eu-west-1")
+    assert boa("gc", "--check", "--region", "us-east-1")[0] == 0
+    code, answer, _ = boa("gc")
+    assert (code, [each["id"] for each in answer["leaks"]]) == (0, [leak])
+    assert {life.id for life in fake.live()} == {home, far}
+    code, answer, _ = boa("down", "--all")
+
+    assert code == 0
+    assert [(each["region"], each["ended"]) for each in answer["regions"]] == [
+        ("us-east-1", 1), ("eu-west-1", 1),
+    ]  # fmt: skip
+    assert fake.live() == []
+
+
+@pytest.mark.parametrize("words", [("gc",), ("down", "--all", "--stack")])
+def test_a_region_that_does_not_answer_stops_no_other_and_is_told(
+    boa: Boa, fake: FakeCloud, words: tuple[str, ...]
+) -> None:
+    """The other region's leak is ended; exit code 4 and a sentence say that the first one is not known."""
+    Path("boa.toml").write_text(TWO)
+    rent(at=time.time() - 7200.0, region="eu-west-1")
+    age(fake, 7200.0)
+    fake.faults.plan("DescribeInstances", "error:UnauthorizedOperation")
+    code, answer, said = boa(*words)
+
+    assert code == 4
+    assert [each["region"] for each in answer["regions"]] == ["eu-west-1"]
+    assert "us-east-1 does not answer" in said
+    assert answer.get("stack") is None
+    assert fake.live() == []
+
+
+def test_the_doctor_looks_at_every_region_of_the_settings(boa: Boa, fake: FakeCloud) -> None:
+    """The checks of a further region begin with its name; --region asks for one alone."""
+    Path("boa.toml").write_text(TWO)
+    names = [check["name"] for check in boa("doctor")[1]["checks"]]
+
+    assert "type g5.xlarge" in names
+    assert "eu-west-1: type g5.xlarge" in names
+    assert "eu-west-1: credentials" not in names
+    alone = [check["name"] for check in boa("doctor", "--region", "eu-west-1")[1]["checks"]]
+    assert "type g5.xlarge" in alone
+    assert not any(name.startswith("eu-west-1:") for name in alone)
+
+
+def test_the_policy_allows_every_region_of_the_settings(boa: Boa) -> None:
+    """One statement each: region conditions have both regions, and what names a region is there twice."""
+    Path("boa.toml").write_text(TWO + '[engine]\nname = "ssm"\nuri = "s3://b/jobs"\n')
+    _, document, _ = boa("iam")
+    by_sid = {each["Sid"]: each for each in document["Statement"]}
+
+    assert len(by_sid) == len(document["Statement"])
+    for sid in ("Read", "CommandAnswers"):
+        found = by_sid[sid]["Condition"]["StringEquals"]["aws:RequestedRegion"]
+        assert found == ["us-east-1", "eu-west-1"]
+    documents = by_sid["CommandDocument"]["Resource"]
+    assert [each.split(":")[3] for each in documents] == ["us-east-1", "eu-west-1"]
+    assert any(":ec2:eu-west-1:" in each and "image" in each for each in by_sid["LaunchInputs"]["Resource"])
 
 
 def test_gc_without_leaks_exits_with_0(boa: Boa) -> None:

@@ -117,6 +117,17 @@ def test_status_shows_a_fault_and_boa_down_in_its_first_row(
     assert "down: nothing is started until `boa down --resume`" in state
 
 
+def test_status_shows_brackets_as_they_are(boa: Boa, play: tuple[DaemonInAFolder, Path]) -> None:
+    """Sentences about settings name their sections in brackets, which are no markup for a terminal."""
+    standing = play[0].daemon.standing
+    standing.settings_note = "the new settings would loosen [budget] usd_per_day_cap"
+    standing.setting_warnings = ("[teams.vision] has no members",)
+    standing.fault = "a [red] fault"
+    _, said = boa("status")
+    for words in ("[budget]", "[teams.vision]", "[red]"):
+        assert words in said
+
+
 def test_boa_jobs_lists_active_jobs_or_all_newest_first(boa: Boa) -> None:
     """It proposes the next commands."""
     code, said = boa("jobs")

@@ -223,3 +223,51 @@ def test_a_file_without_a_budget_needs_the_flag(tmp_path: Path) -> None:
 
     assert "--budget 40/h" in str(boa(path).exception)
     assert document(path, "--budget", "12/h")["budget"] == 12.0
+
+
+@pytest.mark.parametrize(
+    ("budget", "least"),
+    [
+        ("1/h", "USD/hour"),
+        ("24/day", "$24.00/day is too small: the jobs need at least $192.00/day ($8.00/h)"),
+        ("100/week", "$100.00/week is too small: the jobs need at least $1,344.00/week"),
+        ("100/month", "$100.00/month is too small: the jobs need at least $5,840.00/month"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["solve", "simulate", "compare", "plan"])
+def test_a_budget_below_the_load_is_refused_in_the_unit_asked(
+    priced: Path, verb: str, budget: str, least: str
+) -> None:
+    """Every verb that takes a rate of money answers in the rate that was typed."""
+    trace = priced.with_name("trace.csv")
+    trace.write_text("job_id,arrived_at_seconds,class_name\n" + "".join(
+        f"j{n},{1200 * n},{('vision', 'vision', 'speech')[n % 3]}\n" for n in range(61)
+    ))  # fmt: skip
+    arguments = {
+        "solve": [str(priced)],
+        "plan": ["--classes", str(priced)],
+        "simulate": ["--trace", str(trace), "--classes", str(priced), "--policy", "boa"],
+        "compare": ["--trace", str(trace), "--classes", str(priced)],
+    }[verb]
+
+    result = CliRunner().invoke(app, [verb, *arguments, "--budget", budget])
+    said = " ".join((result.stderr + str(result.exception or "")).split())
+
+    assert result.exit_code != 0
+    assert "at least" in said
+    assert "Raise the budget" in said
+    if verb in ("solve", "plan"):
+        assert least in said
+    else:
+        assert least.split(" is ", maxsplit=1)[0] in said
+
+
+def test_the_last_dollars_are_said_in_the_unit_asked(priced: Path) -> None:
+    """Above the knee: what the money beyond it buys, and what the same waiting costs at the knee."""
+    result = CliRunner().invoke(app, ["solve", str(priced), "--budget", "100000/month"])
+    said = " ".join(result.stdout.split())
+
+    assert "of $100,000.00/month" in said
+    assert "/month of it buy" in said
+    assert "at the knee, $" in said
+    assert "/h" not in said.replace("/hour", "").split("spend")[1]

@@ -165,3 +165,47 @@ def test_an_inline_table_is_refused_with_the_line_to_write() -> None:
     """The setting has to be changed by hand."""
     with pytest.raises(InputError, match=r'Set \[cloud\] region = "x"'):
         with_keys('cloud = {region = "y"}\n', {"cloud": {"region": "x"}})
+
+
+SIDES = (
+    "gp3_usd_per_gib_month = 0.088\ngp3_usd_per_mb_month = 0.044\nsnapshot_usd_per_gb_month = 0.05\n"
+    "address_usd_per_hour = 0.005\nnat_usd_per_hour = 0.048\nnat_usd_per_gb = 0.048\n"
+    "s3_usd_per_gb_month = 0.023\ns3_usd_per_1000_writes = 0.005\nsqs_usd_per_million = 0.4\n"
+    'as_of = "2026-11-01"\n'
+)
+
+
+def test_boa_up_makes_a_stack_in_each_region_and_the_global_roles_once(boa: Boa) -> None:
+    """The further region has queue, rules and groups; the home's policy then names its queue."""
+    Path("boa.toml").write_text(
+        '[cloud]\nprovider = "aws"\ncluster = "lab"\nregions = ["us-east-1", "eu-west-1"]\n'
+        f'instance_types = ["g5.xlarge"]\n[cloud.by_region.eu-west-1.side_prices]\n{SIDES}'
+    )
+    code, made, said = boa("up", "--yes")
+
+    assert code == 0, said
+    [further] = made["further"]
+    assert (made["region"], further["region"]) == ("us-east-1", "eu-west-1")
+    types = {row["type"] for row in further["makes"]}
+    assert not any(name.startswith(("AWS::IAM", "AWS::S3")) for name in types)
+    assert {"AWS::SQS::Queue", "AWS::Events::Rule", "AWS::EC2::SecurityGroup"} <= types
+    roles = [each["RoleName"] for each in boto3.client("iam").list_roles()["Roles"]]
+    assert sorted(name for name in roles if name.startswith("boa-lab")) == [
+        "boa-lab-control", "boa-lab-node", "boa-lab-pool-end",
+    ]  # fmt: skip
+    settings = aws_settings(load_settings(Path("boa.toml")).settings.cloud)
+    there = settings.in_region("eu-west-1")
+    assert "eu-west-1" in there.queue_url
+    assert "us-east-1" in settings.queue_url
+    assert there.security_groups
+    assert there.security_groups != settings.security_groups
+    assert there.instance_profile == settings.instance_profile == "boa-lab-node"
+    document = json.dumps(policy(settings, uses=used_resources(Path("boa.toml"))))
+    assert "arn:aws:sqs:eu-west-1" in document
+    code, again, said = boa("up", "--yes")
+    assert (code, again["further"][0]["is_changed"]) == (0, False), said
+    code, gone, said = boa("down", "--all", "--stack", "--data")
+    assert (code, gone["stack"]["removed"]) == (0, True), said
+    for region in ("us-east-1", "eu-west-1"):
+        stacks = boto3.client("cloudformation", region_name=region).list_stacks()["StackSummaries"]
+        assert {each["StackStatus"] for each in stacks} <= {"DELETE_COMPLETE"}

@@ -169,7 +169,7 @@ def test_a_job_without_capacity_gets_the_next_best_instance_type(tmp_path: Path,
         tmp_path,
         market="on-demand",
         types=(TYPE, dearer),
-        usd_per_hour=3.0,
+        usd_per_hour=1.5 * gpus,  # With money to spare, a restart costs more than the cheaper type saves.
         stock={(TYPE, ZONE, "on-demand"): gpus - 1},
     ) as site:
         job, began = site.submit("wide", hours=20.0, min_gpus=gpus, max_gpus=gpus), site.rig.clock.now()

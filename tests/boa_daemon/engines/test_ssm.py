@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +19,7 @@ from engine_bench import Bench
 from boa_daemon.engines import ssm
 from boa_daemon.engines.generation_units import units_of
 from boa_daemon.engines.layout import Layout
-from boa_daemon.engines.ssm import AGAIN_SECONDS, SsmEngine, SsmSettings
+from boa_daemon.engines.ssm import AGAIN_SECONDS, MOST_PROBES, SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_commands import BUNDLE_SECONDS
 from boa_daemon.engines.ssm_runs import BEGIN_SECONDS
 from boa_daemon.engines.ssm_scripts import (
@@ -26,6 +29,7 @@ from boa_daemon.engines.ssm_scripts import (
     STATUS,
     bundle,
     start_script,
+    status_script,
 )
 from boa_daemon.inputs import message_validation
 from boa_daemon.inputs.message_validation import DroppedMessages
@@ -223,6 +227,92 @@ def test_a_unit_is_lost_after_three_unanswered_questions(stage: Stage) -> None:
 
     assert phases == ["unknown"] * 5 + ["failed"]
     assert (bench.report().cause, bench.report().lost_steps) == ("agent-lost", 7)
+
+
+NO_SIGNS_OF_LIFE: Mapping[str, Any] = {
+    "no answer": lambda stage: ("TimedOut", ""),
+    "a failed script": lambda stage: ("Failed", f"{STATUS}Traceback: No such file"),
+    "an empty document": lambda stage: ("Success", STATUS + "{}"),
+    "half a document": lambda stage: ("Success", STATUS + json.dumps(stage.sealed())[:40]),
+    "no document": lambda stage: ("Success", STATUS),
+    "another script's answer": lambda stage: ("Success", FIT),
+    "another key": lambda stage: ("Success", STATUS + json.dumps(stage.sealed(key="ab" * 32))),
+    "another generation": lambda stage: ("Success", STATUS + json.dumps(stage.sealed(generation=3))),
+    "a unit that never began": lambda stage: (
+        "Success",
+        STATUS + json.dumps(stage.sealed(is_kept=False, was_kept=False, progress=None)),
+    ),
+    "a dead keeper": lambda stage: ("Success", STATUS + json.dumps(stage.sealed(is_kept=False))),
+}
+
+
+@pytest.mark.parametrize("has_been_heard", [False, True])
+@pytest.mark.parametrize("way", sorted(NO_SIGNS_OF_LIFE))
+def test_a_unit_of_which_nothing_good_is_heard_ends_after_three_questions(
+    stage: Stage, way: str, has_been_heard: bool
+) -> None:
+    """Whatever its node answers: a unit without a sign of life is ended, or it would cost for ever."""
+    bench = stage.started()
+    if has_been_heard:
+        stage.say()
+    bench.report()
+    phases = []
+    for _ in range(MOST_PROBES):
+        stage.clock.instant += 61.0
+        phases.append(bench.report().phase)
+        stage.wires.answers = [NO_SIGNS_OF_LIFE[way](stage)]
+        stage.clock.instant += 21.0
+        phases.append(bench.report().phase)
+
+    assert phases[-2:] == ["unknown", "failed"]
+    assert bench.report().cause == "agent-lost"
+    assert "systemctl kill" in stage.wires.sent[-1][1], "what may still run there is ended first"
+
+
+def test_a_unit_that_cannot_be_told_to_end_is_not_replaced(stage: Stage) -> None:
+    """While SSM takes no order, the unit may run; it is lost only once its end has been ordered."""
+    bench = stage.started()
+    bench.report()
+    send = stage.wires.send_command
+    stage.wires.send_command = lambda **request: (  # type: ignore[method-assign]
+        (_ for _ in ()).throw(ConnectionError("no route"))
+        if "systemctl kill" in request["Parameters"]["commands"][0]
+        else send(**request)
+    )
+    for _ in range(MOST_PROBES + 1):
+        stage.clock.instant += 61.0
+        bench.report()
+        stage.wires.answers = [("Success", STATUS)]
+        stage.clock.instant += 21.0
+        assert bench.report().phase == "unknown"
+    stage.wires.send_command = send  # type: ignore[method-assign]
+    stage.clock.instant += 61.0
+    bench.report()
+    stage.wires.answers = [("Success", STATUS)]
+    stage.clock.instant += 21.0
+    assert bench.report().phase == "failed"
+
+
+def test_a_question_brings_the_key_that_the_daemon_knows(stage: Stage, tmp_path: Path) -> None:
+    """A node with the key of an older order answers with the daemon's; a folder of others is not written."""
+    bench = stage.started()
+    bench.report()
+    stage.clock.instant = 61.0
+    bench.report()
+    script = stage.wires.sent[-1][1]
+    assert stage.key in script
+    assert script.index(stage.key) < script.index("--status")
+    folder = tmp_path / "g1"
+    for is_ours in (True, False) if os.getuid() == 0 else (True,):
+        folder.mkdir()
+        (folder / KEY_FILE).write_text("older\n")
+        if not is_ours:
+            os.chown(folder, 65534, 65534)
+        subprocess.run(
+            ["bash", "-c", status_script(str(tmp_path), str(folder / "n0"), key="ab12")], check=False
+        )
+        assert (folder / KEY_FILE).read_text() == ("ab12\n" if is_ours else "older\n")
+        shutil.rmtree(folder)
 
 
 def test_a_silent_unit_on_a_removed_node_is_lost_without_a_question(stage: Stage) -> None:
@@ -628,14 +718,14 @@ OTHERS: Mapping[str, Any] = {
 def test_a_forged_message_is_dropped_counted_and_logged_once(
     stage: Stage, way: str, is_probe: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A message without the generation's seal cannot end a job."""
+    """A message without the generation's seal cannot end a job, and is no sign of life either."""
     refused = DroppedMessages()
     monkeypatch.setattr(message_validation, "DROPPED_MESSAGES", refused)
     monkeypatch.setattr(ssm, "DROPPED_MESSAGES", refused)
     bench = stage.started_on_two()
     stage.say(), stage.say(rank=1)
     assert bench.report().phase == "running"
-    for times in range(1, 4):
+    for times in range(1, MOST_PROBES if is_probe else 4):
         forged = json.dumps(OTHERS[way](stage))
         if is_probe:
             stage.clock.instant += 61.0

@@ -312,3 +312,109 @@ def test_packing_tells_how_far_it_is(tmp_path: Path) -> None:
 
     assert told[-1][0] == told[-1][1] > 0
     assert told == sorted(told)
+
+
+def committed(folder: Path) -> None:
+    git(folder, "init")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-m", "one")
+
+
+BROKEN = {
+    "another owner": lambda folder: [os.lchown(path, 12345, 12345) for path in (folder, folder / ".git")],
+    "settings": lambda folder: (folder / ".git" / "config").write_text("[bad"),
+    "no HEAD": lambda folder: (folder / ".git" / "HEAD").unlink(),
+    "a work tree without its repository": lambda folder: (
+        (folder / ".git").rename(folder.parent / "gone"),
+        (folder / ".git").write_text("gitdir: /nowhere\n"),
+    ),
+}
+
+
+@pytest.mark.parametrize("where", [".", "sub"])
+@pytest.mark.parametrize("revision", [None, "HEAD"])
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_repository_that_git_does_not_read_is_refused(
+    tmp_path: Path, how: str, revision: str | None, where: str
+) -> None:
+    """Its rules would not be kept: what it ignores, such as passwords, would be packed."""
+    if how == "another owner" and os.getuid() != 0:
+        pytest.skip("only root gives a file away")
+    folder = a_folder(tmp_path)
+    (folder / ".gitignore").write_text(".env\n")
+    (folder / "sub" / ".env").write_text("PASSWORD=1")
+    committed(folder)
+    BROKEN[how](folder)
+
+    with pytest.raises(InputError, match="git cannot read the repository in"):
+        pack(folder / where, revision)
+
+
+def test_a_revision_is_packed_as_it_was_committed(tmp_path: Path) -> None:
+    """A person's settings for another system change neither line ends nor links."""
+    folder = a_folder(tmp_path)
+    (folder / ".gitattributes").write_text("*.py text\n")
+    committed(folder)
+    before = pack(folder, "HEAD")
+    for name, value in (("autocrlf", "true"), ("eol", "crlf"), ("symlinks", "false")):
+        git(folder, "config", f"core.{name}", value)
+
+    assert pack(folder, "HEAD").digest == before.digest
+    git(folder, "config", "core.autocrlf", "false")
+    assert pack(folder, "HEAD").digest == before.digest
+
+
+def test_a_file_that_became_a_folder_or_a_link_is_packed_as_it_is(tmp_path: Path) -> None:
+    """Git still lists what was committed."""
+    folder = tmp_path / "project"
+    for name in ("was-file", "was-folder/x", "was-linked/x"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    committed(folder)
+    (folder / "was-file").unlink()
+    (folder / "was-file").mkdir()
+    (folder / "was-file" / "y").write_text("y")
+    (folder / "was-folder" / "x").unlink()
+    (folder / "was-folder").rmdir()
+    (folder / "was-folder").write_text("now a file")
+    (folder / "was-linked").rename(folder / "there")
+    (folder / "was-linked").symlink_to("there")
+
+    found = files(pack(folder))
+    assert set(found) == {"was-file/y", "was-folder", "was-linked", "there/x"}
+    assert found["was-linked"].issym()
+
+
+@pytest.mark.parametrize("revision", [None, "HEAD"])
+def test_a_link_that_leaves_the_folder_and_comes_back_works_on_a_node(
+    tmp_path: Path, revision: str | None
+) -> None:
+    """There the folder has another name, and stands below others."""
+    folder = a_folder(tmp_path)
+    (folder / "sub" / "around").symlink_to("../../project/train.py")
+    (folder / "sub" / "far").symlink_to(f"../../../{tmp_path.name}/project/sub/model.py")
+    committed(folder)
+
+    found = files(pack(folder, revision))
+    assert found["sub/around"].linkname == "../train.py"
+    assert found["sub/far"].linkname == "model.py"
+    assert found["link.py"].linkname == "train.py"
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For instance one that becomes shorter while it is packed."""
+    (tmp_path / "log").write_text("x" * 100_000)
+    whole = os.fstat
+    monkeypatch.setattr(
+        os, "fstat", lambda handle: os.stat_result([*whole(handle)[:6], 200_000, *whole(handle)[7:10]])
+    )
+    with pytest.raises(InputError, match=r"'log' in .* cannot be read"):
+        pack(tmp_path)
+
+
+def test_a_large_file_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused as soon as what is packed is too much."""
+    monkeypatch.setattr(code_archive, "MOST_BYTES", 2**20)
+    (tmp_path / "big").write_bytes(os.urandom(2**20) * 8)
+    with pytest.raises(InputError, match="more than 1 MiB packed, and may be 1; its largest files: big"):
+        pack(tmp_path)

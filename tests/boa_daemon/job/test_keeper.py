@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -246,3 +248,25 @@ def test_the_scratch_folder_is_empty_at_the_start_and_removed_at_the_end(tmp_pat
     assert printed(unit).splitlines()[0] == "0"
     assert not scratch.exists()
     assert (unit.folder / "exit.json").exists()
+
+
+def test_temporary_files_of_a_job_go_with_it_and_those_of_other_programs_stay(tmp_path: Path) -> None:
+    """What another program of the same user makes meanwhile has names like the job's."""
+    theirs = tmp_path / "theirs"
+    run = (
+        f"{sys.executable} -c 'import tempfile; print(tempfile.mkdtemp(), tempfile.mkstemp()[1])' && "
+        f"echo $TMPDIR > {tmp_path}/where; {until_go(tmp_path)}"
+    )
+    unit = a_unit(tmp_path, run=run)
+    with kept(unit) as keeper:
+        until(lambda: (tmp_path / "where").exists() and "/tmp" in printed(unit))
+        theirs = Path(tempfile.mkdtemp())
+        (theirs / "file").write_text("x")
+        files = [Path(word) for word in printed(unit).split()]
+        assert all(file.exists() for file in files)
+        (tmp_path / "go").touch()
+        assert keeper.wait(timeout=60) == 0
+    assert not any(file.exists() for file in files)
+    assert not Path((tmp_path / "where").read_text().strip()).exists()
+    assert (theirs / "file").exists()
+    shutil.rmtree(theirs)

@@ -24,6 +24,7 @@ from boa_daemon.job.stops import (
     Registration,
     catches_sigterm,
     make_request,
+    only_waits,
     register_file,
     registered,
     request_file,
@@ -278,3 +279,20 @@ def test_whether_a_process_catches_sigterm_is_seen_from_outside() -> None:
             process.stdout.readline()
             assert catches_sigterm(process.pid) is caught
             process.communicate(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("program", "waits"),
+    [
+        (name, True)
+        for name in ("sh", "bash", "bash-5.1", "dash", "zsh5", "zsh-5.9", "ksh93", "mksh-static", "tcsh")
+    ]
+    + [(name, True) for name in ("busybox", "make", "gmake", "xargs", "find", "time")]
+    + [
+        (name, False)
+        for name in ("python3.11", "ssh", "torchrun", "perl", "script", "sudo", "tee", "push", "")
+    ],
+)
+def test_programs_that_only_wait_are_known_by_name_and_version(program: str, waits: bool) -> None:
+    """What is suspended must not react to it, and must not be needed by the process that saves."""
+    assert only_waits(program) == waits

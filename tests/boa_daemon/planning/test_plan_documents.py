@@ -75,8 +75,8 @@ def test_the_weighted_mean_is_present_only_with_class_weights() -> None:
     document = solution_document(solve(weighted, 4.7), weighted)
     assert document.keys() == KEYS | {"weighted_mean_jct_hours"}
     plain, both = (landmarks(Curve.of(p, "integer-mixed")) for p in (PROBLEM, weighted))
-    assert plain.keys() == {"floor_mean_jct_hours", "knee"}
-    assert both.keys() == {"floor_mean_jct_hours", "floor_weighted_mean_jct_hours", "knee"}
+    assert plain.keys() == {"floor_mean_jct_hours", "knee", "beyond_knee"}
+    assert both.keys() == {"floor_mean_jct_hours", "floor_weighted_mean_jct_hours", "knee", "beyond_knee"}
     assert both["knee"].keys() - plain["knee"].keys() == {"weighted_mean_jct_hours"}
     assert both["floor_mean_jct_hours"] == pytest.approx(plain["floor_mean_jct_hours"])
 

@@ -124,6 +124,7 @@ _BY_NAME: Mapping[str, Meaning] = MappingProxyType(
         "AccessDenied": "denied",
         "Unauthorized": "denied",
         "NotPermitted": "denied",
+        "AuthFailure": "credentials",
     }
 )
 """What the name of an unlisted code says; the first part that occurs counts."""
@@ -156,6 +157,8 @@ class CallFailed(CloudFailed):
         retry_after_seconds: float | None = None,
     ) -> None:
         self.operation, self.http_status = operation, http_status
+        # As CloudTrail and older clients write them.
+        code = code.removeprefix("Client.").removeprefix("Server.")
         self.message = _ENCODED.sub("", message).strip().rstrip(".")
         self.encoded = message if _ENCODED.search(message) else ""
         """The whole message where it has an encoded reason, which only `aws sts` can read."""
@@ -174,7 +177,8 @@ class CallFailed(CloudFailed):
         if code in _OF_NO_ANSWER:
             return _OF_NO_ANSWER[code]
         if self.operation.startswith(("ec2:", "ssm:GetParameter")):
-            is_known = code in BY_CODE or self.meaning not in ("unknown", "bad-request", "dry-run")
+            has_row = code in BY_CODE or self.rule is not BY_MEANING.get(self.meaning)
+            is_known = has_row or self.meaning not in ("unknown", "bad-request", "dry-run")
             return self.rule.advice if is_known or self.rule.stale else ""
         if self.meaning in ("unknown", "bad-request", "dry-run", "wrong-state"):
             return ""

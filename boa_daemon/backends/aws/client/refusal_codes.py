@@ -12,7 +12,7 @@ in `docs/reference/refusals.md`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -101,7 +101,7 @@ BY_MEANING: Mapping[str, RefusalRule] = MappingProxyType(
             advice="Whether the launch happened is not known: the next listings decide, and until then it "
             "counts as spent",
         ),
-        "bad-request": RefusalRule(scope="type", advice=_REQUEST),
+        "bad-request": RefusalRule(scope="offer", advice=_REQUEST),
         "not-found": RefusalRule(
             scope="offer", advice="The resource may not be visible yet; the next listing decides"
         ),
@@ -264,10 +264,10 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
         "UnsupportedInstanceAttribute": RefusalRule(scope="type", advice=_REQUEST),
         "UnsupportedTenancy": RefusalRule(scope="type", advice=_REQUEST),
         "InvalidInterface.IpAddressLimitExceeded": RefusalRule(scope="type", advice=_REQUEST),
-        "InvalidParameterValue": RefusalRule(scope="type", advice=_REQUEST),
+        "InvalidParameterValue": RefusalRule(scope="offer", advice=_REQUEST),
         "InvalidParameterCombination": RefusalRule(scope="offer", advice=_REQUEST),
-        "InvalidParameter": RefusalRule(scope="type", advice=_REQUEST),
-        "MissingParameter": RefusalRule(scope="type", advice=_REQUEST),
+        "InvalidParameter": RefusalRule(scope="offer", advice=_REQUEST),
+        "MissingParameter": RefusalRule(scope="offer", advice=_REQUEST),
         "InvalidRequest": RefusalRule(scope="offer", advice=_REQUEST),
         "UnsupportedOperation": replace(BY_MEANING["not-offered"], scope="offer"),
         # Requests that EC2 compares or counts.
@@ -282,11 +282,48 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
 )  # fmt: skip
 """Rows of single codes, from EC2's published list of client and server errors."""
 
+_BY_FAMILY: Sequence[tuple[str, str]] = (
+    ("InvalidAMI", "InvalidAMIID.NotFound"),
+    ("InvalidImage", "InvalidAMIID.NotFound"),
+    ("InvalidSnapshot", "InvalidSnapshot.NotFound"),
+    ("InvalidKMS", "InvalidKMSKeyId"),
+    ("KMS", "KMSKeyNotAccessibleFault"),
+    ("InvalidSubnet", "InvalidSubnetID.NotFound"),
+    ("InvalidGroup", "InvalidGroup.NotFound"),
+    ("InvalidSecurityGroup", "InvalidGroup.NotFound"),
+    ("InvalidKeyPair", "InvalidKeyPair.NotFound"),
+    ("InvalidPlacementGroup", "InvalidPlacementGroup.Unknown"),
+    ("InvalidCapacityReservation", "InvalidCapacityReservationId.NotFound"),
+    ("InvalidCapacityBlock", "InvalidCapacityReservationId.NotFound"),
+    ("CapacityReservation", "CapacityReservationNotActive"),
+    ("CapacityBlock", "CapacityReservationNotActive"),
+    ("ReservationCapacity", "ReservationCapacityExceeded"),
+    ("InvalidLaunchTemplate", "InvalidLaunchTemplateId.NotFound"),
+    ("InvalidIamInstanceProfile", "InvalidIamInstanceProfile"),
+    ("InvalidInstanceType", "InvalidInstanceType"),
+    ("InvalidAvailabilityZone", "InvalidAvailabilityZone"),
+    ("InvalidZone", "InvalidZone.NotFound"),
+    ("InvalidUserData", "InvalidUserData.Malformed"),
+    ("InvalidTag", "InvalidTagKey.Malformed"),
+    ("InvalidSpot", "InvalidSpotInstanceRequest"),
+    ("AuthFailure.ServiceLinkedRole", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"),
+    ("ServiceLinkedRole", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"),
+)
+"""Beginnings of codes about one thing, and the code whose row they get: AWS adds endings as it likes."""
+
 _RESOURCE = re.compile(r"on resource: arn:[^:\s]*:[a-z0-9-]+:[^:\s]*:[^:\s]*:([a-z-]+)/")
 _EXPLICIT = re.compile(r"explicit deny in an? ([a-z- ]+?polic(?:y|ies)|permissions boundary)", re.IGNORECASE)
 _NO_ALLOW = re.compile(r"because no ([a-z -]+?) allows", re.IGNORECASE)
 _OF_RESOURCE: Mapping[str, Scope] = MappingProxyType(
-    {"subnet": "subnet", "image": "image", "spot-instances-request": "market", "instance-profile": "offer"}
+    {
+        "subnet": "subnet",
+        "image": "image",
+        "snapshot": "image",
+        "parameter": "image",
+        "key": "image",
+        "spot-instances-request": "market",
+        "instance-profile": "offer",
+    }
 )
 """What a denial closes by the resource that its message names; every other resource: the offer."""
 
@@ -308,9 +345,17 @@ def rule_of(code: str, meaning: str, message: str) -> RefusalRule:
         return RefusalRule(scope="region", advice=_GROUP)
     if code in ("InvalidParameterValue", "InvalidParameter") and "availability zone" in said:
         return replace(BY_MEANING["not-offered"], scope="type in zone")
-    if meaning == "denied" and code not in BY_CODE:
+    if code in ("InvalidParameterValue", "InvalidParameter") and "instancetype" in said:
+        return RefusalRule(scope="type", advice=_REQUEST)
+    if code in BY_CODE:
+        return BY_CODE[code]
+    if meaning in ("bad-request", "denied", "no-capacity", "quota", "not-found"):
+        for begin, known in _BY_FAMILY:
+            if code.startswith(begin):
+                return BY_CODE[known]
+    if meaning == "denied":
         return _denied(message)
-    return BY_CODE.get(code) or BY_MEANING.get(meaning, BY_MEANING["bad-request"])
+    return BY_MEANING.get(meaning, BY_MEANING["bad-request"])
 
 
 def _denied(message: str) -> RefusalRule:
@@ -319,6 +364,7 @@ def _denied(message: str) -> RefusalRule:
     scope: Scope = "offer" if resource is None else _OF_RESOURCE.get(resource[1], "offer")
     explicit, missing = _EXPLICIT.search(message), _NO_ALLOW.search(message)
     policy = "" if explicit is None else explicit[1].lower()
+    allower = "" if missing is None else missing[1].lower()
     if "service control" in policy or "resource control" in policy:
         advice = (
             f"A {policy} of the organisation denies it, and no policy of this account helps: ask the "
@@ -328,10 +374,12 @@ def _denied(message: str) -> RefusalRule:
         advice = "The permissions boundary of the daemon's role denies it: ask who set the boundary"
     elif policy:
         advice = f"Take the explicit deny out of the {policy}; an allow beside it has no effect"
-    elif missing is not None and "service control" in missing[1].lower():
-        advice = (
-            "No service control policy of the organisation allows it: ask the organisation's administrator"
-        )
+    elif allower in ("service control policy", "resource control policy"):
+        advice = f"No {allower} of the organisation allows it: ask the organisation's administrator"
+    elif allower == "permissions boundary":
+        advice = "The permissions boundary of the daemon's role does not allow it: ask who set the boundary"
+    elif allower not in ("", "policy", "identity-based policy"):
+        advice = f"The {allower} does not allow it: add it there; a policy of the role alone has no effect"
     elif "iam:passrole" in message.lower():
         advice = "Allow iam:PassRole for the nodes' role; the policy that `boa iam` prints does"
     elif "encoded authorization" in message.lower():

@@ -8,7 +8,7 @@ from boa_daemon.backends.aws.client.resource_names import queue_arn
 from boa_daemon.backends.aws.instances.event_rules import PATTERNS, SAID, lets_through
 from boa_daemon.tick.ports import Clock
 
-PROBE_SECONDS = 120.0
+PROBE_SECONDS = 180.0
 
 
 class EventRuleProbe:

@@ -1,4 +1,4 @@
-"""Status checks and scheduled events of our running instances, asked for every two minutes for all of them.
+"""Status checks and scheduled events of our running instances, asked for every three minutes for all of them.
 
 EC2 lists an impaired instance as `running`, and bills it; only DescribeInstanceStatus tells. The answer also
 has the events that EC2 schedules: retirement, stop, reboot, maintenance. The call is made beside the tick,
@@ -17,7 +17,7 @@ from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.instances.node_states import EVENT_SECONDS, IMPAIRED_SECONDS
 from boa_daemon.tick.ports import Clock
 
-ASK_SECONDS = 120.0
+ASK_SECONDS = 180.0
 DENIED_SECONDS = 3600.0
 """Seconds without calls after EC2 denied one: it stays denied until somebody changes the policy."""
 _ID_BATCH = 100

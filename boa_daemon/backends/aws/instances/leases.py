@@ -14,7 +14,7 @@ RENEWED_AFTER = 0.25
 """A lease is renewed once this fraction has passed: the rest outlasts an hour without AWS."""
 OVERLONG_SECONDS = 60.0
 """A lease this much longer than a new one was written by a wrong clock: it is shortened."""
-PROBE_SECONDS = 120.0
+PROBE_SECONDS = 180.0
 _TAG_BATCH = 500
 
 

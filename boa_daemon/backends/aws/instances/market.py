@@ -15,6 +15,7 @@ from typing import Any, Literal
 from boa_daemon.backends.aws.client.answers import reading
 from boa_daemon.backends.aws.client.cached_value import CachedValue
 from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.client.refusal_codes import Fact
 from boa_daemon.backends.aws.instances.blocks import RECLAIM_SECONDS
 from boa_daemon.backends.aws.instances.node_from_instance import LEAST_PRICE
@@ -26,7 +27,7 @@ from boa_daemon.tick.offers import Market, Offer
 from boa_daemon.tick.ports import Clock
 
 ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 3600.0
-PROBE_SECONDS = 120.0
+PROBE_SECONDS = 180.0
 """The price list is asked for something at least this often: its loss is told within five minutes."""
 SPOT_USELESS_SECONDS = 6 * 3600.0
 _SPOT_HISTORY_SECONDS = 3600.0
@@ -67,6 +68,7 @@ class AwsMarket:
         self._prices: dict[str, CachedValue[float]] = {}
         self._quotas: dict[str, CachedValue[float]] = {}
         self._reserved: CachedValue[dict[str, Reservation]] = CachedValue(_RESERVATION_SECONDS)
+        self._unknown: set[str] = set()
         self._lost_at: dict[str, float] = {}
         self._spot_from: float | None = None
         self._asks = True
@@ -314,9 +316,16 @@ class AwsMarket:
             "quotas": quotas,
             "zones": self._zones.failed,
             "spot prices": self._spot.failed,
-            "reservations": self._reserved.failed,
+            "reservations": self._reserved.failed or self._said_unknown(),
         }
         return {name: said for name, said in found.items() if said}
+
+    def _said_unknown(self) -> str:
+        """Return a sentence on reservations that the settings name and EC2 does not know."""
+        if not self._unknown:
+            return ""
+        names = ", ".join(sorted(self._unknown))
+        return f"EC2 knows no {names} in {self.settings.region}: take it out of [cloud] reservations"
 
     def _reserved_offers(self) -> list[Offer]:
         """Return an offer for each reservation and block, at its marginal price: its fee is paid in any case.
@@ -410,19 +419,38 @@ class AwsMarket:
     def _ask_reservations(self) -> dict[str, Reservation]:
         """Ask for the reservations that the settings name, by ids or by a tag that several may have."""
         found: dict[str, Reservation] = {}
+        self._unknown = set()
         for name, text in self.settings.reservations.items():
             arguments: dict[str, Any] = {"CapacityReservationIds": [one.strip() for one in text.split(",")]}
             if text.startswith("tag:"):
                 key, _, value = text[4:].partition("=")
                 arguments = {"Filters": [{"Name": f"tag:{key}", "Values": [value]}]}
-            for row in self._calls.pages(
-                "ec2:DescribeCapacityReservations", "CapacityReservations", **arguments
-            ):
+            for row in self._rows_of_reservations(arguments):
                 if row.get("State") == "active" and row["InstanceType"] == name:
                     with reading("ec2:DescribeCapacityReservations"):
                         one = _reservation_of(row)
                     found[one.id] = one
         return found
+
+    def _rows_of_reservations(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        """Ask for reservations; an id that EC2 does not know, as of one long over, does not hide the others.
+
+        Raises:
+            CallFailed: when EC2 cannot be asked.
+        """
+        operation, items = "ec2:DescribeCapacityReservations", "CapacityReservations"
+        try:
+            return list(self._calls.pages(operation, items, **arguments))
+        except CallFailed as error:
+            if error.rule.scope != "reservation":
+                raise
+            names = arguments.get("CapacityReservationIds", ())
+            if len(names) < 2:
+                self._unknown.update(names)
+                return []
+        return [
+            row for name in names for row in self._rows_of_reservations({"CapacityReservationIds": [name]})
+        ]
 
 
 def _reservation_of(row: Mapping[str, Any]) -> Reservation:

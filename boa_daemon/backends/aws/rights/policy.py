@@ -10,7 +10,7 @@ have a policy of their own: SSM, their part of the bucket, and the queue that th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -62,6 +62,7 @@ _SSM_AGENT = (
 )
 """Actions that SSM's agent needs for Run Command. AWS's own policy also reads the account's parameters."""
 MOST_CHARACTERS = 6144
+_REGION_KEY = "aws:RequestedRegion"
 
 
 def policy(
@@ -72,12 +73,21 @@ def policy(
     node_role: str = "",
     control_role: str = "",
 ) -> dict[str, Any]:
-    """Return the policy of the daemon as an IAM document.
+    """Return the policy of the daemon as an IAM document; one of several regions covers all of them.
 
     `node_role` is the ARN of the nodes' role; if empty, the role of the settings' instance profile.
     `control_role` is the ARN of the daemon's role, which may simulate the rights of all these roles; if
     empty, the role that `boa up` makes.
     """
+    if len(settings.regions) > 1:
+        return _merged(
+            policy(
+                settings.in_region(region),
+                # Bucket, reports and roles are those of the home region.
+                uses=uses, account=account, node_role=node_role, control_role=control_role,
+            )
+            for region in settings.regions
+        )  # fmt: skip
     statements = [
         *read_statements(settings),
         *launch_statements(settings, account),
@@ -111,6 +121,24 @@ def policy(
     )
     statements.append(deny_statement(settings))
     return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _merged(documents: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return one policy that allows what each of some policies of one cluster allows, by statement."""
+    found: dict[str, Statement] = {}
+    for document in documents:
+        for statement in document["Statement"]:
+            known = found.setdefault(statement["Sid"], statement)
+            if known is statement:
+                continue
+            known["Resource"] = list(dict.fromkeys([*known["Resource"], *statement["Resource"]]))
+            equal = known.get("Condition", {}).get("StringEquals", {})
+            there = statement.get("Condition", {}).get("StringEquals", {}).get(_REGION_KEY)
+            if there is not None:
+                regions = equal[_REGION_KEY]
+                before = [regions] if isinstance(regions, str) else regions
+                equal[_REGION_KEY] = list(dict.fromkeys([*before, there]))
+    return {"Version": "2012-10-17", "Statement": list(found.values())}
 
 
 def parts_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ class Stack:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._calls, self._now, self._sleep, self.settings = calls, now, sleep, calls.settings
+        self.calls, self._now, self._sleep, self.settings = calls, now, sleep, calls.settings
         self.name = StackNames.of(calls.settings).stack
 
     def state(self) -> dict[str, Any] | None:
@@ -55,7 +55,7 @@ class Stack:
             CallFailed: when AWS cannot be asked.
         """
         try:
-            found = self._calls.call("cloudformation:DescribeStacks", StackName=self.name)["Stacks"]
+            found = self.calls.call("cloudformation:DescribeStacks", StackName=self.name)["Stacks"]
         except CallFailed as error:
             if "does not exist" in error.message:
                 return None
@@ -69,8 +69,8 @@ class Stack:
         Raises:
             CallFailed: when AWS cannot be asked.
         """
-        settings = self._calls.settings
-        account = str(self._calls.call("sts:GetCallerIdentity")["Account"])
+        settings = self.calls.settings
+        account = str(self.calls.call("sts:GetCallerIdentity")["Account"])
         return stack_settings_of(settings, account=account).uses.uri.split("/")[2]
 
     def outputs(self) -> dict[str, str]:
@@ -100,12 +100,12 @@ class Stack:
                 {"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()
             ],
         }
-        arguments["Tags"] = tags_of_stack(self._calls.settings)
+        arguments["Tags"] = tags_of_stack(self.calls.settings)
         if found is None:
-            self._calls.call("cloudformation:CreateStack", **arguments)
+            self.calls.call("cloudformation:CreateStack", **arguments)
         else:
             try:
-                self._calls.call("cloudformation:UpdateStack", **arguments)
+                self.calls.call("cloudformation:UpdateStack", **arguments)
             except CallFailed as error:
                 if "No updates are to be performed" in error.message:
                     return False
@@ -120,7 +120,7 @@ class Stack:
             CallFailed: when AWS refuses.
         """
         try:
-            self._calls.call("iam:CreateServiceLinkedRole", AWSServiceName="spot.amazonaws.com")
+            self.calls.call("iam:CreateServiceLinkedRole", AWSServiceName="spot.amazonaws.com")
         except CallFailed as error:
             if "taken" not in error.message and "exists" not in error.message:
                 raise
@@ -134,7 +134,7 @@ class Stack:
         """
         if self.state() is None:
             return False
-        self._calls.call("cloudformation:DeleteStack", StackName=self.name)
+        self.calls.call("cloudformation:DeleteStack", StackName=self.name)
         deadline = self._now() + wait_seconds
         while (found := self.state()) is not None:
             if found["StackStatus"] == "DELETE_FAILED" or self._now() >= deadline:
@@ -155,11 +155,11 @@ class Stack:
                 size += sum(int(row["Size"]) for row in page)
                 for begin in range(0, len(page) if delete else 0, _DELETE_BATCH):
                     keys = [{"Key": row["Key"]} for row in page[begin : begin + _DELETE_BATCH]]
-                    self._calls.call(
+                    self.calls.call(
                         "s3:DeleteObjects", Bucket=bucket, Delete={"Objects": keys, "Quiet": True}
                     )
             if delete:
-                self._calls.call("s3:DeleteBucket", Bucket=bucket)
+                self.calls.call("s3:DeleteBucket", Bucket=bucket)
         except CallFailed as error:
             if error.code != "NoSuchBucket":
                 raise
@@ -170,7 +170,7 @@ class Stack:
         """Yield the objects of a bucket, page by page."""
         arguments: dict[str, Any] = {"Bucket": bucket}
         while True:
-            answer = self._calls.call("s3:ListObjectsV2", **arguments)
+            answer = self.calls.call("s3:ListObjectsV2", **arguments)
             yield list(answer.get("Contents", ()))
             if not answer.get("NextContinuationToken"):
                 return
@@ -196,7 +196,7 @@ class Stack:
         """Return the error of a failed stack: the first resource that failed, and why."""
         said = str(found.get("StackStatusReason", ""))
         try:
-            events = self._calls.call("cloudformation:DescribeStackEvents", StackName=self.name)
+            events = self.calls.call("cloudformation:DescribeStackEvents", StackName=self.name)
         except CallFailed:
             events = {}
         for event in reversed(events.get("StackEvents", ())):

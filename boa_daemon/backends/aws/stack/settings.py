@@ -25,6 +25,8 @@ class StackOptions:
     efa_zones: tuple[str, ...] = ()
     expire_days: int | None = None
     email: str = ""
+    is_further: bool = False
+    """A region beside the home region, which has the roles, the bucket and the queue of reports."""
     usd_per_month: float | None = None
 
 

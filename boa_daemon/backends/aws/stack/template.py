@@ -34,7 +34,10 @@ LETTER_DAYS, MOST_RECEIVES = 14, 5
 def stack_template(settings: AwsSettings, wishes: StackOptions | None = None) -> dict[str, Any]:
     """Return the template. Its one parameter, without a network of its own, is the VPC of the nodes."""
     wishes, site = wishes or StackOptions(), stack_settings_of(settings)
-    resources = {**_roles(site), **_pool_end(site), **_bucket(site, wishes), **_queues(site), **_rules(site)}
+    resources = {**_queues(site, is_further=wishes.is_further), **_rules(site)}
+    if not wishes.is_further:
+        # IAM is global: one region has the roles, and the bucket is with them.
+        resources = {**_roles(site), **_pool_end(site), **_bucket(site, wishes), **resources}
     vpc: object = {"Ref": "Vpc"}
     parameters: dict[str, Any] = {}
     if wishes.private_zones:
@@ -91,6 +94,9 @@ def monthly_costs(wishes: StackOptions, prices: SidePrices) -> list[tuple[str, f
             f"{prices.s3_usd_per_1000_writes:g} USD per 1,000 writes",
         ),
     ]  # fmt: skip
+    if wishes.is_further:
+        del rows[-1]
+        rows[0] = ("security group, rules, placement groups", 0.0, "free")
     if wishes.private_zones:
         usd = (prices.nat_usd_per_hour + prices.address_usd_per_hour) * 730.0
         rows.append(
@@ -215,15 +221,15 @@ def _bucket(site: StackSettings, wishes: StackOptions) -> dict[str, Any]:
     }
 
 
-def _queues(site: StackSettings) -> dict[str, Any]:
-    """Return both queues with their dead-letter queues and their policies."""
+def _queues(site: StackSettings, *, is_further: bool) -> dict[str, Any]:
+    """Return the queues with their dead-letter queues and policies; a further region has warnings alone."""
     keep = LETTER_DAYS * 86_400
     found: dict[str, Any] = {}
     queues: tuple[tuple[Queue, str, str], ...] = (
         ("warnings", "Warnings", site.names.warnings),
         ("reports", "Reports", site.names.reports),
     )
-    for queue, name, queue_name in queues:
+    for queue, name, queue_name in queues[: 1 if is_further else 2]:
         arn, dead = {"Fn::GetAtt": [name, "Arn"]}, {"Fn::GetAtt": [f"{name}Dead", "Arn"]}
         plain = {"MessageRetentionPeriod": keep, "SqsManagedSseEnabled": True, "Tags": stack_tags(site)}
         found[f"{name}Dead"] = {
@@ -296,15 +302,18 @@ def _outputs(wishes: StackOptions) -> dict[str, Any]:
     """Return the outputs of the stack that `boa.toml` needs."""
     values: dict[str, Any] = {
         "WarningsQueueUrl": {"Ref": "Warnings"},
-        "ReportsQueueUrl": {"Ref": "Reports"},
-        "BucketName": {"Ref": "Bucket"},
-        "NodeProfileName": {"Ref": "NodeProfile"},
-        "ControlRoleArn": {"Fn::GetAtt": ["ControlRole", "Arn"]},
-        "PolicyArn": {"Ref": "DaemonPolicy"},
-        "PoolEndRoleArn": {"Fn::GetAtt": ["PoolEndRole", "Arn"]},
         "SecurityGroupId": {"Fn::GetAtt": ["Nodes", "GroupId"]},
         "ControlSecurityGroupId": {"Fn::GetAtt": ["Control", "GroupId"]},
     }
+    if not wishes.is_further:
+        values |= {
+            "ReportsQueueUrl": {"Ref": "Reports"},
+            "BucketName": {"Ref": "Bucket"},
+            "NodeProfileName": {"Ref": "NodeProfile"},
+            "ControlRoleArn": {"Fn::GetAtt": ["ControlRole", "Arn"]},
+            "PolicyArn": {"Ref": "DaemonPolicy"},
+            "PoolEndRoleArn": {"Fn::GetAtt": ["PoolEndRole", "Arn"]},
+        }
     if wishes.private_zones:
         subnets = [{"Ref": f"Subnet{number}"} for number in range(len(wishes.private_zones))]
         values["SubnetIds"] = {"Fn::Join": [",", subnets]}

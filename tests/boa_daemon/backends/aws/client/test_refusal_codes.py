@@ -22,6 +22,18 @@ DOCS = Path(boa_daemon.__file__).parents[1] / "docs" / "reference" / "refusals.m
 DENIED = "You are not authorized to perform this operation."
 ON = "x is not authorized to perform: ec2:RunInstances on resource: arn:aws:ec2:us-east-1:1:"
 SCP = "instance/* with an explicit deny in a service control policy"
+UNLISTED = (
+    "InvalidNews.ForUs", "InvalidSecurityGroupId.NotFound", "InvalidSubnetId.NotFound",
+    "InvalidPlacementGroupId.Malformed", "InvalidCapacityReservation.Unavailable", "CapacityBlockExpired",
+    "InvalidAMIName.Malformed", "InvalidKMSKey.NotFound", "InvalidKeyPair.Format", "InvalidTagValue.TooLong",
+    "InvalidInstanceTypeOffering", "InvalidZoneId.NotFound", "InvalidSpotFleetRequestConfig",
+    "InvalidFleetConfiguration", "InvalidHostId.NotFound", "InvalidVolume.ZoneMismatch", "ZonesMismatched",
+    "InvalidParameterDependency", "InstanceCreditSpecification.NotSupported", "InvalidState",
+    "MaxSpotFleetRequestCountExceeded", "HostLimitExceeded", "InvalidNextToken",
+    "MalformedQueryString", "RequestResourceCountExceeded", "NonEBSInstance",
+    "InvalidInstanceAttributeValue", "UnknownVolumeType",
+)  # fmt: skip
+"""Codes of EC2's published list, and new ones, that no row names."""
 OTHERS = {
     "offer": ("p4d.24xlarge/us-east-1a/spot", "p4d.24xlarge/us-east-1b/on-demand"),
     "reservation": ("p4d.24xlarge/us-east-1a/spot", "p4d.24xlarge/us-east-1b/on-demand"),
@@ -38,9 +50,7 @@ OTHERS = {
 """By scope, offers that stay open after a refusal of p4d.24xlarge/us-east-1a/on-demand."""
 
 
-@pytest.mark.parametrize(
-    "code", sorted({*MEANINGS, *BY_CODE, "InvalidNews.ForUs", "VolumeNewsLimitExceeded"})
-)
+@pytest.mark.parametrize("code", sorted({*MEANINGS, *BY_CODE, *UNLISTED, "VolumeNewsLimitExceeded"}))
 def test_a_refusal_closes_what_its_code_is_about_and_leaves_the_rest_open(
     make_rig: RigMaker, code: str
 ) -> None:
@@ -107,6 +117,38 @@ def test_a_refusal_closes_what_its_code_is_about_and_leaves_the_rest_open(
          "Instance Profile name", "region", "instance_profile"),
         ("InvalidParameterValue", "The KMS key is not accessible", "image", "kms:"),
         ("InvalidParameterValue", "Invalid value 'x' for InstanceType.", "type", "boa doctor"),
+        ("InvalidParameterValue", "\"9\" is an invalid spot instance price", "offer", "boa doctor"),
+        ("UnauthorizedOperation", f"{ON}instance/* because no permissions boundary allows the "
+         "ec2:RunInstances action", "offer", "permissions boundary"),
+        ("UnauthorizedOperation", f"{ON}instance/* because no session policy allows the x action",
+         "offer", "session policy"),
+        ("UnauthorizedOperation", f"{ON}instance/* because no VPC endpoint policy allows the x action",
+         "offer", "vpc endpoint policy"),
+        ("UnauthorizedOperation", f"{ON}instance/* because no resource control policy allows the x action",
+         "offer", "organisation's administrator"),
+        ("UnauthorizedOperation", f"{ON}instance/* because no identity-based policy allows the x action",
+         "offer", "boa iam"),
+        ("UnauthorizedOperation", f"{ON}instance/* with an explicit deny in a permissions boundary",
+         "offer", "permissions boundary"),
+        ("UnauthorizedOperation", f"{ON}snapshot/snap-1 because no identity-based policy allows the x",
+         "image", "boa iam"),
+        ("UnauthorizedOperation", f"{ON}instance/* with an explicit deny in a service control policy: "
+         f"arn:aws:organizations::1:policy/o-1/p-1. Encoded authorization failure message: abcd",
+         "offer", "organisation's administrator"),
+        ("InvalidSecurityGroupId.NotFound", "no", "region", "security_groups"),
+        ("InvalidSubnetId.NotFound", "no", "subnet", "[cloud] subnets"),
+        ("InvalidPlacementGroupId.Malformed", "no", "zone", "placement_groups"),
+        ("InvalidCapacityReservation.Unavailable", "no", "reservation", "reservations"),
+        ("CapacityBlockExpired", "no", "reservation", "reservations"),
+        ("InvalidAMIName.Malformed", "no", "image", "[cloud] image"),
+        ("InvalidKMSKey.NotFound", "no", "image", "kms:"),
+        ("InvalidKeyPair.Format", "no", "region", "key_name"),
+        ("InvalidIamInstanceProfileArn.Malformed", "no", "region", "instance_profile"),
+        ("InvalidSpotFleetRequestConfig", "no", "market", "boa doctor"),
+        ("ServiceLinkedRoleCreationNotPermitted", "no", "market", "create-service-linked-role"),
+        ("AuthFailure.TokenExpired", "no", "region", "credentials"),
+        ("Client.InvalidSubnetID.NotFound", "no", "subnet", "[cloud] subnets"),
+        ("Server.InsufficientInstanceCapacity", "no", "offer", "other zones"),
         ("OptInRequired", "You are not subscribed to this service", "region", "Enable the region"),
     ],
 )  # fmt: skip

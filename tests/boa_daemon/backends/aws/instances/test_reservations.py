@@ -54,6 +54,24 @@ def test_several_ids_may_be_named(make_rig: RigMaker) -> None:
     assert of_type(list(reserved_rig(make_rig, "cr-a1, cr-b").cloud.offers())).keys() == {"cr-a1", "cr-b"}
 
 
+def test_an_id_that_ec2_does_not_know_hides_no_other(make_rig: RigMaker) -> None:
+    """EC2 refuses the whole question; the others are offers all the same, and the wrong one is named."""
+    rig = reserved_rig(make_rig, "cr-a1,cr-gone, cr-b")
+
+    assert of_type(list(rig.cloud.offers())).keys() == {"cr-a1", "cr-b"}
+    assert "cr-gone" in rig.cloud.faults()["reservations"]
+    assert "cr-b" not in rig.cloud.faults()["reservations"]
+
+
+def test_one_wrong_id_alone_leaves_the_other_markets(make_rig: RigMaker) -> None:
+    """Nothing is reserved then, and spot and on demand are offered."""
+    rig = reserved_rig(make_rig, "cr-gone")
+    offers = list(rig.cloud.offers())
+
+    assert {each.market for each in offers} == {"spot", "on-demand"}
+    assert "cr-gone" in rig.cloud.faults()["reservations"]
+
+
 def test_what_is_paid_comes_before_spot_and_on_demand(make_rig: RigMaker) -> None:
     """The marginal price is the disk alone; four nodes fit in all."""
     rig = reserved_rig(make_rig)
