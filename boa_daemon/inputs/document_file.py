@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
+from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError, near_files
-from boa_daemon.inputs.csv_text import csv_reader
 from boa_daemon.inputs.yaml_events import (
     BrokenYaml,
     YamlProblem,

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError, column_hint, did_you_mean
-from boa_daemon.inputs.csv_text import csv_reader
 from boa_daemon.inputs.document_file import read_text
 from policies.optimum.job_list import ListedJob
 
@@ -75,7 +75,8 @@ def read_list(path: Path, classes: Collection[str], start: datetime | None = Non
             raise InputError(f"job_id {name!r} occurs twice", file=path, line=line)
         if class_name not in classes:
             hint = did_you_mean(class_name, classes)
-            raise InputError(f"unknown class {class_name!r}", file=path, line=line, hint=hint)
+            said = class_name if len(class_name) <= 80 else f"{class_name[:80]}..."
+            raise InputError(f"unknown class {said!r}", file=path, line=line, hint=hint)
         cells[name] = (line, named)
     if not cells:
         raise InputError("the list has no jobs", file=path, hint="Add one row per job")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError, column_hint
-from boa_daemon.inputs.csv_text import csv_reader
 from boa_daemon.inputs.document_file import read_text
 
 CLASS, MACHINE, GPUS = "class_name", "machine", "gpus"

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.csv_text import csv_reader
 from boa_daemon.inputs.document_file import read_text
 from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
 from policies.speedup import MAX_GPUS

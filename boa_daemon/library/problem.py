@@ -9,8 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.csv_text import MAX_CELL_BYTES
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.inputs.csv_text import MAX_CELL_BYTES
 from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, parse_problem, with_budget
 from boa_daemon.units import parse_budget

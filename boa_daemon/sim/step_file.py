@@ -14,8 +14,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.csv_text import csv_reader
 from boa_daemon.inputs.document_file import read_document
 
 Column: TypeAlias = Literal["nodes", "price_fraction"]

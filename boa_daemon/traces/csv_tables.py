@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.csv_text import csv_reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.traces.acme import import_acme
 from boa_daemon.traces.gavel import import_gavel
 from boa_daemon.traces.helios import import_helios
 from boa_daemon.traces.itp import import_itp
@@ -34,6 +35,7 @@ class SourceName(StrEnum):
     gavel = "gavel"
     shockwave = "shockwave"
     sacct = "sacct"
+    acme = "acme"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ SOURCES: Mapping[SourceName, _Source] = {
     SourceName.itp: _Source(import_itp, frozenset({"profiles"})),
     SourceName.gavel: _Source(import_gavel, frozenset()),
     SourceName.shockwave: _Source(import_shockwave, frozenset({"profiles"})),
+    SourceName.acme: _Source(import_acme, frozenset({"profiles", "seed", "time_zone"})),
     SourceName.sacct: _Source(import_sacct, frozenset({"profiles", "seed", "time_zone"})),
 }
 _PARTIAL = ("apps", "profiles", "seed", "time_zone")

@@ -40,7 +40,9 @@ def instant_seconds(text: str, zone: tzinfo = UTC) -> float:
     text = text.strip()
     if _EPOCH.fullmatch(text):
         return float(text)
-    named = None if "W" in text.upper() else _NAMED.fullmatch(text)
+    # Most times name no zone: a million rows should not pay for the search.
+    may_name = text[-1:].isalpha() or "/" in text
+    named = _NAMED.fullmatch(text) if may_name else None
     if named is not None and (named["zone"].upper() in _UTC_NAMES or "/" in named["zone"]):
         text = named["time"]
         zone = UTC if named["zone"].upper() in _UTC_NAMES else _named_zone(named["zone"])
@@ -49,7 +51,9 @@ def instant_seconds(text: str, zone: tzinfo = UTC) -> float:
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
         found = found.replace(tzinfo=zone)
-        if datetime.fromtimestamp(found.timestamp(), zone).replace(tzinfo=None) != found.replace(tzinfo=None):
+        if zone is not UTC and datetime.fromtimestamp(found.timestamp(), zone).replace(
+            tzinfo=None
+        ) != found.replace(tzinfo=None):
             raise ValueError(f"a time that the clocks of {zone} skip")
     return found.timestamp()
 

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from boa_daemon.csv_text import MAX_CELL_BYTES
 from boa_daemon.errors import InputError, column_hint, did_you_mean, near_files
-from boa_daemon.inputs.csv_text import MAX_CELL_BYTES
 
 COLUMNS = ("job_id", "arrived_at_seconds", "class_name", "scale")
 REQUIRED = COLUMNS[:3]

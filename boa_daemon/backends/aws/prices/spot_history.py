@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.csv_text import csv_reader
 from boa_daemon.inputs.document_file import read_document, read_text
 from boa_daemon.inputs.price_lists import ListedPrice, PriceList
 

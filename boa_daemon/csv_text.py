@@ -7,20 +7,31 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from _csv import _reader
+
+class Rows(Protocol):
+    """The rows of a text; `line_num` is the line on which the last row ended."""
+
+    line_num: int
+
+    def __iter__(self) -> Iterator[list[str]]: ...
+
+    def __next__(self) -> list[str]: ...
+
 
 MAX_CELL_BYTES = 256 * 2**20
 """Longest cell, as large as the largest file: the reader's own limit of 131,072 refuses valid files."""
 
 
-def csv_reader(text: str, *, delimiter: str = ",", strict: bool = True, is_quoted: bool = True) -> _reader:
+def csv_reader(text: str, *, delimiter: str = ",", strict: bool = True, is_quoted: bool = True) -> Rows:
     """Return a reader of the rows of `text`; its `line_num` is the line on which the last row ended.
 
     With `is_quoted` false a quotation mark is a sign like others.
     """
     csv.field_size_limit(MAX_CELL_BYTES)
-    quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
-    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict, quoting=quoting)
+    lines = io.StringIO(text, newline="")
+    if is_quoted:
+        return csv.reader(lines, delimiter=delimiter, strict=strict)
+    return csv.reader(lines, delimiter=delimiter, strict=strict, quoting=csv.QUOTE_NONE)
