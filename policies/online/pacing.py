@@ -476,11 +476,16 @@ def _early(  # noqa: PLR0917 - what the step knows
     if most >= INNER * pace.tolerance * pace.period_hours * budget:
         return at
     correction = pace.load_correction(seen, is_short=True)
-    to_come = table.rates * (correction * pace.hours_of_load(money.hour_of_week, hours)) + present
-    final = budget * hours + ahead - table.cost_at(to_come, at)
+    coming = pace.hours_of_load(money.hour_of_week, hours)
+    # With a known rhythm the money is expected when the load is, not evenly.
+    began = (money.hour_of_week - money.elapsed_hours) % HOURS_PER_WEEK
+    late = pace.hours_of_load(began, money.elapsed_hours) - money.elapsed_hours
+    left = budget * (coming + late) + ahead
+    to_come = table.rates * (correction * coming) + present
+    final = left - table.cost_at(to_come, at)
     if -most <= final <= most:
         return at
-    return table.position(to_come, budget * hours + ahead - math.copysign(most, final))
+    return table.position(to_come, left - math.copysign(most, final))
 
 
 def _seen(before: Evidence | None, committed: float, yardstick: float, money: Money, pace: Pace) -> Evidence:
