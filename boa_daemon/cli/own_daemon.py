@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from boa_daemon.api.client import Client, DaemonUnreachable
+from boa_daemon.daemon.applied_settings import FOR_ONE_RUN
 from boa_daemon.daemon.assembly import open_storage
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
@@ -86,7 +87,7 @@ class OwnDaemon:
         there = daemon_paths(settings)
         make_folder(there.state)
         self.socket, self.log = there.socket, there.state / "run.log"
-        self._options, self._environment = options, {**os.environ, **environment}
+        self._options, self._environment = options, {**os.environ, **environment, FOR_ONE_RUN: "1"}
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
 

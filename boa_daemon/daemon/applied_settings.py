@@ -21,6 +21,8 @@ import platformdirs
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.whole_files import write_whole
 
+FOR_ONE_RUN = "BOA_FOR_ONE_RUN"
+"""Variable of a daemon that lives for one run: its settings are not remembered for the next daemon."""
 FILE_NAME = "applied_settings.json"
 _POINTERS = "state_folders"
 

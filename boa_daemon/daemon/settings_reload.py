@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.daemon.applied_settings import (
+    FOR_ONE_RUN,
     AppliedSettings,
     pointed_state,
     read_applied,
@@ -126,6 +127,8 @@ class SettingsReader:
         """Write the settings in force to the state folder, if that failed before or was not done."""
         if not self._is_unsaved or self._in_force is None or self._state is None:
             return
+        if os.environ.get(FOR_ONE_RUN):
+            return  # `boa run` and `boa bench` change settings for their own jobs alone.
         try:
             write_applied(self._state[0], self._in_force, self._explicit, points=self._state[1])
         except OSError as error:
