@@ -23,8 +23,8 @@ torch.manual_seed(0)
 layers = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)).double()
 model = torch.nn.parallel.DistributedDataParallel(layers)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-found, data = job.resume(), torch.randn(640, 16).double()
-stream = SampleStream(len(data), batch=64, step=found.step if found else 0, steps=asked.steps)
+found, data = job.resume(), torch.randn(480, 16).double()
+stream = SampleStream(len(data), batch=48, step=found.step if found else 0, steps=asked.steps)
 loader = torch.utils.data.DataLoader(data, stream.share, sampler=stream, num_workers=asked.workers)
 steps = job.steps(asked.steps, every=asked.every, **job.torch_state(layers, optimizer))
 for step, x in zip(steps, loader, strict=False):
@@ -36,5 +36,5 @@ for step, x in zip(steps, loader, strict=False):
     dist.all_reduce(loss := loss.detach() / width)
     if rank == 0:
         print(f"step {step + 1} on {width} workers: loss {loss.item():.17g}", flush=True)
-    job.report(step + 1, samples=64, loss=loss.item())
+    job.report(step + 1, samples=48, loss=loss.item())
 dist.destroy_process_group()

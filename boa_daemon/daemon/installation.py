@@ -31,6 +31,7 @@ _STATE: tuple[tuple[PartKind, str], ...] = (
     ("backups", "backups"),
     ("jobs", "jobs"),
     ("state", "code"),
+    ("state", "last_state*"),
     ("state", "local.json"),
     ("state", "ssm.json"),
     ("state", "daemon.lock"),
