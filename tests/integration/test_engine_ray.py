@@ -94,6 +94,25 @@ def living_groups() -> list[dict[str, Any]]:
     return [group for group in ray.util.placement_group_table().values() if group["state"] != "REMOVED"]
 
 
+def the_same_without_ray(folder: Path) -> Path:
+    """Return a script with the training loop of the example for Ray Train, for torchrun."""
+    lines = (EXAMPLES / "train_ray.py").read_text().splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("def train("))
+    end = next(number for number, line in enumerate(lines) if line.startswith("if __name__"))
+    head = "import argparse, time, torch\nimport torch.distributed as dist\nfrom boa_daemon import job\n"
+    tail = (
+        "flags = argparse.ArgumentParser()\n"
+        "for name, default in (('--steps', 60), ('--every', 20), ('--pause', 0.0)):\n"
+        "    flags.add_argument(name, type=type(default), default=default)\n"
+        "dist.init_process_group('gloo')\n"
+        "train(vars(flags.parse_args()))\n"
+        "dist.destroy_process_group()\n"
+    )
+    file = folder / "train_without_ray.py"
+    file.write_text(head + "\n".join(lines[begin:end]) + "\n" + tail)
+    return file
+
+
 @pytest.mark.exhaustive
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
@@ -121,7 +140,7 @@ def test_a_ray_train_job_is_resized_and_loses_no_step(
     resized = bench.wait_end(seconds=SLOW_SECONDS)
     assert resized.phase == "finished"
     assert resized.loss == pytest.approx(
-        loss_alone(tmp_path, EXAMPLES / "train_ddp.py", steps=last), rel=1e-9
+        loss_alone(tmp_path, the_same_without_ray(tmp_path), steps=last), rel=1e-9
     )
 
 
