@@ -174,7 +174,7 @@ def test_realised_spend_is_the_budget(name: str) -> None:
 
 @pytest.mark.exhaustive
 def test_money_left_by_a_quiet_night_is_not_overspent_later() -> None:
-    """What the tolerance does not carry over is forgone; overspending stays below 1 % of a window's budget."""
+    """What the tolerance does not carry over is forgone; less than 1 % of a window's budget is overspent."""
     night = Scenario(name="night", load=((0.0, 1.0), (6.0, 0.0), (10.0, 1.0)))
     _, storage = paced_run(night, hours=36.0, window_hours=WINDOW_HOURS, seed=2)
     samples = [sample for sample in storage.samples if 8.0 < sample.hour < 36.0]
