@@ -20,7 +20,7 @@ from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.daemon.applied_settings import FOR_ONE_RUN
 from boa_daemon.daemon.assembly import open_storage
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
+from boa_daemon.daemon.daemon_paths import DaemonPaths, StateFile, daemon_paths, make_folder
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.tick.ledger import bill_within
@@ -86,7 +86,7 @@ class OwnDaemon:
     def __init__(self, settings: Settings, options: list[str], environment: Mapping[str, str]) -> None:
         there = daemon_paths(settings)
         make_folder(there.state)
-        self.socket, self.log = there.socket, there.state / "run.log"
+        self.socket, self.log = there.socket, there.state / StateFile.log_of_run
         self._options, self._environment = options, {**os.environ, **environment, FOR_ONE_RUN: "1"}
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None

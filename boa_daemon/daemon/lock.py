@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
+from boa_daemon.daemon.daemon_paths import StateFile
 from boa_daemon.errors import BoaError
 
 
@@ -20,7 +21,7 @@ class Lock:
     """Locks a folder for one process; the kernel releases the lock however the process ends."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "daemon.lock"
+        self._path = folder / StateFile.lock
         self._file: TextIO | None = None
 
     def take(self) -> None:

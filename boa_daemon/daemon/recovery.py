@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.assembly import RECOVERED, database_url, open_storage, open_world, take_lead
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
+from boa_daemon.daemon.daemon_paths import DaemonPaths, StateFile, daemon_paths, make_folder
 from boa_daemon.daemon.lock import Lock
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.errors import InputError
@@ -112,7 +112,7 @@ def _recover(settings: Settings, there: DaemonPaths) -> dict[str, Any]:
         raise InputError(f"{there.database} can be read: there is nothing to recover")
     copies = sorted(there.backups.glob("*.sqlite"), reverse=True)
     found = next((copy for copy in copies if _is_usable(copy)), None)
-    fresh = there.database.with_suffix(".recovering")
+    fresh = there.state / StateFile.recovering
     try:
         _remove(fresh)
         if found is not None:
@@ -120,14 +120,12 @@ def _recover(settings: Settings, there: DaemonPaths) -> dict[str, Any]:
         open_storage(sqlite_url(fresh)).close()
         old = None
         if there.database.exists():
-            old = there.database.with_suffix(f".unreadable-{int(time.time())}")
+            old = there.state / f"{StateFile.unreadable}-{int(time.time())}"
             there.database.rename(old)
         for suffix in ("-wal", "-shm"):
             # What is not in the main file yet is of use only beside it.
             with suppress(FileNotFoundError):
-                Path(f"{there.database}{suffix}").rename(
-                    f"{old or there.database.with_suffix('.lost')}{suffix}"
-                )
+                Path(f"{there.database}{suffix}").rename(f"{old or there.state / StateFile.lost}{suffix}")
         fresh.rename(there.database)
     except OSError as error:
         raise unusable(error, "the new database cannot be made") from None
