@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,11 +13,9 @@ import platformdirs
 
 from boa_daemon.daemon.config import Settings
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.os_troubles import trouble_of_os
 
 SYSTEM_SOCKET = Path("/run/boa/boa.sock")
-PASSING_ERRORS = frozenset(
-    (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
-)
 LONGEST_SOCKET = 107
 """Longest path of a unix socket that the kernel accepts, in bytes."""
 
@@ -128,7 +125,7 @@ def make_folder(folder: Path) -> None:
 
     Raises:
         InputError: when the folder cannot be created or written to.
-        OSError: when its disk is full, or answers with errors; that may pass.
+        OSError: when its disk is full or does not answer, for instance; that may pass.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -136,7 +133,8 @@ def make_folder(folder: Path) -> None:
         # A disk that is mounted read-only after an error is no mistake in the settings.
         why = "" if may_write or _is_read_only(folder) else "you may not write there"
     except (OSError, ValueError) as error:
-        if getattr(error, "errno", None) in PASSING_ERRORS:
+        kind = trouble_of_os(error) if isinstance(error, OSError) else None
+        if kind not in (None, "place", "rights", "read-only"):
             raise
         why = getattr(error, "strerror", None) or str(error)
     if why:
