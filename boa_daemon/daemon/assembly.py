@@ -322,13 +322,15 @@ def open_storage(
             database.fence = leadership.fence
         queue = JobQueue(database)
         return Storage(store=DaemonStore(database, queue), queue=queue, leadership=leadership)
-    except PASSING as error:
+    except BaseException as error:
         if leadership is not None:
             leadership.give_up()
         engine.dispose()
-        raise unusable(error, "the database cannot be used") from None
-    except (StoreUnusable, LedElsewhere):
-        engine.dispose()
+        if isinstance(error, PASSING):
+            raise unusable(error, "the database cannot be used") from None
+        if isinstance(error, ValueError | TypeError | LookupError | AttributeError):
+            # SQLite finds no fault in a row whose text is cut short.
+            raise StoreUnusable(f"a row of the database cannot be read: {error}") from error
         raise
 
 
