@@ -53,8 +53,6 @@ _SENTENCES: dict[Trouble, tuple[str, str]] = {
     "rights": ("its file may not be opened", "Give the daemon's user the right to read and write it"),
     "server": ("its server does not answer", "Check that the server runs and takes connections"),
 }
-_DAMAGED_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_DAMAGED_SQLSTATES = ("XX001", "XX002")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -114,16 +112,6 @@ def _of_sqlite(error: sqlite3.Error) -> Trouble | None:
         if words in said:
             return kind  # type: ignore[return-value]
     return None
-
-
-def is_damage(error: BaseException) -> bool:
-    """Whether the database itself says that it is damaged."""
-    for one in _causes(error):
-        if isinstance(one, sqlite3.Error):
-            return (getattr(one, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED_SQLITE
-        if getattr(one, "sqlstate", None) in _DAMAGED_SQLSTATES:
-            return True
-    return False
 
 
 def explain(error: BaseException, kind: Trouble | None) -> tuple[str, str]:
