@@ -427,14 +427,15 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     inner_least, inner_most = pace.band(seen.carried)
     noise = pace.noise_hours(seen)
     hours = max(money.period_left_hours if pace.is_calendar else 0.0, pace.floor_for(noise))
+    # A window has no end at which what came by chance must be made up for. A horizon that debt lengthens does
+    # not widen the band: otherwise more money spent could mean wider jobs.
+    spread = budget * math.sqrt(noise * hours) if pace.is_calendar else 0.0
+    least, most = inner_least - LEAST_SURE * spread, inner_most + MOST_SURE * spread
     for _ in range(2):
         # The rhythm counts in this period only; hours of the horizon beyond it count as mean hours.
         in_period = min(hours, money.period_left_hours) if pace.is_calendar else 0.0
         load_hours = pace.hours_of_load(money.hour_of_week, in_period) + hours - in_period
         to_come = table.rates * (correction * load_hours) + present
-        # A window has no end at which what came by chance must be made up for.
-        spread = budget * math.sqrt(noise * hours) if pace.is_calendar else 0.0
-        least, most = inner_least - LEAST_SURE * spread, inner_most + MOST_SURE * spread
         final = budget * hours + ahead - table.cost_at(to_come, planned)
         beyond = max(least - final, final - most, 0.0)
         needed = min(beyond / (MOST_CHANGE * budget), pace.period_hours)

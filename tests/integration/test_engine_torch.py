@@ -36,7 +36,9 @@ def test_a_torch_job_keeps_its_loss_through_a_kill_and_resizes(tmp_path: Path) -
         else:
             bench.stop()
             end = bench.wait_end()
-            assert (end.phase, end.exit_code, end.lost_steps) == ("stopped", 1, 0), end
+            # torchrun has ended by itself or was ended, once its workers had saved.
+            assert (end.phase, end.lost_steps) == ("stopped", 0), end
+            assert end.exit_code in (0, -15), end
     last = (bench.ends[-1].step or 0) + 5
     bench.admit(f"{DDP} --steps {last} --every 1000")
     bench.start(1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from load_scenarios import PROBLEM
 from unnamed import by_place, hidden, hurried, unnamed
@@ -68,6 +68,7 @@ def day_and_night(hours: int) -> Floats:
     return np.where((hour >= 8) & (hour < 20), 1.6, 0.4)
 
 
+@example(jobs=np.zeros(3), hours=547.9, low=45_691.0, high=46_691.0)  # A debt that lengthens the horizon.
 @given(jobs=present, hours=elapsed, low=spent, high=spent)
 def test_more_money_spent_never_means_wider_jobs(jobs: Floats, hours: float, low: float, high: float) -> None:
     """The multiplier does not fall as the money spent rises, up to rounding."""
