@@ -112,6 +112,7 @@ class Keeper:
         self._hard = False
         self._is_late = False
         self._started_at = 0.0
+        self._first_started_at = 0.0
         self._ended_at = 0.0
         self._has_registered = False
         self._left_over = 0
@@ -169,10 +170,9 @@ class Keeper:
             drop_scratch(self.unit)
             return
         log.write(b"")  # Create the log: its age tells for how long the command has printed nothing.
-        began = time.time()
         code = self._watch(child.pid, log)
         lingering = self._gather()
-        self._remove_leavings(began, log)
+        self._remove_leavings(log)
         self._pump.join(5.0)
         loss = self._loss()
         if loss:
@@ -261,6 +261,8 @@ class Keeper:
             if not is_keepers:
                 os.fchdir(workdir)  # Here the process is the job's user.
 
+        # Wall time, also of an early start that has ended: the times of its files are compared with it.
+        self._first_started_at = self._first_started_at or time.time()
         child = subprocess.Popen(
             argv,
             cwd="/",
@@ -436,11 +438,13 @@ class Keeper:
             self._listen(0.05)
         return len(lingering)
 
-    def _remove_leavings(self, since: float, log: LogWriter) -> None:
+    def _remove_leavings(self, log: LogWriter) -> None:
         """Free the shared memory that the command left on the node, and say so in its log."""
         with self.unit.as_user():
             # What looks after a node is on rented ones alone.
-            left = remove_leavings(self._uid, self.unit.name, since=since, is_shared=not self.unit.look)
+            left = remove_leavings(
+                self._uid, self.unit.name, since=self._first_started_at, is_shared=not self.unit.look
+            )
         if left:
             log.write_line(f"boa: removed what the command had left: {', '.join(left[:5])}")
 

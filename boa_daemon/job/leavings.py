@@ -5,9 +5,9 @@ Temporary files: a unit has a folder of its own for them (`TMPDIR`), so all that
 Shared memory outlives the processes that made it. On a rented node it is memory that the next job lacks,
 and a name that the next job cannot take. The kernel does not say who made a file in /dev/shm. So a file is
 removed only if it belongs to the unit's user, came after the unit's start and is open in no process. On a
-machine where the user may also run programs apart from BOA, it must also be what `shm_open` makes: a file
-only its owner may read, and not one that a person has copied there. Nothing is removed while another unit of
-the same user runs on this node: it may keep files there. Standard library only.
+machine where the user may also run programs apart from BOA, it must also look like what `shm_open` makes: a
+file that only its owner may read. A copy that a person makes there usually has other rights. Nothing is
+removed while another unit of the same user runs on this node: it may keep files there. Standard library only.
 """
 
 from __future__ import annotations
