@@ -281,9 +281,10 @@ LAUNCHERS: dict[str, Shape] = {
 """Programs that start the training and wait for it."""
 
 
-def _example(name: str, needs: str, start: str = TORCHRUN, **changes: object) -> Shape:
-    values: dict[str, object] = {"after_step": 5, **changes}
-    return Shape(run=f"{start} {EXAMPLES / name} {NEVER}", needs=needs, **values)  # type: ignore[arg-type]
+def _example(name: str, needs: str, start: str = TORCHRUN, *, gpus: int = 1, piped: str = "") -> Shape:
+    """Return an example of ours, started by torchrun unless `start` says otherwise."""
+    run = f"{start} {EXAMPLES / name} {NEVER}{piped}"
+    return Shape(run=run, needs=needs, gpus=gpus, after_step=5)
 
 
 FRAMEWORKS: dict[str, Shape] = {
@@ -292,30 +293,14 @@ FRAMEWORKS: dict[str, Shape] = {
     "loader under torchrun": Shape(
         run=f"{TORCHRUN} {JOBS / 'loader.py'} --persistent", needs="torch", gpus=2
     ),
-    "ddp": Shape(run=_example("train_ddp.py", "torch").run, needs="torch", gpus=2, after_step=5),
-    "lightning": Shape(
-        run=_example("train_lightning.py", "lightning").run,
-        needs="lightning",
-        gpus=2,
-        after_step=5,
-    ),
-    "huggingface": Shape(
-        run=_example("train_huggingface.py", "transformers").run,
-        needs="transformers",
-        after_step=5,
-    ),
-    "fabric": Shape(run=_example("train_fabric.py", "lightning").run, needs="lightning", after_step=5),
-    "accelerate": Shape(
-        run=_example("train_accelerate.py", "accelerate").run, needs="accelerate", after_step=5
-    ),
-    "fsdp": Shape(run=_example("train_fsdp.py", "torch").run, needs="torch", gpus=2, after_step=5),
-    "jax": Shape(run=_example("train_jax.py", "jax", PYTHON).run, needs="jax", after_step=5),
-    "numpy": Shape(
-        run=_example("train_numpy.py", "numpy", PYTHON).run + " | tee log",
-        needs="numpy",
-        gpus=2,
-        after_step=5,
-    ),
+    "ddp": _example("train_ddp.py", "torch", gpus=2),
+    "lightning": _example("train_lightning.py", "lightning", gpus=2),
+    "huggingface": _example("train_huggingface.py", "transformers"),
+    "fabric": _example("train_fabric.py", "lightning"),
+    "accelerate": _example("train_accelerate.py", "accelerate"),
+    "fsdp": _example("train_fsdp.py", "torch", gpus=2),
+    "jax": _example("train_jax.py", "jax", PYTHON),
+    "numpy": _example("train_numpy.py", "numpy", PYTHON, gpus=2, piped=" | tee log"),
 }
 """Frameworks, with workers of their loaders where they have any."""
 

@@ -10,9 +10,9 @@ import json
 import logging
 import os
 import secrets
-import shutil
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -501,7 +501,14 @@ class LocalEngine:
             gone.mkdir(exist_ok=True)
             folder = self.layout.job(job)
             folder.rename(gone / f"{folder.name}.{time.time_ns()}")
-        shutil.rmtree(gone, ignore_errors=True)
+        with suppress(OSError):
+            # `shutil.rmtree` descends by recursion, and a job may have left more folders within each other.
+            subprocess.run(
+                ["rm", "-rf", "--", str(gone)],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
 
 
 PASSED_ON = frozenset(

@@ -239,27 +239,22 @@ def _listed(folder: Path, within: str = "") -> Iterator[str]:
     """Yield the names in a folder and in the repositories below it."""
     for name in _ls_files(folder):
         path = folder / name
-        if (
-            path.is_dir()
-            and not path.is_symlink()
-            and not name.endswith("/")
-            and not _is_submodule(folder, name)
-        ):
-            continue  # A file before; what is in there now is listed, too.
         if name.endswith("/"):
             raise InputError(
                 f"code: {within}{name} is a repository of its own, and no submodule of this one",
                 hint="Ignore it, or submit from within it",
             )
-        if path.is_dir() and not path.is_symlink():
-            if not (path / ".git").exists():
-                raise InputError(
-                    f"code: the submodule {within}{name} is not there",
-                    hint="Run git submodule update --init --recursive",
-                )
-            yield from _listed(path, f"{within}{name}/")
-        else:
+        if path.is_symlink() or not path.is_dir():
             yield f"{within}{name}"
+            continue
+        if not _is_submodule(folder, name):
+            continue  # A file before; what is in there now is listed, too.
+        if not (path / ".git").exists():
+            raise InputError(
+                f"code: the submodule {within}{name} is not there",
+                hint="Run git submodule update --init --recursive",
+            )
+        yield from _listed(path, f"{within}{name}/")
 
 
 def _is_submodule(folder: Path, name: str) -> bool:

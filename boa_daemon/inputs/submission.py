@@ -107,10 +107,13 @@ def _packed(
         raise document.error(error.problem, at=(*at, "code"), hint=error.hint) from None
     workdir = str(Path(content["workdir"]))
     if workdir not in found.names:
-        rule = why_left_out(folder, workdir) if os.path.isdir(folder / workdir) else ""
-        said = f"workdir {workdir!r} is not a folder of the code"
-        if rule:
-            raise document.error(f"{said}: git ignores it ({rule})", at=(*at, "workdir"))
-        hint = "It is empty, and git keeps no empty folders" if os.path.isdir(folder / workdir) else ""
-        raise document.error(said, at=(*at, "workdir"), hint=hint)
+        problem, hint = f"workdir {workdir!r} is not a folder of the code", ""
+        if said["revision"] is not None:
+            hint = f"The code is that of the revision {said['revision']}; the files here do not count"
+        elif os.path.isdir(folder / workdir):
+            if rule := why_left_out(folder, workdir):
+                problem = f"{problem}: git ignores it ({rule})"
+            else:
+                hint = "It is empty, or git ignores all that is in it; git keeps no empty folders"
+        raise document.error(problem, at=(*at, "workdir"), hint=hint)
     return {"folder": str(folder), "revision": said["revision"], "digest": found.digest}

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -51,7 +52,7 @@ def digest_of_archive(archive: IO[bytes], *, most: int = MOST_UNPACKED_BYTES) ->
                 if size > most:
                     raise CodeFailed(f"the archive of the code is larger than {most} bytes unpacked")
                 found.update(block)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise CodeFailed(f"the archive of the code cannot be read: {error}") from None
     return found.hexdigest()
 

@@ -112,6 +112,7 @@ class Keeper:
         self._hard = False
         self._is_late = False
         self._started_at = 0.0
+        self._first_started_at = 0.0
         self._ended_at = 0.0
         self._has_registered = False
         self._left_over = 0
@@ -148,9 +149,9 @@ class Keeper:
             with suppress(OSError), self.unit.as_user():
                 set_fence(Path(self.unit.checkpoint_dir), self.unit.generation)
         if self.unit.note:
-            log.write(f"boa: {self.unit.note}\n".encode())
+            log.write_line(f"boa: {self.unit.note}")
         if self._before_failed:
-            log.write(f"{self._before_failed}\nboa: it is not started without what it needs\n".encode())
+            log.write_line(f"{self._before_failed}\nboa: it is not started without what it needs")
         if self._is_over_already:
             self._hard = child is not None
             self._gather()
@@ -162,24 +163,23 @@ class Keeper:
             child = self._go_on(child) or self._start(log)
         except (OSError, NoContainers, SecretMissing) as error:
             what = "" if isinstance(error, SecretMissing) else f" in {self.unit.workdir}"
-            log.write(f"boa: cannot start{what}: {error}\n".encode())
+            log.write_line(f"boa: cannot start{what}: {error}")
             log.close()
             code = 1 if isinstance(error, SecretMissing) else 127
             self._write_exit(code << 8, out_of_memory=False, lingering=0)
             drop_scratch(self.unit)
             return
         log.write(b"")  # Create the log: its age tells for how long the command has printed nothing.
-        began = time.time()
         code = self._watch(child.pid, log)
         lingering = self._gather()
-        self._remove_leavings(began, log)
+        self._remove_leavings(log)
         self._pump.join(5.0)
         loss = self._loss()
         if loss:
             log.write_line(f"boa: {loss}")
         if self.unit.artifacts and self._stop_asked_at is None and not self._hard:
             for fault in collect(self.unit):
-                log.write(f"boa: {fault}\n".encode())
+                log.write_line(f"boa: {fault}")
         log.close()
         with suppress(OSError), self.unit.as_user():
             remove_rank_files(self.unit.own)
@@ -248,7 +248,7 @@ class Keeper:
         # they get the keeper's variables and folder, and nothing that the job has chosen.
         is_keepers = runs_as_keeper(self.unit, argv)
         if note:
-            log.write(f"boa: {note}\n".encode())
+            log.write_line(f"boa: {note}")
         # The checkpoint from which the command resumes is already kept.
         self._kept_from = (self._stamp(Path(self.unit.checkpoint_dir) / MANIFEST), (0, 0))
         libc, parent = self._libc, os.getpid()
@@ -261,6 +261,8 @@ class Keeper:
             if not is_keepers:
                 os.fchdir(workdir)  # Here the process is the job's user.
 
+        # Wall time, also of an early start that has ended: the times of its files are compared with it.
+        self._first_started_at = self._first_started_at or time.time()
         child = subprocess.Popen(
             argv,
             cwd="/",
@@ -436,14 +438,15 @@ class Keeper:
             self._listen(0.05)
         return len(lingering)
 
-    def _remove_leavings(self, since: float, log: LogWriter) -> None:
+    def _remove_leavings(self, log: LogWriter) -> None:
         """Free the shared memory that the command left on the node, and say so in its log."""
         with self.unit.as_user():
             # What looks after a node is on rented ones alone.
-            left = remove_leavings(self._uid, self.unit.name, since=since, is_shared=not self.unit.look)
+            left = remove_leavings(
+                self._uid, self.unit.name, since=self._first_started_at, is_shared=not self.unit.look
+            )
         if left:
-            said = f"boa: removed what the command had left: {', '.join(left[:5])}\n"
-            log.write(said.encode(errors="replace"))  # A job may give a file a name that is no text.
+            log.write_line(f"boa: removed what the command had left: {', '.join(left[:5])}")
 
     def _do_errand(
         self, script: str, *, slot: str = "word", seconds: float | None = ERRAND_SECONDS, wait: bool = False
@@ -552,7 +555,7 @@ class Keeper:
             # The unit ends only after the upload of the last checkpoint, or its steps would be lost.
             if not self._before_failed and self._do_errand(unit.keep, slot="keep", seconds=None, wait=True):
                 log = LogWriter(unit.folder, unit.log_bytes)
-                log.write(f"{self._said('keep')}\nboa: the last checkpoint was not uploaded\n".encode())
+                log.write_line(f"{self._said('keep')}\nboa: the last checkpoint was not uploaded")
                 log.close()
             write_in_room(unit.folder / "ending.json", sealed_document(unit.folder, facts))
             self._do_errand(unit.after, wait=True)

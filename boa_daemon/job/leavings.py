@@ -5,9 +5,9 @@ Temporary files: a unit has a folder of its own for them (`TMPDIR`), so all that
 Shared memory outlives the processes that made it. On a rented node it is memory that the next job lacks,
 and a name that the next job cannot take. The kernel does not say who made a file in /dev/shm. So a file is
 removed only if it belongs to the unit's user, came after the unit's start and is open in no process. On a
-machine where the user may also run programs apart from BOA, it must also be what `shm_open` makes: a file
-only its owner may read, and not one that a person has copied there. Nothing is removed while another unit of
-the same user runs on this node: it may keep files there. Standard library only.
+machine where the user may also run programs apart from BOA, it must also look like what `shm_open` makes: a
+file that only its owner may read. A copy that a person makes there usually has other rights. Nothing is
+removed while another unit of the same user runs on this node: it may keep files there. Standard library only.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _is_left(path: Path, uid: int, since: float) -> bool:
-    """Return whether a file or folder belongs to the user and came after `since`."""
+    """Return whether a file belongs to the user and came after `since`."""
     with suppress(OSError):
         state = path.lstat()
         return state.st_uid == uid and state.st_ctime >= since
@@ -135,29 +135,26 @@ def _is_of_shm_open(path: Path) -> bool:
 
 
 def _is_used(path: Path, used: set[tuple[int, int]]) -> bool:
-    """Return whether a process has a file, or one in a folder, open or mapped; also if that is not known."""
+    """Return whether a process has a file open or mapped; also if that is not known."""
     with suppress(OSError):
-        paths = [path, *_below(path)] if path.is_dir() and not path.is_symlink() else [path]
-        return any((state.st_dev, state.st_ino) in used for state in (one.lstat() for one in paths))
+        state = path.lstat()
+        return (state.st_dev, state.st_ino) in used
     return True
 
 
 def _removed(path: Path) -> bool:
-    """Remove a file or a folder; return whether it is gone."""
+    """Remove a file; return whether it is gone."""
     with suppress(OSError):
-        if stat.S_ISDIR(path.lstat().st_mode):
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        path.unlink()
         return True
     return False
 
 
 def _used(proc: Path) -> set[tuple[int, int]]:
-    """Return device and inode of each file that a process has open, mapped, or as its folder."""
+    """Return device and inode of each file that a process has open or mapped."""
     found = set()
     for process in _processes(proc):
-        for entry in [process / "cwd", *_entries(process / "fd")]:
+        for entry in _entries(process / "fd"):
             with suppress(OSError):
                 state = entry.stat()
                 found.add((state.st_dev, state.st_ino))

@@ -37,9 +37,12 @@ class LogWriter:
             self._append(block)
 
     def write_line(self, line: str) -> None:
-        """Append a line of the keeper, between the lines of the command; any thread may call this."""
+        """Append a line of the keeper, between the lines of the command; any thread may call this.
+
+        Names of files in it may be no text: what cannot be encoded is written as `?`.
+        """
         with self._lock:
-            self._append(f"{'' if self._is_at_line_start else chr(10)}{line}\n".encode())
+            self._append(f"{'' if self._is_at_line_start else chr(10)}{line}\n".encode(errors="replace"))
 
     def _append(self, block: bytes) -> None:
         with suppress(OSError):

@@ -32,7 +32,7 @@ def _started_ticks(pid: int) -> int | None:
         OSError: when it cannot be read now.
     """
     try:
-        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = _facts_of(pid)
     except OSError as error:
         if error.errno in UNREADABLE:
             raise
@@ -43,9 +43,14 @@ def _started_ticks(pid: int) -> int | None:
 def parent_of(pid: int) -> int | None:
     """Return the parent of a process; None if the process is gone."""
     try:
-        return int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+        return int(_facts_of(pid)[1])
     except OSError:
         return None
+
+
+def _facts_of(pid: int) -> list[str]:
+    """Return what /proc/PID/stat holds after the program's name, from the state of the process on."""
+    return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 
 def is_alive(pid: int, ticks: int) -> bool:

@@ -26,9 +26,10 @@ _FILE = re.compile(r"random-(\d+)-of-(\d+)")
 def random_state() -> bytes:
     """Return the state of this process's global generators: some 10 kB."""
     found: dict[str, Any] = {"random": random.getstate()}
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    numpy: Any = sys.modules.get("numpy")
+    torch: Any = sys.modules.get("torch")
     if hasattr(numpy, "random"):
-        found["numpy"] = pickle.dumps(numpy.random.get_state(legacy=False))  # type: ignore[union-attr]
+        found["numpy"] = pickle.dumps(numpy.random.get_state(legacy=False))
     if torch is not None and hasattr(torch, "get_rng_state"):
         found["torch"] = bytes(torch.get_rng_state().tolist())
         if torch.cuda.is_available() and torch.cuda.is_initialized():

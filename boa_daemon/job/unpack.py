@@ -9,6 +9,7 @@ library only.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tarfile
@@ -17,10 +18,10 @@ from typing import IO
 
 BLOCK = 1 << 20
 MOST_MEMBERS = 1_000_000
+MOST_DEPTH = 200
+"""Limit of folders within each other; what removes them later descends by recursion (`shutil.rmtree`)."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
 MOST_HEADER_BYTES = 1 << 20
 """Limit of one long name or list of attributes, which `tarfile` reads into memory at once."""
 _HEADERS = (
@@ -40,18 +41,25 @@ class _Member(tarfile.TarInfo):
     """A member whose headers have a limit."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.size < 0:
+            raise BadArchive(f"{self.name!r} has {self.size} bytes")
         if self.type in _HEADERS and self.size > MOST_HEADER_BYTES:
             raise BadArchive("a name in it is too long")
-        return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
+        return super()._proc_member(archive)  # type: ignore[misc,no-any-return]  # typeshed does not list it
 
 
 def opened(content: IO[bytes], mode: str) -> tarfile.TarFile:
-    """Open an archive for `unpack`.
+    """Open an archive for `unpack`, and read its first member.
 
     Raises:
+        BadArchive: when that is damaged.
         TarError: when it is none.
     """
-    return tarfile.open(fileobj=content, mode=mode, tarinfo=_Member)  # type: ignore[call-overload,no-any-return]
+    try:
+        # typeshed wants the mode as a literal.
+        return tarfile.open(fileobj=content, mode=mode, tarinfo=_Member)  # type: ignore[call-overload,no-any-return]
+    except ValueError as error:
+        raise _damaged(error) from None
 
 
 def unpack(archive: tarfile.TarFile, folder: Path, *, most_bytes: int, keeps_links: bool = True) -> None:
@@ -76,6 +84,8 @@ def unpack(archive: tarfile.TarFile, folder: Path, *, most_bytes: int, keeps_lin
         for number, member in enumerate(archive):
             if number >= MOST_MEMBERS:
                 raise BadArchive(f"it has more than {MOST_MEMBERS:,} members")
+            if member.size < 0:
+                raise BadArchive(f"{member.name!r} has {member.size} bytes")  # By an attribute of its own.
             parts = _parts(member.name)
             if member.isdir():
                 os.close(_opened(top, parts))
@@ -89,6 +99,8 @@ def unpack(archive: tarfile.TarFile, folder: Path, *, most_bytes: int, keeps_lin
                 left -= _copy(top, first, parts, left)
                 files.add("/".join(parts))
             elif keeps_links and member.issym() and parts:
+                if not member.linkname or "\0" in member.linkname:
+                    raise BadArchive(f"the link {member.name!r} has no target: {member.linkname!r}")
                 links["/".join(parts)] = member.linkname
             elif keeps_links:
                 raise BadArchive(f"{member.name!r} is no file, folder or link")
@@ -101,6 +113,12 @@ def unpack(archive: tarfile.TarFile, folder: Path, *, most_bytes: int, keeps_lin
                 os.close(handle)
     except (FileExistsError, NotADirectoryError) as error:
         raise BadArchive(f"it has two members of one name: {error}") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise BadArchive(f"a name in it is too long: {str(error.filename)[:80]!r}...") from None
+        raise
+    except ValueError as error:
+        raise _damaged(error) from None
     finally:
         os.close(top)
     inside = os.path.realpath(folder)
@@ -110,15 +128,22 @@ def unpack(archive: tarfile.TarFile, folder: Path, *, most_bytes: int, keeps_lin
             raise BadArchive(f"the link {name!r} leads out of the folder: {target!r}")
 
 
+def _damaged(error: ValueError) -> BadArchive:
+    """Return the error for what `tarfile` raises at a number that is none; our own errors stay."""
+    return error if isinstance(error, BadArchive) else BadArchive(f"it is damaged: {error}")
+
+
 def _parts(name: str) -> list[str]:
     """Return the parts of a member's name.
 
     Raises:
-        BadArchive: when it is absolute, leads up, or holds a null character.
+        BadArchive: when it is absolute, leads up, is too deep, or holds a null character.
     """
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
         raise BadArchive(f"{name!r} is not below the folder")
+    if len(path.parts) > MOST_DEPTH:
+        raise BadArchive(f"{name[:40]!r}... is in more than {MOST_DEPTH} folders")
     return [part for part in path.parts if part != "."]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +129,24 @@ def test_the_folder_of_a_local_job_is_deleted_only_after_forget(tmp_path: Path) 
     engine.discard("a")
     engine.discard("a")
     assert [path.name for path in (tmp_path / "root").iterdir()] == ["b"]
+
+
+def test_a_job_with_very_many_folders_within_each_other_is_deleted_too(tmp_path: Path) -> None:
+    """One such job would otherwise keep all jobs from being deleted, for ever."""
+    engine = LocalEngine(tmp_path)
+    folder = engine.layout.job("a")
+    folder.mkdir()
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(sys.getrecursionlimit() + 100):
+        os.mkdir("deep", dir_fd=here)
+        below = os.open("deep", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+    engine.discard("a")
+    assert not folder.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 @settings(

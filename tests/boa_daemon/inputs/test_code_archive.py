@@ -295,6 +295,32 @@ def test_what_git_ignores_is_refused_with_its_rule(
         read_submission(job)
 
 
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("{folder: ., revision: HEAD}", "The code is that of the revision HEAD"),
+        (".", "It is empty, or git ignores all that is in it"),
+    ],
+)
+def test_a_working_folder_that_is_not_packed_is_not_called_empty(
+    tmp_path: Path, code: str, hint: str
+) -> None:
+    """It may be younger than the revision, or hold only what its own rules ignore."""
+    (tmp_path / "train.py").write_text("")
+    git(tmp_path, "init")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "one")
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "train.py").write_text("")
+    (tmp_path / "later" / ".gitignore").write_text("*\n")
+    job = tmp_path / "job.yaml"
+    job.write_text(f"name: a\nclass: c\nrun: python train.py\ncode: {code}\nworkdir: later\n")
+
+    with pytest.raises(InputError) as refused:
+        read_submission(job)
+    assert refused.value.hint.startswith(hint)
+
+
 def test_too_much_code_is_refused_at_once_with_its_largest_files(tmp_path: Path) -> None:
     """Before a byte is read: the file here has a terabyte of nothing in it."""
     folder = a_folder(tmp_path)

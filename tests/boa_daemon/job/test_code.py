@@ -99,6 +99,9 @@ def test_an_invalid_or_too_large_archive_is_refused() -> None:
         digest_of_archive(io.BytesIO(b"no archive"))
     with pytest.raises(CodeFailed, match="cannot be read"):
         digest_of_archive(io.BytesIO(gzip.compress(b"x" * 1000)[:-10]))
+    damaged = gzip.compress(b"x" * 1000)
+    with pytest.raises(CodeFailed, match="cannot be read"):
+        digest_of_archive(io.BytesIO(damaged[:10] + b"\xff" * 20 + damaged[-8:]))
     with pytest.raises(CodeFailed, match="larger than 1000 bytes"):
         digest_of_archive(io.BytesIO(gzip.compress(b"\0" * 10**6)), most=1000)
 

@@ -18,7 +18,7 @@ import pytest
 from engine_bench import until
 
 from boa_daemon.job.checkpoint import MANIFEST
-from boa_daemon.job.unit import KEPT, SCRATCH, Unit, read_json, status_of
+from boa_daemon.job.unit import KEPT, SCRATCH, Unit, read_json, read_own, status_of
 
 
 def until_go(folder: Path) -> str:
@@ -225,6 +225,46 @@ def test_a_node_is_checked_while_its_job_runs(tmp_path: Path) -> None:
         until(lambda: (read_json(tmp_path / "beat") or {}).get("node_faults") == ["GPU 3 is sick"])
         (tmp_path / "go").touch()
         assert keeper.wait(timeout=60) == 0
+
+
+def test_a_working_folder_whose_name_is_no_text_can_be_missing(tmp_path: Path) -> None:
+    """The end is recorded and the log says why; the keeper does not die of the name."""
+    unit = a_unit(tmp_path, workdir=f"{tmp_path}/{os.fsdecode(b'donn' + bytes([0xE9]) + b'es')}")
+    with kept(unit) as keeper:
+        assert keeper.wait(timeout=60) == 0
+
+    assert "cannot start in" in printed(unit)
+    assert read_own(unit.folder, "exit.json") is not None
+
+
+def test_shared_memory_of_a_command_that_was_started_early_is_removed(tmp_path: Path) -> None:
+    """It came before the unit's turn, and after the start of its command."""
+    left = Path(f"/dev/shm/boa_test_early_{os.getpid()}")
+    run = f"umask 077; echo x > {left}; echo made; while [ ! -e {tmp_path}/unit/go ]; do sleep 0.05; done"
+    unit = a_unit(tmp_path, run=run, waits="start")
+    alone = (
+        "from boa_daemon.job import keeper, leavings\n"
+        "leavings._has_other_unit = lambda *_: False  # Other tests run units of this user.\n"
+        f"keeper.main(['--foreground', {str(unit.folder)!r}])"
+    )
+    with subprocess.Popen([sys.executable, "-c", alone]) as keeper:
+        until(lambda: "made" in printed(unit) and (unit.folder / "ready").exists())
+        time.sleep(0.1)
+        (unit.folder / "go").touch()
+        assert keeper.wait(timeout=60) == 0
+
+    is_left = left.exists()
+    left.unlink(missing_ok=True)
+    assert not is_left
+
+
+def test_lines_of_the_keeper_stand_apart_from_those_of_the_command(tmp_path: Path) -> None:
+    """Also if the command ended in the middle of a line."""
+    unit = a_unit(tmp_path, run="printf 'the end'", artifacts=("none/*",))
+    with kept(unit) as keeper:
+        assert keeper.wait(timeout=60) == 0
+
+    assert printed(unit).splitlines() == ["the end", "boa: no file matches the artifacts 'none/*'"]
 
 
 @pytest.mark.parametrize("ends", ["by itself", "by a kill"])

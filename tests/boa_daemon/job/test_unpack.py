@@ -76,6 +76,10 @@ HOSTILE = {
     "a file, then a file below it": lambda _: [member("a"), member("a/b")],
     "a link over a file": lambda _: [member("a"), member("a", tarfile.SYMTYPE, to="b")],
     "the folder itself": lambda out: [member(".", tarfile.SYMTYPE, to=str(out))],
+    "a name that no file may have": lambda _: [member("n" * 300)],
+    "a link to a name that no file may have": lambda _: [member("a", tarfile.SYMTYPE, to="n" * 5000)],
+    "a link to nothing": lambda _: [member("a", tarfile.SYMTYPE)],
+    "folders that no program can remove by recursion": lambda _: [member("a/" * 1500 + "b")],
     "a name without end": lambda _: [member("n" * 2_000_000)],
     "too much": lambda _: [member(str(number)) for number in range(20)],
     "too much by second names": lambda _: [
@@ -128,3 +132,45 @@ def test_a_stream_without_links_gives_its_files_alone(tmp_path: Path) -> None:
     with opened(content, "r|") as found:
         unpack(found, tmp_path, most_bytes=100, keeps_links=False)
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def numbered(size: bytes, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """Return an archive of two members, the second of which has `size` as the bytes of that field."""
+    content = bytearray(archive(member("a"), member("b", kind)).getvalue())
+    header = content[1024:1536]
+    header[124:136] = size
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    content[1024:1536] = header
+    return bytes(content)
+
+
+def described(**attributes: str) -> bytes:
+    """Return an archive of one member with attributes, as POSIX writes them."""
+    buffer, found = (
+        io.BytesIO(),
+        member("a", tarfile.SYMTYPE if "linkpath" in attributes else tarfile.REGTYPE),
+    )
+    found.pax_headers = {name.replace("_", "."): value for name, value in attributes.items()}
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as written:
+        written.addfile(found)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        numbered(b"\xff" * 11 + b"\x00"),
+        numbered(b"\xff" * 10 + b"\x00\x00"),
+        numbered(b"\xff" * 11 + b"\x00", tarfile.GNUTYPE_LONGNAME),
+        numbered(b"\x80" + b"\xff" * 11),
+        described(size="-5"),
+        described(linkpath="a\0b"),
+        described(path="a\0b"),
+        described(GNU_sparse_map="0,x", GNU_sparse_size="5"),
+    ],
+)
+def test_a_damaged_archive_is_refused_in_one_sentence(tmp_path: Path, content: bytes) -> None:
+    """Sizes below zero, null characters and numbers that are none; not as an error of the program."""
+    with pytest.raises(BadArchive), opened(io.BytesIO(content), "r:") as found:
+        unpack(found, tmp_path, most_bytes=1000)
