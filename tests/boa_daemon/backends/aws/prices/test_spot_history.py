@@ -87,6 +87,8 @@ def test_damaged_files_are_refused(text: str, said: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [(f"{HEADER}\n{CELLS},x\n", ":2: 6 cells"),
+     (f'{HEADER}\n{CELLS}\n"p4d', ":3: not valid CSV"),
+     (f'"{HEADER}', ":1: not valid CSV"),
      (HEADER.replace("SpotPrice", "Price") + "\n", ":1: column 'SpotPrice'"),
      (f"{HEADER}\n{CELLS}\n".replace("9.500000", "a"), ":2: SpotPrice must be")],
 )  # fmt: skip
