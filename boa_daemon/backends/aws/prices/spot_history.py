@@ -16,7 +16,7 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.document_file import read_document, read_text
+from boa_daemon.inputs.document_file import parse_json, read_text
 from boa_daemon.inputs.price_lists import ListedPrice, PriceList, price_rows
 
 _NEEDED = ("InstanceType", "SpotPrice", "AvailabilityZone", "Timestamp")
@@ -78,7 +78,7 @@ def _entries(path: Path) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
             if one.strip():
                 yield line, _object(one, line, path)
     elif start in ("{", "["):
-        content = read_document(path).content if path.suffix == ".json" else _json(text, path)
+        content = parse_json(text, str(path))
         rows = content.get("SpotPriceHistory") if isinstance(content, Mapping) else content
         if not isinstance(rows, list):
             raise InputError("no SpotPriceHistory in it", file=path, hint=f"Save what {_COMMAND} prints")
@@ -103,7 +103,7 @@ def _is_lines(text: str) -> bool:
     first = text.lstrip().partition("\n")[0]
     try:
         found = json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(found, dict) and "InstanceType" in found
 
@@ -111,19 +111,11 @@ def _is_lines(text: str) -> bool:
 def _object(text: str, line: int, path: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError("not an object of JSON", file=path, line=line) from None
     if not isinstance(found, Mapping):
         raise InputError("not an object of JSON", file=path, line=line)
     return found
-
-
-def _json(text: str, path: Path) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        hint = "The file may be cut short"
-        raise InputError(f"not valid JSON: {error.msg}", file=path, line=error.lineno, hint=hint) from None
 
 
 def _checked(entry: Mapping[str, Any], where: int | str, path: Path) -> tuple[str, str, float, datetime]:

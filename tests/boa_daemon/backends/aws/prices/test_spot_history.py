@@ -84,6 +84,15 @@ def test_damaged_files_are_refused(text: str, said: str, tmp_path: Path) -> None
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["h.json", "h.txt", "h.jsonl"])
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000], ids=["lists", "objects"])
+def test_a_history_that_is_nested_too_deeply_is_refused(name: str, text: str, tmp_path: Path) -> None:
+    """Whatever the file is called."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match="nested too deeply"):
+        read_spot_history(tmp_path / name)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [(f"{HEADER}\n{CELLS},x\n", ":2: 6 cells"),
