@@ -17,18 +17,13 @@ broken.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import errno
 import json
-import mmap
 import os
-import re
-import resource
 import shutil
 import signal
 import socket
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -37,102 +32,23 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from typing import Any
-from uuid import uuid4
 
 import boto3
 from botocore.config import Config
 from chaos_caps import CAP_USD, PRICE, SITE, TEAM, DrawnCaps, booked
+from chaos_cloud import Nodes, Weather, Wrong, is_of_team, proxy
+from chaos_machine import REGION, Machine, Postgres, built_shim
 
 from boa_daemon.api.client import Client
-from boa_daemon.engines.ssm_scripts import HEALTH, READY, STATUS
-from boa_daemon.job.seal import sealed
-from boa_daemon.testing.fronts import FAKE_CREDENTIALS
 
-REGION, CLUSTER, MOST = "us-east-1", "chaos", 3
+CLUSTER, MOST = "chaos", 3
 HEARTBEAT_SECONDS, PATIENCE_SECONDS = 3.0, 180.0
 FAILOVER_SECONDS = 60.0
 """A failover is waited for at most this long."""
 BAD = ("leaked", "lost", "doubled", "cap breaches")
-SHIM = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
-static volatile long long *ahead;  /* [0]: seconds of the clock; [1]: the disk's errno, 0 for none */
-static int (*real)(clockid_t, struct timespec *);
-__attribute__((constructor)) static void start(void) {
-    const char *file = getenv("BOA_CHAOS_CLOCK");
-    int fd = file ? open(file, O_RDONLY) : -1;
-    real = dlsym(RTLD_NEXT, "clock_gettime");
-    if (fd >= 0) ahead = mmap(0, 16, PROT_READ, MAP_SHARED, fd, 0);
-    if (fd >= 0) close(fd);
-}
-static int fault(int fd, int reads) {
-    struct stat found;
-    if (fd <= 2 || !ahead || ahead == MAP_FAILED || !ahead[1]) return 0;
-    if (reads && ahead[1] != EIO) return 0;
-    if (fstat(fd, &found) || !S_ISREG(found.st_mode)) return 0;
-    errno = (int)ahead[1];
-    return 1;
-}
-#define REAL(name, ...) ({ static __typeof__(&name) found; \
-    if (!found) found = (__typeof__(&name))dlsym(RTLD_NEXT, #name); found(__VA_ARGS__); })
-ssize_t write(int fd, const void *text, size_t size) {
-    return fault(fd, 0) ? -1 : REAL(write, fd, text, size);
-}
-ssize_t pwrite(int fd, const void *text, size_t size, off_t at) {
-    return fault(fd, 0) ? -1 : REAL(pwrite, fd, text, size, at);
-}
-ssize_t pwrite64(int fd, const void *text, size_t size, off64_t at) {
-    return fault(fd, 0) ? -1 : REAL(pwrite64, fd, text, size, at);
-}
-ssize_t pread64(int fd, void *text, size_t size, off64_t at) {
-    return fault(fd, 1) ? -1 : REAL(pread64, fd, text, size, at);
-}
-int fsync(int fd) { return fault(fd, 0) ? -1 : REAL(fsync, fd); }
-int fdatasync(int fd) { return fault(fd, 0) ? -1 : REAL(fdatasync, fd); }
-static int refused(int flags) {
-    if (!ahead || ahead == MAP_FAILED || ahead[1] != EROFS || (flags & O_ACCMODE) == O_RDONLY) return 0;
-    errno = EROFS;
-    return 1;
-}
-int open64(const char *name, int flags, ...) {
-    va_list more; va_start(more, flags); int mode = va_arg(more, int); va_end(more);
-    if (refused(flags) && __builtin_strncmp(name, "/dev/", 5)) return -1;
-    return REAL(open64, name, flags, mode);
-}
-int clock_gettime(clockid_t which, struct timespec *now) {
-    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
-    int said = real(which, now);
-    if (which == CLOCK_REALTIME && ahead && ahead != MAP_FAILED) now->tv_sec += *ahead;
-    return said;
-}
-int gettimeofday(struct timeval *now, void *zone) {
-    struct timespec at;
-    clock_gettime(CLOCK_REALTIME, &at);
-    now->tv_sec = at.tv_sec; now->tv_usec = at.tv_nsec / 1000;
-    return 0;
-}
-time_t time(time_t *out) {
-    struct timespec at;
-    clock_gettime(CLOCK_REALTIME, &at);
-    if (out) *out = at.tv_sec;
-    return at.tv_sec;
-}
-"""
 SETTINGS = """
 [budget]
 usd_per_hour = 50.0
@@ -158,335 +74,6 @@ checkpoint_seconds = 5
 {database}
 {teams}
 """
-
-
-@dataclass
-class Unit:
-    """A unit that runs on a node."""
-
-    job: str
-    generation: int
-    node: str
-    began: float
-    seconds: float
-    key: str = ""
-    end: dict[str, Any] | None = None
-    ended: float | None = None
-
-
-@dataclass
-class Nodes:
-    """The nodes, with their own record of the units that Run Command started."""
-
-    units: list[Unit] = field(default_factory=list)
-    live: set[str] = field(default_factory=set)
-    commands: dict[str, str] = field(default_factory=dict)
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    doubled: int = 0
-    chance: Random = field(default_factory=Random)
-
-    def command(self, node: str, script: str) -> str:
-        """Run a script on a node; return the command's id."""
-        name, said = str(uuid4()), f'{HEALTH}{{"faults": []}}\n{READY}'
-        key = re.search(r"printf '%s\\n' (\w+) > \S*status\.key", script)
-        with self.lock:
-            if found := re.search(r"<<'UNIT'\n(.*)\nUNIT\n", script):
-                self._start(node, json.loads(found[1]), "" if key is None else key[1])
-            elif found := re.search(r"systemctl (stop|kill).*boa-(.+)-\*-g(\d+)-n\*", script):
-                self._end(found[2], int(found[3]), is_stop=found[1] == "stop")
-            elif found := re.search(r"/([^/\s]+)/g(\d+)/n\d+'?\s*$", script.strip()):
-                for unit in self.units:
-                    if key is not None and (unit.job, unit.generation) == (found[1], int(found[2])):
-                        unit.key = key[1]
-                said = STATUS + json.dumps(self.status(found[1], int(found[2])) or {})
-            self.commands[name] = said
-        return name
-
-    def _start(self, node: str, unit: dict[str, Any], key: str) -> None:
-        """Start a unit once; count it as doubled if another generation of its job still runs."""
-        job, generation = unit["job"], unit["generation"]
-        if there := [each for each in self.units if (each.job, each.generation) == (job, generation)]:
-            # Like the real script: a running unit goes on and signs its reports with the newest key.
-            there[0].key = key
-            return
-        self.look(time.monotonic())
-        self.doubled += any(each.job == job and each.end is None for each in self.units)
-        seconds = self.chance.uniform(20.0, 45.0) if _is_of_team(job) else self.chance.uniform(4.0, 15.0)
-        self.units.append(Unit(job, generation, node, time.monotonic(), seconds, key))
-
-    def _end(self, job: str, generation: int, *, is_stop: bool) -> None:
-        """Stop or kill a unit."""
-        for unit in self.units:
-            if unit.end is None and (unit.job, unit.generation) == (job, generation):
-                self._finish(unit, code=-15, stop_asked=is_stop, killed=not is_stop, is_done=False)
-
-    def _finish(self, unit: Unit, **facts: Any) -> None:
-        """Record how a unit ended."""
-        base = {"code": 0, "stop_asked": False, "killed": False, "out_of_memory": False, "lingering": 0}
-        unit.end, unit.ended = {**base, "is_done": True, "lacks_result": False, **facts}, time.monotonic()
-
-    def look(self, now: float) -> None:
-        """End the units whose time is over and the units whose node is gone."""
-        for unit in self.units:
-            if unit.end is None and unit.node not in self.live:
-                self._finish(unit, code=None, agent_lost=True, is_done=False)
-            elif unit.end is None and now - unit.began >= unit.seconds:
-                self._finish(unit)
-
-    def status(self, job: str, generation: int) -> dict[str, Any] | None:
-        """Return a unit's status report."""
-        for unit in self.units:
-            if (unit.job, unit.generation) == (job, generation) and unit.node in self.live:
-                return self.said(unit)
-        return None
-
-    def usd_of_team(self, now: float) -> float:
-        """Return the cost of the GPUs of the team's units while they ran."""
-        ends = [
-            (unit, now if unit.ended is None else unit.ended) for unit in self.units if _is_of_team(unit.job)
-        ]
-        return sum(end - unit.began for unit, end in ends) * PRICE / 3600.0
-
-    def said(self, unit: Unit) -> dict[str, Any]:
-        """Return a unit's status report, sealed with the key of its generation."""
-        word = {
-            "job": unit.job, "generation": unit.generation, "rank": 0, "is_kept": unit.end is None,
-            "was_kept": True, "progress": None, "exit": unit.end, "manifest": None, "wrong_manifest": "",
-            "last_lines": [],
-        }  # fmt: skip
-        return sealed(word, unit.key)
-
-
-def _is_of_team(job: str) -> bool:
-    """Return whether a job draws on the purse whose cap is lowered."""
-    return job.startswith(f"{TEAM}-")
-
-
-@dataclass
-class Weather:
-    """The faults that the proxy injects into calls."""
-
-    fault_fraction: float = 0.0
-    is_cut_off: bool = False
-    faults: Counter[str] = field(default_factory=Counter)
-
-
-def proxy(port: int, nodes: Nodes, weather: Weather, chance: Random) -> ThreadingHTTPServer:
-    """Return a proxy in front of the server at a port; the proxy answers Run Command itself."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _handle(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            if weather.is_cut_off:
-                weather.faults["cut off"] += 1
-                self._cut()
-                return
-            draw = chance.random() / weather.fault_fraction if weather.fault_fraction else 1.0
-            if draw < 0.3:
-                weather.faults["answered 503"] += 1
-                self._answer(503, {}, _error("Unavailable"))
-                return
-            if draw < 0.5:
-                weather.faults["throttled"] += 1
-                self._answer(
-                    400,
-                    {},
-                    _error("RequestLimitExceeded"),
-                )
-                return
-            if draw < 0.7:
-                weather.faults["cut before"] += 1
-                self._cut()
-                return
-            status, headers, text = self._forward(body)
-            if draw < 0.9:
-                weather.faults["answer lost"] += 1
-                self._cut()
-                return
-            if draw < 1.0:
-                weather.faults["odd answer"] += 1
-                text = text[: len(text) // 2]
-            self._answer(status, headers, text)
-
-        do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = _handle  # noqa: N815 - names of the library
-
-        def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-            target = self.headers.get("X-Amz-Target", "")
-            if target in ("AmazonSSM.SendCommand", "AmazonSSM.GetCommandInvocation"):
-                return self._run_command(target, json.loads(body))
-            line = HTTPConnection("127.0.0.1", port, timeout=20.0)
-            line.request(self.command, self.path, body, dict(self.headers.items()))
-            answer = line.getresponse()
-            text = answer.read()
-            headers = dict(answer.getheaders())
-            line.close()
-            return answer.status, headers, text
-
-        def _run_command(self, target: str, request: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
-            kind = {"Content-Type": "application/x-amz-json-1.1"}
-            named = request.get("InstanceIds") or [request.get("InstanceId")]
-            with nodes.lock:
-                if not set(named) <= nodes.live:
-                    return 400, kind, json.dumps({"__type": "InvalidInstanceId", "message": "gone"}).encode()
-                if target.endswith("SendCommand"):
-                    script = request["Parameters"]["commands"][0]
-                    ids = [nodes.command(node, script) for node in named]
-                    answer: dict[str, Any] = {"Command": {"CommandId": ids[0]}}
-                else:
-                    said = nodes.commands.get(request["CommandId"], "")
-                    answer = {"Status": "Success", "StandardOutputContent": said}
-            return 200, kind, json.dumps(answer).encode()
-
-        def _answer(self, status: int, headers: dict[str, str], text: bytes) -> None:
-            self.send_response_only(status)
-            known = {key.lower() for key in headers}
-            if "date" not in known:
-                self.send_header("Date", self.date_time_string())
-            for key, value in headers.items():
-                if key.lower() not in ("content-length", "connection", "transfer-encoding"):
-                    self.send_header(key, value)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(text)
-
-        def _cut(self) -> None:
-            self.close_connection = True
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            with suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
-
-        def log_message(self, *_words: Any) -> None:
-            return
-
-        def handle(self) -> None:
-            with suppress(OSError, ValueError):
-                super().handle()
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
-
-
-class Wrong:
-    """Makes messages that no node should send."""
-
-    def __init__(self, chance: Random) -> None:
-        self._chance = chance
-
-    def message(self, jobs: list[tuple[str, int]]) -> str:
-        """Return a status or an event with one wrong part."""
-        job, generation = self._chance.choice(jobs or [("none-1", 1)])
-        good: dict[str, Any] = {
-            "job": job, "generation": generation, "rank": 0, "is_kept": True, "was_kept": True,
-            "progress": {"generation": generation, "step": 3}, "exit": {}, "manifest": None, "last_lines": [],
-        }  # fmt: skip
-        event = {"detail-type": "EC2 Spot Instance Interruption Warning", "time": "soon", "detail": {}}
-        odd: Any = self._chance.choice([None, [], {}, "x", -1, 10**400, 2**64, True, {"step": "x"}, [[]]])
-        kind = self._chance.randrange(6)
-        if kind == 5:
-            # A well-formed message with a wrong seal: if accepted, it would end a running job.
-            end = {"code": 0, "stop_asked": False, "killed": False, "out_of_memory": False, "lingering": 0}
-            end |= {"is_done": True, "lacks_result": False}
-            return json.dumps(sealed({**good, "exit": end}, self._chance.choice(["", "0" * 64])))
-        if kind == 0:
-            return json.dumps(event)
-        if kind == 1:
-            return self._chance.choice(["", "{", "[1]", "null", "\\x00", "[" * 50_000, '{"job": 1}'])
-        key = self._chance.choice(["job", "generation", "rank", "progress", "manifest", "last_lines"])
-        if kind == 2:
-            del good[key]
-        return json.dumps({**good, key: odd} if kind != 2 else good)
-
-
-class Machine:
-    """A control node: its folder, its clock and its daemon."""
-
-    def __init__(self, folder: Path, shim: Path | None, endpoint: str) -> None:
-        self.folder, self._endpoint = folder, endpoint
-        folder.mkdir(parents=True, exist_ok=True)
-        self._clock_file = folder / "clock"
-        self._clock_file.write_bytes(bytes(16))
-        self._shim, self._said_before = shim, 0
-        self.process: subprocess.Popen[bytes] | None = None
-        self.socket = folder / "state" / "boa.sock"
-        with self._clock_file.open("r+b") as file:
-            self._clock = mmap.mmap(file.fileno(), 16)
-
-    def jump(self, seconds: int) -> None:
-        """Set the machine's clock this many seconds ahead of real time."""
-        self._clock[:8] = bytes(ctypes.c_longlong(seconds))
-
-    def break_disk(self, number: int) -> None:
-        """Let every write to a file fail with this errno, and with EIO every read; 0 mends the disk."""
-        self._clock[8:] = bytes(ctypes.c_longlong(number))
-
-    def limit_descriptors(self, seconds: float) -> bool:
-        """Leave the daemon no free file descriptor for a while; return whether it ran."""
-        process = self.process
-        if process is None or process.poll() is not None:
-            return False
-        with suppress(OSError):
-            before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
-            used = max(int(name) for name in os.listdir(f"/proc/{process.pid}/fd")) + 1
-            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used, before[1]))
-            time.sleep(seconds)
-            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
-            return True
-        return False
-
-    def start(self) -> None:
-        """Start a daemon that takes over when no other daemon leads."""
-        environment = {
-            **os.environ, **FAKE_CREDENTIALS, "AWS_ENDPOINT_URL": self._endpoint,
-            "BOA_CHAOS_CLOCK": str(self._clock_file), "AWS_DEFAULT_REGION": REGION,
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
-        }  # fmt: skip
-        if self._shim is not None:
-            environment["LD_PRELOAD"] = str(self._shim)
-        with (self.folder / "log").open("ab") as log:
-            self._said_before = log.tell()
-            command = [sys.executable, "-m", "boa_daemon", "daemon", "--standby"]
-            self.process = subprocess.Popen(
-                command, cwd=self.folder, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
-
-    def read_again(self, text: str) -> None:
-        """Give the daemon new settings; restart it if it cannot be told yet."""
-        (self.folder / "boa.toml").write_text(text)
-        if self.process is not None and self.process.poll() is None:
-            if self.get("/status") or self.is_standing_by:
-                self.process.send_signal(signal.SIGHUP)
-            else:
-                self.kill()
-                self.start()
-
-    @property
-    def is_standing_by(self) -> bool:
-        """Return whether the daemon runs and has said since its start that another daemon leads."""
-        if self.process is None or self.process.poll() is not None:
-            return False
-        with (self.folder / "log").open("rb") as log:
-            log.seek(self._said_before)
-            return b"standing by" in log.read()
-
-    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to the daemon."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(number)
-            if number in (signal.SIGKILL, signal.SIGTERM):
-                self.process.wait(60.0)
-
-    def get(self, path: str) -> dict[str, Any] | None:
-        """Return an answer of the daemon, or None if it does not answer, for instance while it stands by."""
-        try:
-            with Client(self.socket) as client:
-                return dict(client.get(path))
-        except Exception:
-            return None
 
 
 class Storm:
@@ -525,7 +112,7 @@ class Storm:
         self.queue = self.sqs.create_queue(QueueName="chaos")["QueueUrl"]
         self.front = proxy(port, self.nodes, self.weather, Random(options.seed + 2))
         endpoint = f"http://127.0.0.1:{self.front.server_port}"
-        shim = _shim(folder)
+        shim = built_shim(folder)
         is_shared = not url
         names = ["a", "a"] if is_shared else ["a", "b"]
         self.machines = [Machine(folder / name, shim, endpoint) for name in dict.fromkeys(names)]
@@ -551,7 +138,7 @@ class Storm:
             return
         with self.nodes.lock:
             running = [unit for unit in self.nodes.units if unit.end is None]
-        of_team = sum(_is_of_team(unit.job) for unit in running)
+        of_team = sum(is_of_team(unit.job) for unit in running)
         if not (of_team if name == TEAM else running):
             return
         booked_usd, measured_usd = spent[name]
@@ -924,72 +511,11 @@ def _told(status: dict[str, Any] | None) -> str:
     )
 
 
-def _error(code: str) -> bytes:
-    """Return an error in EC2's XML."""
-    return f"<Response><Errors><Error><Code>{code}</Code></Error></Errors></Response>".encode()
-
-
-def _shim(folder: Path) -> Path | None:
-    """Return the library that moves a process's clock, or None without a compiler."""
-    if shutil.which("cc") is None:
-        return None
-    source, library = folder / "clock.c", folder / "clock.so"
-    source.write_text(SHIM)
-    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"], check=True)
-    return library
-
-
 def _free_port() -> int:
     """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-class Postgres:
-    """A PostgreSQL server for this run, on a Unix socket, run by a user that is not root."""
-
-    def __init__(self, folder: Path) -> None:
-        found = shutil.which("initdb")
-        folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-        self._programs = Path(found).parent if found else next(iter(folders), None)
-        self._folder = folder
-        self._prefix: list[str] = []
-
-    def __enter__(self) -> str:
-        """Start the server and return its URL; return an empty URL if PostgreSQL is not installed."""
-        if self._programs is None:
-            return ""
-        self._folder.mkdir(mode=0o700)
-        if os.getuid() == 0:
-            shutil.chown(self._folder, "nobody")
-            self._prefix = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
-        self._do("initdb", "-D", str(self._folder / "data"), "-U", "boa", "-A", "trust", "--no-sync")
-        self._start()
-        return f"postgresql://boa@/postgres?host={self._folder}"
-
-    def _start(self) -> None:
-        options, folder = f"-k {self._folder} -c listen_addresses=''", str(self._folder)
-        self._do(
-            "pg_ctl", "-D", f"{folder}/data", "-l", f"{folder}/log", "-w", "-o", options, "start"
-        )  # fmt: skip
-
-    def crash(self) -> None:
-        """Stop the server as a loss of power does, and start it again."""
-        if self._programs is not None:
-            self._do("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "stop")
-            self._start()
-
-    def __exit__(self, *_: object) -> None:
-        """Stop the server and delete its folder."""
-        if self._programs is not None:
-            self._do("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "stop")
-            shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _do(self, name: str, *words: str) -> None:
-        """Run one of the server's programs."""
-        command = [*self._prefix, str((self._programs or Path()) / name), *words]
-        subprocess.run(command, check=True, capture_output=True, cwd=self._folder)
 
 
 def storm(options: argparse.Namespace, database: str) -> dict[str, Any] | None:

@@ -136,7 +136,7 @@ class Readers:
 
 
 def soak(folder: Path, *, jobs: int, kills: int, nodes: int = 4, seed: int = 0, users: int = 0) -> Soaked:
-    """Run this many jobs under this many kills, half of them of the daemon and half of keepers."""
+    """Run this many jobs under this many faults: five in eight are kills of the daemon or of keepers."""
     draw, began = random.Random(seed), time.monotonic()
     notes = folder / "notes"
     notes.mkdir()

@@ -9,13 +9,13 @@ same command line first: `dearer` is the spend of the former over that of the la
 Then the fixed plan is tuned, through the budget that it plans for, to the money that `boa-paced` spent
 (within 0.5 %, or interpolated between two runs on both sides of it): `JCT` and `p95` are those of `boa-paced`
 over the tuned plan's. `periods` is the reference where the load grows: each calendar month planned by its own
-rates for its own money, so that months stay even, tuned to the same money in all; it is made for traces of
-more than a month. `month` is the spend of each whole calendar month over its money. `foretold` is the loss
-that was shown before.
+rates for its own money, so that months stay even, tuned to the same money in all; it is made with --periods
+for traces of more than a month. `months` is the spend of each whole calendar month over its money.
+`foretold` is the loss that was shown before.
 
-With --generated the loads are those of `tests/load_scenarios.py` with sizes of five grains: jobs so large
-that a month brings few of them, up to many small ones; steady, with days and weeks, with bursts, and with
-growth.
+With --generated the loads are those of `tests/load_scenarios.py` with jobs of three grains, from as large as
+there to sixteen times as large, so that a month brings few of them; steady, with days and weeks, with bursts,
+and with growth.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.simulation_result import Simulation
-from boa_daemon.sim.wiring import SimulationSettings, prepare, settings_for, site_of
+from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare, settings_for, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import Ledger
 from boa_daemon.tick.limits import month_of
-from boa_daemon.traces.reader import Trace, read_trace
+from boa_daemon.traces.reader import Trace, TraceJob, read_trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
 from policies.errors import InfeasibleBudget
@@ -81,13 +82,18 @@ class Run:
 
 def run_of(settings: SimulationSettings) -> Run:
     """Run one simulation, and keep its spending."""
+    return finished(prepare(settings))
+
+
+def finished(run: PreparedRun) -> Run:
+    """Finish a run, and keep its spending."""
     hours, dollars = list[float](), list[float]()
 
     def look(decision: Decision) -> None:
         hours.append(decision.state.now / SECONDS_PER_HOUR)
         dollars.append(Ledger.of(decision.state).committed_usd)
 
-    return Run(result=prepare(settings).finish(look), hours=np.array(hours), dollars=np.array(dollars))
+    return Run(result=run.finish(look), hours=np.array(hours), dollars=np.array(dollars))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +117,10 @@ def number_of(now: float) -> int:
 
 def months_of(trace: Trace) -> list[Trace]:
     """Return the jobs of each calendar month."""
-    found: dict[int, list[object]] = {}
+    found: dict[int, list[TraceJob]] = {}
     for job in trace.jobs:
         found.setdefault(number_of(job.arrived_at_seconds), []).append(job)
-    return [Trace(tuple(found[number])) for number in sorted(found)]  # type: ignore[arg-type]
+    return [Trace(tuple(found[number])) for number in sorted(found)]
 
 
 def run_by_period(settings: SimulationSettings) -> Run:
@@ -145,14 +151,7 @@ def run_by_period(settings: SimulationSettings) -> Run:
         )
         begin = end
     run = prepare(settings)
-    run = replace(run, controller=replace(run.controller, allocator=ByPeriod(plans=plans)))
-    hours_, dollars = list[float](), list[float]()
-
-    def look(decision: Decision) -> None:
-        hours_.append(decision.state.now / SECONDS_PER_HOUR)
-        dollars.append(Ledger.of(decision.state).committed_usd)
-
-    return Run(result=run.finish(look), hours=np.array(hours_), dollars=np.array(dollars))
+    return finished(replace(run, controller=replace(run.controller, allocator=ByPeriod(plans=plans))))
 
 
 def least_of(settings: SimulationSettings) -> float:
@@ -204,7 +203,7 @@ def at_spend(
 
 def compare(
     name: str, settings: SimulationSettings, factor: float, *, learns: bool, periods: bool
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Compare the default with its plan on one trace; print the line."""
     amount = factor * least_of(settings)
     settings = replace(settings, budget=Budget(amount=amount))
@@ -245,10 +244,10 @@ HEAD = (
 )
 
 
-def line(row: dict[str, object]) -> str:
+def line(row: dict[str, Any]) -> str:
     """Return a line of the table."""
-    months = " ".join(f"{m:.2f}" for m in row["months"])  # type: ignore[attr-defined]
-    plan = " ".join(f"{m:.2f}" for m in row["plan_months"])  # type: ignore[attr-defined]
+    months = " ".join(f"{m:.2f}" for m in row["months"])
+    plan = " ".join(f"{m:.2f}" for m in row["plan_months"])
     return (
         f"{row['name']:34s} {row['factor']:4.1f} "
         f"{'learns' if row['learns'] else 'told':7s} {row['jobs']:5d}  "
@@ -264,12 +263,12 @@ def read(folder: Path) -> SimulationSettings:
     )
 
 
-GRAINS = (4.0, 1.0, 0.25, 1.0 / 16.0, 1.0 / 64.0)
+GRAINS = (0.25, 1.0 / 16.0, 1.0 / 64.0)
 """Jobs of the scenarios' classes per hour over those of `tests/load_scenarios.py`, at the same work."""
 
 
 def generated(seeds: Sequence[int]) -> Iterator[tuple[str, SimulationSettings]]:
-    """Yield loads of five grains, with and without rhythms, bursts, lumpy sizes and growth."""
+    """Yield loads of three grains, with and without rhythms, bursts, lumpy sizes and growth."""
     days = 35
     by_week = tuple((24.0 * d, 1.28 if d % 7 < 5 else 0.3) for d in range(days))
     grows = tuple((24.0 * d, 0.6 + 0.8 * (d + 0.5) / days) for d in range(days))
@@ -279,7 +278,7 @@ def generated(seeds: Sequence[int]) -> Iterator[tuple[str, SimulationSettings]]:
         for h, f in ((0.0, 0.4), (8.0, 1.6), (20.0, 0.4))
     )
     bursts = tuple((24.0 * d + 13.0, 24) for d in range(2, days, 3))
-    for grain in GRAINS[2:]:
+    for grain in GRAINS:
         classes = tuple(
             replace(
                 c,
@@ -352,7 +351,7 @@ def main() -> None:
             rows.append(row)
     if len(rows) > 1:
         for key in ("jct", "p95", "dearer"):
-            values = [float(row[key]) for row in rows]  # type: ignore[arg-type]
+            values = [float(row[key]) for row in rows]
             print(f"{key}: mean {fmean(values):.3f}, median {np.median(values):.3f}, worst {max(values):.3f}")
 
 

@@ -299,7 +299,7 @@ class Money:
     `spent` is final bills, running meters and requested nodes together: dollars, or GPU-hours if the budget
     is in GPUs. `elapsed_hours` are hours of budget. `accrual` is the hours of budget per hour of this month;
     it differs from 1 if every month has the same money. `period_elapsed_hours` are the hours of budget that
-    accrued this month, `period_left_hours` the hours until the month ends. `is_refused` means that the cloud
+    accrued in this period, `period_left_hours` the hours until it ends. `is_refused` means that the cloud
     has no stock of some type now. `memory` is the policy's memory from its last tick, `memory_age_hours` ago.
     `hour_of_week` is the hours since Monday, 0 h UTC.
     """

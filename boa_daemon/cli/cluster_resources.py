@@ -19,7 +19,7 @@ from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.simulated import FileCloud
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.config import Settings, aws_settings
-from boa_daemon.daemon.daemon_paths import daemon_paths, socket_of
+from boa_daemon.daemon.daemon_paths import StateFile, daemon_paths, socket_of
 from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.errors import BoaError, InputError
@@ -55,7 +55,7 @@ def count_resources(settings: Settings) -> Mapping[str, int]:
         count = Counter(each.kind for each in found if not each.is_ending)
         return {kind: count[kind] for kind in KINDS}
     state = daemon_paths(settings).state
-    jobs = sum(not report.is_over for report in LocalEngine(state / "jobs").reattach().values())
+    jobs = sum(not report.is_over for report in LocalEngine(state / StateFile.jobs).reattach().values())
     if not cloud_kind(settings.cloud.provider).in_a_file:
         return {"job process": jobs}
     with _cloud(settings) as cloud:
@@ -132,7 +132,7 @@ def _check_unmanaged(settings: Settings) -> None:
 
 def _end_processes(settings: Settings) -> None:
     """Kill the job processes of the state folder on this machine."""
-    engine = LocalEngine(daemon_paths(settings).state / "jobs")
+    engine = LocalEngine(daemon_paths(settings).state / StateFile.jobs)
     for report in engine.reattach().values():
         if not report.is_over:
             engine.kill(report.job, report.generation)
@@ -147,7 +147,7 @@ def _cloud(settings: Settings) -> Iterator[FileCloud]:
             f"there is no state folder {state}: nothing was ever rented here",
             hint="Give --config, or set [daemon] state_dir",
         )
-    cloud = FileCloud(state / "cloud.sqlite", SystemClock())
+    cloud = FileCloud(state / StateFile.simulated_cloud, SystemClock())
     try:
         yield cloud
     finally:

@@ -31,7 +31,7 @@ from boa_daemon.cli.report import ReportOption, assumptions, check_report, write
 from boa_daemon.cli.solve import VersionName, VersionOption
 from boa_daemon.errors import INFEASIBLE, InputError
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
-from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.curve import BeyondKnee, Curve
 from boa_daemon.planning.plan_documents import has_weights, infeasible_document, landmarks, solution_document
 from boa_daemon.planning.plots import check_plot_path, curve_figure, curve_plot, draw_curve
 from boa_daemon.planning.unused_types import UnusedType, unused_by_plans
@@ -271,10 +271,10 @@ def curve_sentences(curve: Curve, per: Per = PER_HOUR) -> list[str]:
 
 def _last_dollars(curve: Curve, knee: Knee, per: Per) -> str:
     """Return what the money between the knee and the largest useful budget buys."""
-    unit, more = curve.problem.budget_unit, curve.largest_useful - knee.budget
-    if more <= 0.0:
+    bought = BeyondKnee.of(knee, spend=curve.largest_useful, hours=knee.floor_hours)
+    if bought.spend <= 0.0:
         return "Beyond the knee no money buys anything."
     return (
-        f"Beyond the knee: the last {money(more, unit, per)} buy "
-        f"{format_hours(knee.hours - knee.floor_hours)} less waiting, all together."
+        f"Beyond the knee: the last {money(bought.spend, curve.problem.budget_unit, per)} buy "
+        f"{format_hours(bought.saved_hours)} less waiting, all together."
     )

@@ -18,11 +18,10 @@ from typing import IO, Any
 
 from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.daemon.applied_settings import FOR_ONE_RUN
-from boa_daemon.daemon.assembly import open_storage
+from boa_daemon.daemon.assembly import database_url, open_storage
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
+from boa_daemon.daemon.daemon_paths import DaemonPaths, StateFile, daemon_paths, make_folder
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.tick.ledger import bill_within
 from boa_daemon.tick.limits import day_of, month_of
 from boa_daemon.units import counted, dollars
@@ -56,7 +55,7 @@ def caps_within(settings: Settings, there: DaemonPaths, usd: float, *, now: floa
     """
     spent = {"day": 0.0, "month": 0.0}
     if settings.daemon.database is not None or there.database.exists():
-        with closing(open_storage(settings.daemon.database or sqlite_url(there.database))) as storage:
+        with closing(open_storage(database_url(settings))) as storage:
             active = list(storage.queue.active)
             if active:
                 raise InputError(
@@ -75,8 +74,7 @@ def caps_within(settings: Settings, there: DaemonPaths, usd: float, *, now: floa
 
 def work_again(settings: Settings) -> None:
     """Clear the `is_down` flag, so that the next daemon of this state folder starts jobs again."""
-    there = daemon_paths(settings)
-    with closing(open_storage(settings.daemon.database or sqlite_url(there.database))) as storage:
+    with closing(open_storage(database_url(settings))) as storage:
         storage.store.set_flag("is_down", False)
 
 
@@ -86,7 +84,7 @@ class OwnDaemon:
     def __init__(self, settings: Settings, options: list[str], environment: Mapping[str, str]) -> None:
         there = daemon_paths(settings)
         make_folder(there.state)
-        self.socket, self.log = there.socket, there.state / "run.log"
+        self.socket, self.log = there.socket, there.state / StateFile.log_of_run
         self._options, self._environment = options, {**os.environ, **environment, FOR_ONE_RUN: "1"}
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.cli.planning_options import (
+    beyond_text,
     cell,
     indented_lines,
     money,
@@ -138,12 +139,8 @@ def stream_sentences(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
 
 def beyond_knee(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
     """Return what the part of the spend above the knee buys, and how little less would do nearly as well."""
-    beyond, nearly, unit = result.beyond_knee, result.nearly, result.budget.unit
-    share = beyond.saved_hours / result.knee.hours if result.knee.hours else 0.0
-    found = [
-        f"The last {money(beyond.spend, unit, per)} of it buy {format_hours(beyond.saved_hours)} less "
-        f"waiting ({share:.1%})."
-    ]
+    nearly, unit = result.nearly, result.budget.unit
+    found = [f"{beyond_text(result.beyond_knee, unit, per)}."]
     saved = result.solution.mean_spend - nearly.spend
     if saved > LEAST_SAVED * result.solution.mean_spend:
         found.append(

@@ -22,7 +22,7 @@ from boa_daemon.errors import InputError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.price_age import spot_priced, stale_prices
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, with_budget
-from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.curve import BeyondKnee, Curve
 from boa_daemon.planning.paid_commitments import PaidCommitments
 from boa_daemon.sim.spot_market import on_both_markets
 from boa_daemon.sim.world_file import load_world
@@ -250,12 +250,18 @@ def last_dollars(curve: Curve, spend: float, per: Per = PER_HOUR) -> list[str]:
     knee, unit = curve.knee(), curve.problem.budget_unit
     if spend <= 1.02 * knee.budget:
         return []
-    saved = max(knee.hours - float(curve.weighted_hours_at(np.array([spend]))[0]), 0.0)
-    share = saved / knee.hours if knee.hours else 0.0
-    return [
-        f"The last {money(spend - knee.budget, unit, per)} of it buy {format_hours(saved)} less waiting "
-        f"({share:.1%}): at the knee, {money(knee.budget, unit, per)}, jobs take {format_hours(knee.hours)}."
-    ]
+    hours = float(curve.weighted_hours_at(np.array([spend]))[0])
+    bought = beyond_text(BeyondKnee.of(knee, spend=spend, hours=hours), unit, per)
+    at_knee = f"at the knee, {money(knee.budget, unit, per)}, jobs take {format_hours(knee.hours)}"
+    return [f"{bought}: {at_knee}."]
+
+
+def beyond_text(beyond: BeyondKnee, unit: str, per: Per = PER_HOUR) -> str:
+    """Return what the part of a spend above the knee buys, without a full stop."""
+    return (
+        f"The last {money(beyond.spend, unit, per)} of it buy {format_hours(beyond.saved_hours)} less "
+        f"waiting ({beyond.saved_fraction:.1%})"
+    )
 
 
 def print_heading(console: Console, text: str) -> None:

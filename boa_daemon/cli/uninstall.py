@@ -21,7 +21,7 @@ from boa_daemon.cli.down import down
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.daemon.applied_settings import pointed_state, read_applied
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths
+from boa_daemon.daemon.daemon_paths import SYSTEM_SOCKET, DaemonPaths, daemon_paths
 from boa_daemon.daemon.installation import InstalledPart, installed_parts, take_away
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.setting_layers import SYSTEM_FILE, load_settings, setting_files, with_flags
@@ -92,9 +92,8 @@ def uninstall(  # noqa: PLR0917 - each is an option of the command line
     if yes:
         _stop(found)
         if rented and not end_rented:
-            said = ", ".join(counted(number, kind) for kind, number in rented.items())
             raise StillRented(
-                f"{said} would go on without a daemon: nothing was removed. Give --down to end them"
+                f"{_named(rented)} would go on without a daemon: nothing was removed. Give --down to end them"
             )
         if end_rented and not without_cloud:
             _end(found, config, data=data)
@@ -122,7 +121,7 @@ def _installation(config: Path | None, folder: Path) -> _Installation:
         InputError: when the settings cannot be read, and no daemon applied any.
     """
     if config is None and (folder / UNIT).exists():
-        flags = {"daemon.state_dir": str(SYSTEM_STATE), "daemon.socket": "/run/boa/boa.sock"}
+        flags = {"daemon.state_dir": str(SYSTEM_STATE), "daemon.socket": str(SYSTEM_SOCKET)}
         file = SYSTEM_FILE if SYSTEM_FILE.exists() else None
         loaded = with_flags({}, flags) if file is None else load_settings(file, flags=flags)
         return _Installation(
@@ -154,6 +153,11 @@ def _rented(settings: Settings) -> Mapping[str, int]:
     if not daemon_paths(settings).state.is_dir() and not cloud_kind(settings.cloud.provider).on_aws:
         return {}
     return {kind: number for kind, number in count_resources(settings).items() if number}
+
+
+def _named(rented: Mapping[str, int]) -> str:
+    """Return what is rented or runs in words: ``2 instances, 1 job process``."""
+    return ", ".join(counted(number, kind) for kind, number in rented.items())
 
 
 def _settings_files(found: _Installation, *, with_settings: bool) -> tuple[list[Path], list[Path]]:
@@ -213,8 +217,9 @@ def _check_ended(settings: Settings) -> None:
     until = time.monotonic() + END_SECONDS
     while rented := _rented(settings):
         if time.monotonic() >= until:
-            said = ", ".join(counted(number, kind) for kind, number in rented.items())
-            raise StillRented(f"{said} did not end: nothing was removed. Run the same command again")
+            raise StillRented(
+                f"{_named(rented)} did not end: nothing was removed. Run the same command again"
+            )
         time.sleep(0.5)
 
 
@@ -243,6 +248,5 @@ def _print(answer: Mapping[str, Any]) -> None:
         console.print("The package itself: pip uninstall boa-daemon.")
         return
     if answer["rented"]:
-        said = ", ".join(counted(number, kind) for kind, number in answer["rented"].items())
-        console.print(f"{said} would go on without a daemon: --down ends them first.")
+        console.print(f"{_named(answer['rented'])} would go on without a daemon: --down ends them first.")
     console.print("Nothing was changed. `boa uninstall --yes` removes it.")

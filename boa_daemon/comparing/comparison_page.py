@@ -20,7 +20,7 @@ from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.comparing.timeline import record
 from boa_daemon.planning.plots import as_svg
 from boa_daemon.planning.report_page import whole_page, write_page
-from boa_daemon.units import format_hours
+from boa_daemon.units import counted, format_hours
 
 HEADINGS = ("policy", "setting", "mean JCT", "p95", "spent", "ratio", "same money")
 
@@ -93,7 +93,7 @@ def table_cells(line: PolicyLine, unit: str, reference: str = REFERENCE) -> tupl
 
 def knob_text(line: PolicyLine, unit: str) -> str:
     """Return the tuned setting of a line as text; a range if it differs between seeds."""
-    names = {"gpus_per_job": "GPUs/job", "nodes": "nodes"}
+    nouns = {"gpus_per_job": ("GPU/job", "GPUs/job"), "nodes": ("node", "nodes")}
     texts = []
     for name, (low, high) in line.knobs.items():
         if name == "planning_budget":
@@ -105,7 +105,8 @@ def knob_text(line: PolicyLine, unit: str) -> str:
         elif name == "share":
             texts += [f"+{_range(low, high, '.0%')}"] if high > 0.0 else []
         else:
-            texts.append(f"{_range(low, high, '.0f')} {names.get(name, name)}")
+            number, (one, many) = _range(low, high, ".0f"), nouns.get(name, (name, name))
+            texts.append(f"{number} {one if number == '1' else many}")
     return ", ".join(texts)
 
 
@@ -133,7 +134,7 @@ def decomposition_text(why: Decomposition) -> str:
 
 def cap_text(cap: int | None) -> str:
     """Return the cap as the end of a heading; empty without a cap."""
-    return "" if cap is None else f", at most {cap} {'node' if cap == 1 else 'nodes'}"
+    return "" if cap is None else f", at most {counted(cap, 'node')}"
 
 
 def _range(low: float, high: float, form: str) -> str:

@@ -18,12 +18,13 @@ from typing import Any
 
 import platformdirs
 
+from boa_daemon.daemon.daemon_paths import StateFile
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.whole_files import write_whole
 
 FOR_ONE_RUN = "BOA_FOR_ONE_RUN"
 """Variable of a daemon that lives for one run: its settings are not remembered for the next daemon."""
-FILE_NAME = "applied_settings.json"
+FILE_NAME = StateFile.applied_settings
 _POINTERS = "state_folders"
 
 

@@ -30,7 +30,7 @@ from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.components import World
 from boa_daemon.daemon.config import Settings, aws_settings
-from boa_daemon.daemon.daemon_paths import daemon_paths, let_jobs_through, make_folder
+from boa_daemon.daemon.daemon_paths import StateFile, daemon_paths, let_jobs_through, make_folder
 from boa_daemon.daemon.gate_endpoint import GateEndpoint, gate_endpoint, job_door, open_gate
 from boa_daemon.daemon.last_state import LastStateFile
 from boa_daemon.daemon.loop import Daemon
@@ -167,14 +167,16 @@ def _simulated(settings: Settings, state: Path, clock: Clock, ledger_id: str) ->
         start_seconds=start_seconds_of(settings, cloud.boot_seconds),
         stock=cloud.stock,
     )
-    return FileCloud(state / "cloud.sqlite", clock, limits=limits)
+    return FileCloud(state / StateFile.simulated_cloud, clock, limits=limits)
 
 
 def _this_machine(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provider:
     del ledger_id
     cloud = settings.cloud
     most = 4 if cloud.stock is None else cloud.stock
-    return LocalCloud(clock, most_nodes=most, boot_seconds=cloud.boot_seconds, file=state / "local.json")
+    return LocalCloud(
+        clock, most_nodes=most, boot_seconds=cloud.boot_seconds, file=state / StateFile.local_cloud
+    )
 
 
 CLOUDS: Mapping[str, Callable[[Settings, Path, Clock, str], Provider]] = {
@@ -200,7 +202,7 @@ def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Pro
             setting=("engine", "name"),
         )
     return LocalEngine(
-        state / "jobs",
+        state / StateFile.jobs,
         gate=door,
         own_user=settings.engine.own_user,
         secrets_file=settings.engine.secrets_file,
@@ -243,7 +245,7 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
     given = SsmSettings(
         queue_url=engine.queue_url,
         uri=engine.uri,
-        state_file=state / "ssm.json",
+        state_file=state / StateFile.ssm_jobs,
         region=cloud.settings.region,
         own_user=engine.own_user,
     )
@@ -320,13 +322,15 @@ def open_storage(
             database.fence = leadership.fence
         queue = JobQueue(database)
         return Storage(store=DaemonStore(database, queue), queue=queue, leadership=leadership)
-    except PASSING as error:
+    except BaseException as error:
         if leadership is not None:
             leadership.give_up()
         engine.dispose()
-        raise unusable(error, "the database cannot be used") from None
-    except (StoreUnusable, LedElsewhere):
-        engine.dispose()
+        if isinstance(error, PASSING):
+            raise unusable(error, "the database cannot be used") from None
+        if isinstance(error, ValueError | TypeError | LookupError | AttributeError):
+            # SQLite finds no fault in a row whose text is cut short.
+            raise StoreUnusable(f"a row of the database cannot be read: {error}") from error
         raise
 
 

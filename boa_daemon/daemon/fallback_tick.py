@@ -80,6 +80,8 @@ class WithoutDatabase(CapKeeper):
     too low. The running jobs stay; only a cap ends a node.
     """
 
+    _jobs_on: dict[NodeId, list[tuple[JobId, int]]] = field(default_factory=dict)
+
     def act(self, rules: Rules, last: ClusterState, *, now: float) -> None:
         """Release what would exceed a cap, and renew the leases of nodes with jobs."""
         self.troubles.clear()
@@ -92,10 +94,8 @@ class WithoutDatabase(CapKeeper):
         for name in names:
             for job, generation in self._jobs_on.get(name, ()):
                 self._try(partial(self.runner.kill, job, generation), None, f"job {job}")
-        # Without slots `super()` has no cell for the class that the decorator made.
+        # `super()` does not work here: with slots the decorator makes another class than the one it is in.
         CapKeeper._end(self, names, reason)
-
-    _jobs_on: dict[NodeId, list[tuple[JobId, int]]] = field(default_factory=dict)
 
     def _state(self, last: ClusterState, now: float) -> ClusterState:
         """Return the last state as of now: with the cloud's nodes, and with the bills of those that ended."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.daemon_paths import LONGEST_SOCKET
+from boa_daemon.daemon.daemon_paths import LONGEST_SOCKET, StateFile
 from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.errors import InputError
 from boa_daemon.gate.companion import JobDoor
@@ -47,7 +47,7 @@ def gate_endpoint(settings: Settings, socket: Path, machines: Mapping[str, Insta
     why_off = _why_off(settings, machines)
     if why_off:
         return GateEndpoint(why_off=why_off)
-    here = GateAddress(path=str(socket.with_name("gate.sock")))
+    here = GateAddress(path=str(socket.parent / StateFile.gate_socket))
     local = (here,) if len(os.fsencode(here.path)) <= LONGEST_SOCKET else ()
     if settings.gate.listen is not None:
         try:

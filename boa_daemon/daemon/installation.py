@@ -15,31 +15,11 @@ from typing import Literal, TypeAlias
 
 import platformdirs
 
-from boa_daemon.daemon.applied_settings import FILE_NAME, pointers_to
-from boa_daemon.daemon.daemon_paths import DaemonPaths
+from boa_daemon.daemon.applied_settings import pointers_to
+from boa_daemon.daemon.daemon_paths import DaemonPaths, StateFile, StateKind
 from boa_daemon.daemon.systemd import UNIT
 
-PartKind: TypeAlias = Literal[
-    "unit", "socket", "database", "backups", "jobs", "state", "settings", "cache", "folder"
-]
-_STATE: tuple[tuple[PartKind, str], ...] = (
-    ("socket", "boa.sock"),
-    ("socket", "gate.sock"),
-    ("database", "boa.sqlite*"),
-    ("database", "boa.unreadable-*"),
-    ("database", "cloud.sqlite*"),
-    ("backups", "backups"),
-    ("jobs", "jobs"),
-    ("state", "code"),
-    ("state", "last_state*"),
-    ("state", "local.json"),
-    ("state", "ssm.json"),
-    ("state", "daemon.lock"),
-    ("state", "next_job"),
-    ("state", "run.log"),
-    ("state", FILE_NAME),
-)
-"""Names that BOA uses in a state folder."""
+PartKind: TypeAlias = StateKind | Literal["unit", "settings", "cache", "folder"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +53,9 @@ def installed_parts(
         found += _present("unit", [unit_folder / UNIT, unit_folder / f"{UNIT}.d"])
         found += _present("unit", [unit_folder / "multi-user.target.wants" / UNIT])
         folders += [root / "run/boa", root / "etc/boa"]
-    for kind, pattern in _STATE:
-        found += _present(kind, sorted(there.state.glob(pattern)))
-    found += _present("socket", [there.socket, there.socket.with_name("gate.sock")])
+    for name in StateFile:
+        found += [InstalledPart(kind=name.kind, path=path) for path in name.found_in(there.state)]
+    found += _present("socket", [there.socket, there.socket.parent / StateFile.gate_socket])
     found += _present("state", list(pointers_to(there.state)))
     own = Path(platformdirs.user_state_dir("boa"))
     folders += [there.state, own / "state_folders", own]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from math import isfinite
 
 from boa_daemon.clock import SteadyClock
@@ -36,14 +36,15 @@ from boa_daemon.daemon.purse_alerts import (
 )
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.samples import DAY
-from boa_daemon.store.database import DEADLINE, DatabaseBusy
+from boa_daemon.store.database import held_in_time
 from boa_daemon.store.database_troubles import trouble_of
 from boa_daemon.store.leader import LeadInDoubt, LedElsewhere
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.actions import TerminateNode
-from boa_daemon.tick.controller import ActsFailed
+from boa_daemon.tick.controller import ActsFailed, Controller
 from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.limits import Caps
 from boa_daemon.tick.ports import JobFolderStore, PersistableRunner
 from boa_daemon.tick.state import ClusterState, JobState, NodeState
 from boa_daemon.units import counted, dollars
@@ -148,15 +149,20 @@ class Daemon(AdaptiveDaemon):
         self._explore()
         if self.standing_costs is not None:
             self.standing_costs.charge(self.planner.standing(), now=self.world.clock.now())
+        controller = self._controller_at_list_prices()
+        decision = controller.run_once()
+        going = {action.node for action in decision.actions if isinstance(action, TerminateNode)}
+        self.world.cloud.renew([name for name in decision.state.nodes if name not in going])
+        return decision
+
+    def _controller_at_list_prices(self) -> Controller:
+        """Return the controller of this tick, after planning anew if list prices have changed."""
         if self.planner.is_priced_otherwise(self.world.cloud.list_prices()):
             _LOG.info("list prices have changed: planning anew")
             self.use(self.settings)
         controller = self.controller()
         self.standing.pace = controller.rules.pace
-        decision = controller.run_once()
-        going = {action.node for action in decision.actions if isinstance(action, TerminateNode)}
-        self.world.cloud.renew([name for name in decision.state.nodes if name not in going])
-        return decision
+        return controller
 
     def _check_clock(self) -> None:
         """Alert when the machine's clock jumped; refuse to act while the time is in doubt.
@@ -181,11 +187,7 @@ class Daemon(AdaptiveDaemon):
             self._keep_without_database()
             return None
         self._learn()
-        if self.planner.is_priced_otherwise(self.world.cloud.list_prices()):
-            _LOG.info("list prices have changed: planning anew")
-            self.use(self.settings)
-        controller = self.controller()
-        self.standing.pace = controller.rules.pace
+        controller = self._controller_at_list_prices()
         state = controller.observe()
         decision = decide(
             state, allocator=controller.allocator, placer=controller.placer, rules=controller.rules
@@ -241,7 +243,7 @@ class Daemon(AdaptiveDaemon):
         fractions = self.settings.alerts.at_fractions
         for key, sentence in due_alerts(decision.state, caps, fractions, figures=picture.figures):
             self._alert(key, sentence)
-        self._look_at_purses(decision)
+        self._look_at_purses(decision.state, caps)
         for held in decision.plan.held:
             if held.code in ("loop", "no-effect"):
                 self._alert(f"{held.code}:{held.what}:{int(decision.state.now // 3600)}", held.sentence)
@@ -268,9 +270,8 @@ class Daemon(AdaptiveDaemon):
             return False
         return self.storage.store.cooldowns(decision.state.now).keys() != decision.state.cooldowns.keys()
 
-    def _look_at_purses(self, decision: Decision) -> None:
+    def _look_at_purses(self, state: ClusterState, caps: Caps | None) -> None:
         """Update the money of teams, users, jobs and commitments, and alert whom it belongs to."""
-        state, caps = decision.state, self.planner.rules().caps
         reserve = 0.0 if caps is None else caps.least_run_seconds
         purses = team_and_user_purses(state, reserve_seconds=reserve)
         purses += job_purses(self._job_money(state))
@@ -389,10 +390,9 @@ class Daemon(AdaptiveDaemon):
         """Do what cannot wait, without a plan: keep caps, obey cancels and `boa down`."""
         if self.storage is None or self._is_observing:
             return
-        last = self.standing.decision
         self.last_resort.act(
             self.planner.rules(),
-            None if last is None else last.state,
+            self._last_observed,
             now=self.world.clock.now(),
             is_down=self.standing.is_down,
         )
@@ -403,13 +403,15 @@ class Daemon(AdaptiveDaemon):
         """Keep the caps and the leases while the database does not confirm that this daemon leads."""
         if self.storage is None or self._is_observing:
             return
-        last = self.standing.decision
         try:
-            self.last_resort.keep(
-                self.planner.rules(), None if last is None else last.state, now=self.world.clock.now()
-            )
+            self.last_resort.keep(self.planner.rules(), self._last_observed, now=self.world.clock.now())
         except Exception as trouble:
             _LOG.error("without the database: %s: %s", type(trouble).__name__, trouble)
+
+    @property
+    def _last_observed(self) -> ClusterState | None:
+        """The state of this process's last decision; None before the first."""
+        return None if self.standing.decision is None else self.standing.decision.state
 
     def _watch_ticks(self) -> None:
         """Alert once that ticks do not complete, without the database or the lock, which a tick may hold."""
@@ -438,21 +440,13 @@ class Daemon(AdaptiveDaemon):
         self.wake(0.0)
         return found
 
-    @contextmanager
-    def _between_ticks(self) -> Iterator[None]:
+    def _between_ticks(self) -> AbstractContextManager[None]:
         """Keep ticks from running, after a running one.
 
         Raises:
             DatabaseBusy: when the caller's `DEADLINE` passes first.
         """
-        until = DEADLINE.get()
-        patience = -1.0 if until is None else max(until - time.monotonic(), 0.0)
-        if not self._lock.acquire(timeout=patience):
-            raise DatabaseBusy("a tick takes long, and nothing was changed: try again")
-        try:
-            yield
-        finally:
-            self._lock.release()
+        return held_in_time(self._lock, "a tick takes long, and nothing was changed: try again")
 
     def change(self, name: JobId, how: Callable[[JobRecord], JobRecord]) -> JobRecord | None:
         """Change a job between two ticks, and tick soon; return None when it is over."""

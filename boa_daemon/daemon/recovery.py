@@ -3,13 +3,15 @@
 On PostgreSQL there are no backups by BOA: restore with the server's own tools before `recover`. Unreadable
 tables are moved into a schema of their own.
 
-What may be replaced is only read. A database that cannot be used for a reason that passes is not replaced.
+What may be replaced is only read; a database whose file is sound is opened as a daemon opens it, to see
+whether its rows are sound too. A database that cannot be used for a reason that passes is not replaced.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.assembly import RECOVERED, database_url, open_storage, open_world, take_lead
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
+from boa_daemon.daemon.daemon_paths import DaemonPaths, StateFile, daemon_paths, make_folder
 from boa_daemon.daemon.lock import Lock
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.errors import InputError
 from boa_daemon.store.database_setup import (
+    HEAD,
     StoreTooNew,
     StoreUnreachable,
     StoreUnusable,
@@ -111,23 +114,17 @@ def _recover(settings: Settings, there: DaemonPaths) -> dict[str, Any]:
     if there.database.exists() and not _may_be_replaced(there):
         raise InputError(f"{there.database} can be read: there is nothing to recover")
     copies = sorted(there.backups.glob("*.sqlite"), reverse=True)
-    found = next((copy for copy in copies if _is_usable(copy)), None)
-    fresh = there.database.with_suffix(".recovering")
+    fresh = there.state / StateFile.recovering
     try:
-        _remove(fresh)
-        if found is not None:
-            shutil.copyfile(found, fresh)
-        open_storage(sqlite_url(fresh)).close()
+        found = _copied(copies, fresh)
         old = None
         if there.database.exists():
-            old = there.database.with_suffix(f".unreadable-{int(time.time())}")
+            old = there.state / f"{StateFile.unreadable}-{int(time.time())}"
             there.database.rename(old)
         for suffix in ("-wal", "-shm"):
             # What is not in the main file yet is of use only beside it.
             with suppress(FileNotFoundError):
-                Path(f"{there.database}{suffix}").rename(
-                    f"{old or there.database.with_suffix('.lost')}{suffix}"
-                )
+                Path(f"{there.database}{suffix}").rename(f"{old or there.state / StateFile.lost}{suffix}")
         fresh.rename(there.database)
     except OSError as error:
         raise unusable(error, "the new database cannot be made") from None
@@ -138,6 +135,24 @@ def _recover(settings: Settings, there: DaemonPaths) -> dict[str, Any]:
         "backup": None if found is None else str(found),
         "old": None if old is None else str(old),
     }
+
+
+def _copied(copies: Iterable[Path], fresh: Path) -> Path | None:
+    """Make a database from the first backup that a daemon can open; empty, and None, if there is none."""
+    for copy in (*filter(_is_usable, copies), None):
+        _remove(fresh)
+        if copy is not None:
+            shutil.copyfile(copy, fresh)
+        try:
+            open_storage(sqlite_url(fresh)).close()
+        except StoreUnreachable:
+            raise
+        except StoreUnusable:
+            if copy is None:
+                raise
+            continue
+        return copy
+    return None
 
 
 def _remove(path: Path) -> None:
@@ -168,9 +183,9 @@ def _filled(settings: Settings, there: DaemonPaths, storage: Storage) -> dict[st
 
 
 def _may_be_replaced(there: DaemonPaths) -> bool:
-    """Whether the database is damaged, of a version that never was released, or empty in place of a lost one.
+    """Whether the database or a row is damaged, never was released, or is empty in place of a lost one.
 
-    It is only read.
+    It is only read; one of a version that this one can use is opened, as the daemon does, to see its rows.
 
     Raises:
         StoreUnreachable: when it cannot be read now, and waiting cures that.
@@ -179,6 +194,8 @@ def _may_be_replaced(there: DaemonPaths) -> bool:
     try:
         facts = look_into(there.database)
         check_version(facts.revision)
+        if facts.revision == HEAD:
+            open_storage(sqlite_url(there.database)).close()
     except (StoreUnreachable, StoreTooNew):
         raise
     except StoreUnusable:

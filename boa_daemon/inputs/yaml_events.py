@@ -81,9 +81,10 @@ def line_in_yaml(text: str, path: Sequence[object]) -> int | None:
     wanted = [str(key) for key in path]
     best: tuple[int, int | None] = (-1, None)
     try:
-        for trail, line in _trails(_events(text)):
+        for trail, event, _ in _nodes(_events(text)):
+            # A value has the path of its key, which comes first and is where people look.
             if len(trail) > best[0] and trail == wanted[: len(trail)]:
-                best = (len(trail), line)
+                best = (len(trail), _line(event))
                 if len(trail) == len(wanted):
                     break
     except YamlProblem:
@@ -98,37 +99,12 @@ def typed_in_yaml(text: str) -> dict[tuple[str, ...], str]:
     """
     found: dict[tuple[str, ...], str] = {}
     try:
-        for trail, event in _values(_events(text)):
-            if isinstance(event, yaml.ScalarEvent) and not event.style:
+        for trail, event, is_key in _nodes(_events(text)):
+            if not is_key and isinstance(event, yaml.ScalarEvent) and not event.style:
                 found[tuple(trail)] = str(event.value)
     except YamlProblem:
         pass  # What breaks off later has no typed value.
     return found
-
-
-def _values(events: Iterator[Any]) -> Iterator[tuple[list[str], Any]]:
-    """Yield path and event of each value, in the order of the text."""
-    keys: list[str | None] = []
-    in_list: list[bool] = []
-    for event in events:
-        if isinstance(event, yaml.CollectionEndEvent):
-            keys.pop()
-            in_list.pop()
-        elif not isinstance(event, yaml.NodeEvent):
-            continue
-        else:
-            if keys and in_list[-1]:
-                keys[-1] = "0" if keys[-1] is None else str(int(keys[-1]) + 1)
-            elif keys and keys[-1] is None:
-                keys[-1] = getattr(event, "value", "")
-                continue
-            yield [key for key in keys if key is not None], event
-            if isinstance(event, yaml.CollectionStartEvent):
-                keys.append(None)
-                in_list.append(isinstance(event, yaml.SequenceStartEvent))
-                continue
-        if keys and not in_list[-1]:
-            keys[-1] = None
 
 
 def _events(text: str) -> Iterator[Any]:
@@ -269,8 +245,8 @@ class _Builder:
         raise YamlProblem(problem, _line(event))
 
 
-def _trails(events: Iterator[Any]) -> Iterator[tuple[list[str], int]]:
-    """Yield path and line of the document, of each key and of each list item, in the order of the text."""
+def _nodes(events: Iterator[Any]) -> Iterator[tuple[list[str], Any, bool]]:
+    """Yield path and event of each key and value in the order of the text, and whether it is a key."""
     keys: list[str | None] = []
     in_list: list[bool] = []
     for event in events:
@@ -285,8 +261,7 @@ def _trails(events: Iterator[Any]) -> Iterator[tuple[list[str], int]]:
                 keys[-1] = "0" if keys[-1] is None else str(int(keys[-1]) + 1)
             elif awaits_key:
                 keys[-1] = getattr(event, "value", "")
-            if not keys or in_list[-1] or awaits_key:
-                yield [key for key in keys if key is not None], _line(event)
+            yield [key for key in keys if key is not None], event, awaits_key
             if awaits_key:
                 continue
             if isinstance(event, yaml.CollectionStartEvent):

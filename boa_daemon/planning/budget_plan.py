@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from boa_daemon.inputs.problem_file import ProblemFile
-from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.curve import BeyondKnee, Curve
 from boa_daemon.planning.machine_removal import MachineRemoval, machine_removals
 from boa_daemon.planning.measured_range import RangeEdge, range_edges, widths_of
 from boa_daemon.planning.plan_documents import landmarks, solution_document
@@ -67,14 +67,6 @@ class PackingWaste:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeyondKnee:
-    """The spend above the knee, in the budget's unit, and the waiting that it saves, in hours."""
-
-    spend: float
-    saved_hours: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NearlyAsGood:
     """A smaller spend, in the budget's unit, with nearly the same waiting (weighted mean, in hours)."""
 
@@ -105,9 +97,8 @@ class BudgetPlan:
     @property
     def beyond_knee(self) -> BeyondKnee:
         """What the part of the spend above the knee buys; zeros for a spend below it."""
-        spend = max(0.0, self.solution.mean_spend - self.knee.budget)
-        hours = 0.0 if spend == 0.0 else self.knee.hours - self.solution.weighted_mean_jct_hours
-        return BeyondKnee(spend=spend, saved_hours=max(0.0, hours))
+        spend, hours = self.solution.mean_spend, self.solution.weighted_mean_jct_hours
+        return BeyondKnee.of(self.knee, spend=spend, hours=hours)
 
     @property
     def nearly(self) -> NearlyAsGood:
@@ -147,7 +138,7 @@ class BudgetPlan:
             "beyond_knee": {
                 "spend": self.beyond_knee.spend,
                 "saved_mean_jct_hours": self.beyond_knee.saved_hours,
-                "saved_fraction": self.beyond_knee.saved_hours / self.knee.hours if self.knee.hours else 0.0,
+                "saved_fraction": self.beyond_knee.saved_fraction,
             },
             "nearly_as_good": {"spend": self.nearly.spend, "mean_jct_hours": self.nearly.mean_jct_hours},
             "unused": [one.to_document() for one in self.unused],

@@ -18,6 +18,22 @@ SMOOTH_POINTS = 400
 """Number of budgets at which a smooth curve is drawn and its knee is found."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeyondKnee:
+    """The spend above the knee, in the budget's unit, and the waiting that it saves, also as a fraction."""
+
+    spend: float
+    saved_hours: float
+    saved_fraction: float
+
+    @classmethod
+    def of(cls, knee: Knee, *, spend: float, hours: float) -> BeyondKnee:
+        """Return it for a spend at which jobs wait so long; zeros for a spend below the knee."""
+        more = max(0.0, spend - knee.budget)
+        saved = 0.0 if more == 0.0 else max(0.0, knee.hours - hours)
+        return cls(spend=more, saved_hours=saved, saved_fraction=saved / knee.hours if knee.hours else 0.0)
+
+
 @dataclass(frozen=True)
 class Curve:
     """A problem's curve; hours are the weighted mean JCT, which equals the mean JCT if weights are equal."""

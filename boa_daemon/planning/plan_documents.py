@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.curve import BeyondKnee, Curve
 from policies.errors import InfeasibleBudget
 from policies.model import Problem
 from policies.optimum.solution import ClassSolution, Solution, Version
@@ -39,7 +39,8 @@ def solution_document(solution: Solution, problem: Problem) -> dict[str, Any]:
 def landmarks(curve: Curve) -> dict[str, Any]:
     """Return knee, floor, and what the money between them buys, of a curve; with weights, both means."""
     knee, end = curve.knee(), curve.largest_useful
-    beyond = {"spend": max(end - knee.budget, 0.0), "saved_mean_jct_hours": knee.hours - knee.floor_hours}
+    bought = BeyondKnee.of(knee, spend=end, hours=knee.floor_hours)
+    beyond = {"spend": bought.spend, "saved_mean_jct_hours": bought.saved_hours}
     if not has_weights(curve.problem):
         return {
             "floor_mean_jct_hours": knee.floor_hours,

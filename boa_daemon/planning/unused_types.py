@@ -43,6 +43,8 @@ class UnusedFor:
         cheaper = "no more" if dearer >= 2.0 - EVEN else f"{_times(dearer)} times as much"
         if slower > EVEN:
             return f"costs {cheaper} per unit of work, but is {_times(slower)} times slower"
+        if dearer < 2.0 - EVEN:
+            return f"costs {cheaper} per unit of work at its cheapest, but other widths pay more here"
         return "does the work no cheaper and no faster"
 
 

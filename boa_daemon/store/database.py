@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 
 from sqlalchemy import Connection, Engine
@@ -19,6 +19,23 @@ DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
 
 class DatabaseBusy(BoaError):
     """Another transaction takes too long; nothing was stored."""
+
+
+@contextmanager
+def held_in_time(lock: threading.Lock | threading.RLock, busy: str) -> Iterator[None]:
+    """Hold a lock, which is waited for until the caller's `DEADLINE`.
+
+    Raises:
+        DatabaseBusy: with the sentence `busy`, when the deadline passes first.
+    """
+    until = DEADLINE.get()
+    seconds = -1.0 if until is None else max(until - time.monotonic(), 0.0)
+    if not lock.acquire(timeout=seconds):
+        raise DatabaseBusy(busy)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class Database:
@@ -61,23 +78,15 @@ class Database:
                     self.when_lost()
                 raise
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """Keep every other thread from writing, without opening a transaction.
 
         Raises:
             DatabaseBusy: when the caller's `DEADLINE` passes first.
         """
-        until = DEADLINE.get()
-        seconds = -1.0 if until is None else max(until - time.monotonic(), 0.0)
-        if not self._lock.acquire(timeout=seconds):
-            raise DatabaseBusy(
-                "the database is busy with another transaction, and nothing was stored: try again"
-            )
-        try:
-            yield
-        finally:
-            self._lock.release()
+        return held_in_time(
+            self._lock, "the database is busy with another transaction, and nothing was stored: try again"
+        )
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -151,14 +151,27 @@ def unusable(error: BaseException, what: str) -> StoreUnusable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """What a SQLite file says without being changed: its schema, and whether it holds or held anything.
+    """What a database says without being changed: its schema, and whether it holds or held anything.
 
-    `revision` is None for a file without tables. `next_job` is the number of its next job.
+    `revision` is None for one without tables. `next_job` is the number of its next job.
     """
 
     revision: str | None
     next_job: int
     is_recovered: bool
+
+    @classmethod
+    def of(cls, revision: str | None, meta: Mapping[str, str]) -> FileFacts:
+        """Return the facts from the rows of the table `meta`.
+
+        Raises:
+            TypeError, ValueError: when a value is not what BOA writes.
+        """
+        return cls(
+            revision=revision,
+            next_job=int(json.loads(meta.get("next_job") or "1")),
+            is_recovered=bool(json.loads(meta.get("is_recovered") or "false")),
+        )
 
 
 def look_into(path: Path, *, is_checked: bool = True) -> FileFacts:
@@ -175,16 +188,12 @@ def look_into(path: Path, *, is_checked: bool = True) -> FileFacts:
                 raise StoreUnusable(f"the database is damaged: {said}")
             tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not tables:
-                return FileFacts(revision=None, next_job=1, is_recovered=False)
+                return FileFacts.of(None, {})
             if not {"alembic_version", "meta"} <= tables:
                 raise StoreUnusable("it has tables, and does not say of which version")
             revision = file.execute("SELECT version_num FROM alembic_version").fetchone()
             meta = dict(file.execute("SELECT key, value FROM meta WHERE key IN ('next_job', 'is_recovered')"))
-            return FileFacts(
-                revision=None if revision is None else str(revision[0]),
-                next_job=int(json.loads(meta.get("next_job") or "1")),
-                is_recovered=bool(json.loads(meta.get("is_recovered") or "false")),
-            )
+            return FileFacts.of(None if revision is None else str(revision[0]), meta)
     except (sqlite3.Error, OSError, MemoryError) as error:
         raise unusable(error, "the database cannot be read") from None
     except (TypeError, ValueError) as error:
@@ -203,7 +212,7 @@ def look_into_server(url: str) -> FileFacts:
         with engine.connect() as connection:
             tables = set(inspect(connection).get_table_names())
             if not tables & set(METADATA.tables):
-                return FileFacts(revision=None, next_job=1, is_recovered=False)
+                return FileFacts.of(None, {})
             revision = _revision(connection)
             if revision is None or "meta" not in tables:
                 raise StoreUnusable("it has tables, and does not say of which version")
@@ -211,11 +220,7 @@ def look_into_server(url: str) -> FileFacts:
                 raise StoreUnusable("some of its tables are missing")
             rows = connection.execute(select(META.c.key, META.c.value))
             meta = {row.key: row.value for row in rows}
-            return FileFacts(
-                revision=revision,
-                next_job=int(json.loads(meta.get("next_job") or "1")),
-                is_recovered=bool(json.loads(meta.get("is_recovered") or "false")),
-            )
+            return FileFacts.of(revision, meta)
     except PASSING as error:
         raise unusable(error, "the database cannot be read") from None
     except (TypeError, ValueError) as error:

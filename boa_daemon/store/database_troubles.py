@@ -7,18 +7,14 @@ damage needs `boa recover`.
 
 from __future__ import annotations
 
-import errno
-import socket
 import sqlite3
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
 
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-Trouble: TypeAlias = Literal[
-    "full", "read-only", "disk", "busy", "descriptors", "memory", "place", "rights", "server"
-]
+from boa_daemon.inputs.os_troubles import Trouble, trouble_of_os
+
 _OF_SQLITE: dict[int, Trouble] = {
     sqlite3.SQLITE_FULL: "full",
     sqlite3.SQLITE_READONLY: "read-only",
@@ -30,33 +26,6 @@ _OF_SQLITE: dict[int, Trouble] = {
     sqlite3.SQLITE_NOMEM: "memory",
     sqlite3.SQLITE_CANTOPEN: "place",
     sqlite3.SQLITE_PERM: "rights",
-}
-_OF_ERRNO: dict[int, Trouble] = {
-    errno.ENOSPC: "full",
-    errno.EDQUOT: "full",
-    errno.EROFS: "read-only",
-    errno.EIO: "disk",
-    errno.ESTALE: "disk",
-    errno.ENXIO: "disk",
-    errno.ENODEV: "disk",
-    errno.ENOTCONN: "disk",
-    errno.EMFILE: "descriptors",
-    errno.ENFILE: "descriptors",
-    errno.ENOMEM: "memory",
-    errno.EAGAIN: "busy",
-    errno.EBUSY: "busy",
-    errno.ETXTBSY: "busy",
-    errno.ENOLCK: "busy",
-    errno.ENOENT: "place",
-    errno.ENOTDIR: "place",
-    errno.EACCES: "rights",
-    errno.EPERM: "rights",
-    errno.ECONNREFUSED: "server",
-    errno.ECONNRESET: "server",
-    errno.EPIPE: "server",
-    errno.ETIMEDOUT: "server",
-    errno.EHOSTUNREACH: "server",
-    errno.ENETUNREACH: "server",
 }
 _OF_SQLSTATE: tuple[tuple[str, Trouble], ...] = (
     ("53100", "full"),
@@ -84,8 +53,6 @@ _SENTENCES: dict[Trouble, tuple[str, str]] = {
     "rights": ("its file may not be opened", "Give the daemon's user the right to read and write it"),
     "server": ("its server does not answer", "Check that the server runs and takes connections"),
 }
-_DAMAGED_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_DAMAGED_SQLSTATES = ("XX001", "XX002")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -107,14 +74,9 @@ def trouble_of(error: BaseException) -> Trouble | None:
             return "memory"
         if isinstance(one, PoolTimeout):
             return "busy"
-        if isinstance(one, socket.gaierror):
-            return "server"
         if isinstance(one, OSError):
-            found = _OF_ERRNO.get(one.errno or 0)
-            if found is not None:
+            if (found := trouble_of_os(one)) is not None:
                 return found
-            if isinstance(one, TimeoutError | ConnectionError):
-                return "server"
             continue
         if isinstance(one, sqlite3.Error):
             return _of_sqlite(one)
@@ -150,16 +112,6 @@ def _of_sqlite(error: sqlite3.Error) -> Trouble | None:
         if words in said:
             return kind  # type: ignore[return-value]
     return None
-
-
-def is_damage(error: BaseException) -> bool:
-    """Whether the database itself says that it is damaged."""
-    for one in _causes(error):
-        if isinstance(one, sqlite3.Error):
-            return (getattr(one, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED_SQLITE
-        if getattr(one, "sqlstate", None) in _DAMAGED_SQLSTATES:
-            return True
-    return False
 
 
 def explain(error: BaseException, kind: Trouble | None) -> tuple[str, str]:

@@ -86,6 +86,7 @@ class Leadership:
 
         Raises:
             SQLAlchemyError: when the database cannot be written; this process leads nothing then.
+            OSError: when the lock of a SQLite file cannot be taken for another reason than a leader.
         """
         try:
             return self._take()
@@ -202,9 +203,13 @@ class Leadership:
         file = Path(f"{name}.leader").open("a+", encoding="utf-8")  # noqa: SIM115 - the lock lasts as long
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             file.close()
             return False
+        except OSError:
+            # The file system cannot lock, or not now: that is no sign of another leader.
+            file.close()
+            raise
         self._file = file
         return True
 

@@ -13,7 +13,18 @@ from math import inf
 from typing import TypeAlias
 
 from boa_daemon.tick.ledger import MINIMUM_BILLED_SECONDS, bill_within
-from boa_daemon.tick.limits import CapCode, Caps, HeldCode, HeldMoney, Window, day_of, fixed_usd, month_of
+from boa_daemon.tick.limits import (
+    CapCode,
+    Caps,
+    Held,
+    HeldCode,
+    HeldMoney,
+    HeldNumber,
+    Window,
+    day_of,
+    fixed_usd,
+    month_of,
+)
 from boa_daemon.tick.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars, micro_dollars
 from policies.model import NodeId
@@ -157,7 +168,7 @@ class CapProjection:
         seconds = window.overlap_seconds(self._now, self._now + self._caps.launch_seconds)
         return max(seconds, MINIMUM_BILLED_SECONDS) if window.begins_at <= self._now else seconds
 
-    def numbers(self, code: CapCode) -> dict[str, float]:
+    def numbers(self, code: CapCode) -> dict[HeldNumber, float]:
         """Return the numbers behind a refusal."""
         caps = self._caps
         if code == "cap-instances":
@@ -167,15 +178,22 @@ class CapProjection:
                 "cap_usd_per_hour": caps.usd_per_hour or 0.0,
                 "usd_per_hour": self._present_usd_per_hour,
             }
-        purse = min((purse for purse in self._purses if purse.code == code), key=lambda purse: purse.left)
+        purse = self._tightest(code)
         return {"cap_usd": dollars(purse.cap), "left_usd": dollars(round(purse.left))}
 
-    def money(self, code: CapCode) -> HeldMoney | None:
+    def _tightest(self, code: CapCode) -> _Purse:
+        """Return the purse of a cap that has the least left."""
+        return min((purse for purse in self._purses if purse.code == code), key=lambda purse: purse.left)
+
+    def held(self, what: str, code: CapCode) -> Held:
+        """Return why something is not done, with the numbers and the money behind it."""
+        return Held(what=what, code=code, numbers=self.numbers(code), money=self._money(code))
+
+    def _money(self, code: CapCode) -> HeldMoney | None:
         """Return the money behind a refusal; None for a cap that is not about dollars in a window."""
-        found = [purse for purse in self._purses if purse.code == code]
-        if not found:
+        if code in ("cap-instances", "cap-hour"):
             return None
-        purse = min(found, key=lambda purse: purse.left)
+        purse = self._tightest(code)
         return HeldMoney(
             spent_usd=dollars(round(purse.spent)),
             reserved_usd=max(dollars(round(purse.cap - purse.spent - purse.left)), 0.0),

@@ -98,18 +98,14 @@ def _wound_down(state: ClusterState, plan: Plan, projection: CapProjection, code
     ended, emptied, stopped = _give_back(state, plan, projection)
     forced = _forced(emptied, projection)
     gone = {*ended, *emptied}
-    numbers, money = projection.numbers(code), projection.money(code)
     touched = {job for job, taken in plan.slots.items() if any(slot.node in gone for slot in taken)}
     refused = {plan.instance_types[name].gpu_type for name in plan.launches}
     late = {job for job, width in plan.widths.items() if width.gpu_type in refused and job in plan.waiting}
     cut = hold_back(state, plan, touched | stopped, letting_go=frozenset(stopped))
     held = (
-        *(Held(what=f"job {job}", code=code, numbers=numbers, money=money) for job in sorted(stopped)),
-        *(Held(what=f"node {node}", code=code, numbers=numbers, money=money) for node in sorted(gone)),
-        *(
-            Held(what=f"{n} {name}", code=code, numbers=numbers, money=money)
-            for name, n in plan.launches.items()
-        ),
+        *(projection.held(f"job {job}", code) for job in sorted(stopped)),
+        *(projection.held(f"node {node}", code) for node in sorted(gone)),
+        *(projection.held(f"{n} {name}", code) for name, n in plan.launches.items()),
     )
     jobs = state.all_jobs
     stops = [job for job in sorted(stopped) if not jobs[job].is_stopping]
@@ -203,8 +199,7 @@ def _fewer_launches(state: ClusterState, plan: Plan, projection: CapProjection) 
         if left < count:
             gpu_type = plan.instance_types[name].gpu_type
             codes[gpu_type] = code
-            numbers, money = projection.numbers(code), projection.money(code)
-            held.append(Held(what=f"{count - left} {name}", code=code, numbers=numbers, money=money))
+            held.append(projection.held(f"{count - left} {name}", code))
         if left:
             projection.add(price, left)
     if not held:

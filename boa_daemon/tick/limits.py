@@ -5,7 +5,7 @@ A cap is never exceeded. Days and months are calendar days and months in UTC, as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -13,6 +13,7 @@ from math import fsum
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from boa_daemon.units import counted
 from policies.fast_dataclasses import fast_init
 from policies.model import check_positive
 
@@ -26,7 +27,28 @@ HeldCode: TypeAlias = (
 )
 """Why something that the policy wanted is not done; a closed list."""
 
-_NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
+HeldNumber: TypeAlias = Literal[
+    "cap_usd",
+    "left_usd",
+    "spent_usd",
+    "ahead_usd",
+    "cap_usd_per_hour",
+    "usd_per_hour",
+    "cap_nodes",
+    "present_nodes",
+    "held_seconds",
+    "minimum_seconds",
+    "restarts_earned_after_seconds",
+    "launches",
+    "starts",
+    "orders",
+    "moves",
+    "most",
+    "seconds",
+]
+"""The numbers behind such a reason, by their names in JSON; a closed list."""
+
+_NO_NUMBERS: Mapping[HeldNumber, float] = MappingProxyType({})
 DAY_SECONDS = 86_400.0
 
 
@@ -60,13 +82,14 @@ class Held:
 
     what: str
     code: HeldCode
-    numbers: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
+    numbers: Mapping[HeldNumber, float] = field(default_factory=lambda: _NO_NUMBERS)
     money: HeldMoney | None = None
 
     @property
     def sentence(self) -> str:
-        """The reason as a sentence for people."""
-        said = ", ".join(f"{name} {value:,.6g}" for name, value in self.numbers.items())
+        """The reason as a sentence for people; what is spent is said once, with the money."""
+        names = self.numbers.keys() - ({"spent_usd"} if self.money is not None else frozenset())
+        said = ", ".join(NUMBERS[name](value) for name, value in self.numbers.items() if name in names)
         line = f"{self.what}: {SENTENCES[self.code]}{f' ({said})' if said else ''}"
         return line if self.money is None else f"{line}: {self.money.sentence}"
 
@@ -93,6 +116,34 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
         "not-free": "another job still holds its next GPUs: it moves once they are free",
     }
 )
+
+
+def _usd_left(usd: float) -> str:
+    return f"{usd:,.2f} USD is left" if usd >= 0.0 else f"{-usd:,.2f} USD more than that is taken"
+
+
+NUMBERS: Mapping[HeldNumber, Callable[[float], str]] = MappingProxyType(
+    {
+        "cap_usd": lambda usd: f"the cap is {usd:,.2f} USD",
+        "left_usd": _usd_left,
+        "spent_usd": lambda usd: f"{usd:,.2f} USD is spent",
+        "ahead_usd": lambda usd: f"by {usd:,.2f} USD",
+        "cap_usd_per_hour": lambda usd: f"the ceiling is {usd:,.2f} USD per hour",
+        "usd_per_hour": lambda usd: f"{usd:,.2f} USD per hour is taken",
+        "cap_nodes": lambda nodes: f"the cap is {counted(round(nodes), 'node')}",
+        "present_nodes": lambda nodes: f"present: {nodes:,.0f}",
+        "held_seconds": lambda seconds: f"for {seconds:,.0f} s so far",
+        "minimum_seconds": lambda seconds: f"of at least {seconds:,.0f} s",
+        "restarts_earned_after_seconds": lambda seconds: f"of {seconds:,.0f} s",
+        "launches": lambda launches: f"launches: {launches:,.0f}",
+        "starts": lambda starts: f"starts: {starts:,.0f}",
+        "orders": lambda orders: counted(round(orders), "order"),
+        "moves": lambda moves: counted(round(moves), "move"),
+        "most": lambda moves: f"at most {moves:,.0f}",
+        "seconds": lambda seconds: f"in {seconds:,.0f} s",
+    }
+)
+"""How a number is said in a sentence for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,11 +37,6 @@ def caps_on_room(state: ClusterState, allocation: Allocation, rules: Rules) -> t
     return tuple(_caps(state, rules))
 
 
-def within_room(state: ClusterState, allocation: Allocation, rules: Rules) -> Allocation:
-    """Return the allocation with widths that fit under every cap, and with the order of service."""
-    return shared_room(state, allocation, caps_on_room(state, allocation, rules))
-
-
 def shared_room(state: ClusterState, allocation: Allocation, caps: Iterable[RoomCap]) -> Allocation:
     """Return the allocation with widths that fit under the given caps, and with the order of service."""
     for cap in caps:

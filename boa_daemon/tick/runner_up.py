@@ -180,9 +180,10 @@ class WidthLimits:
             return f"its user ordered {ordered} GPUs"
         if seen.is_rigid and seen.slots and width != job.width:
             return "nothing shows that it would keep its work on other GPUs"
-        question = self.plan.widths.get(job.id), width
+        waits = job.id in self.plan.waiting and not seen.slots
+        now = None if waits else self.plan.widths.get(job.id)
+        question = now, width
         if question not in self.known:
-            now = None if job.id in self.plan.waiting and not seen.slots else question[0]
             caps = (cap.name for cap in self.plan.room_caps if not cap.holds_instead(self.counts, width, now))
             self.known[question] = next((f"{name} leaves no room for it" for name in caps), "")
         return self.known[question]

@@ -10,24 +10,13 @@ Cost: O(jobs).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 from boa_daemon.tick.claims import served_first
-from boa_daemon.tick.state import ClusterState, Plan, WaitReason
+from boa_daemon.tick.state import ClusterState, Plan, UnqueuedReason, WaitReason
 from policies.model import JobId
 
-NOT_IN_QUEUE: frozenset[WaitReason] = frozenset(
-    (
-        "given-up",
-        "resting",
-        "not-before",
-        "after",
-        "user-day-cap",
-        "team-day-cap",
-        "team-month-cap",
-        "team-share",
-        "spot",
-    )
-)
+NOT_IN_QUEUE: frozenset[WaitReason] = frozenset(get_args(UnqueuedReason))
 """Reasons for which a job waits whatever is free."""
 
 

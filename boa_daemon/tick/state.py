@@ -27,6 +27,18 @@ if TYPE_CHECKING:
     from policies.site import BuiltPolicy
 
 NodePhase: TypeAlias = Literal["requested", "ready", "stopped", "terminating", "terminated"]
+UnqueuedReason: TypeAlias = Literal[
+    "given-up",
+    "resting",
+    "not-before",
+    "after",
+    "user-day-cap",
+    "team-day-cap",
+    "team-month-cap",
+    "team-share",
+    "spot",
+]
+"""Why a job waits whatever is free: it is in no queue."""
 WaitReason: TypeAlias = Literal[
     "nodes-to-come",
     "gpus-to-fall-free",
@@ -44,15 +56,7 @@ WaitReason: TypeAlias = Literal[
     "cap-instances",
     "loop",
     "budget",
-    "given-up",
-    "resting",
-    "not-before",
-    "after",
-    "user-day-cap",
-    "team-day-cap",
-    "team-month-cap",
-    "team-share",
-    "spot",
+    UnqueuedReason,
 ]
 """Why a job does not have its width yet; a closed list."""
 _NOTHING: Mapping[str, Cooldown] = MappingProxyType({})

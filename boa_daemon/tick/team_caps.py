@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import inf
 
 from boa_daemon.tick.cap_projection import most_per_second
-from boa_daemon.tick.limits import Caps, Held, HeldMoney, Window
+from boa_daemon.tick.limits import Caps, Held, HeldMoney, HeldNumber, Window
 from boa_daemon.tick.state import ClusterState, JobState, Plan
 from boa_daemon.tick.team_money import TeamCap, TeamMoney
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR
@@ -147,7 +147,7 @@ class _TeamProjection:
         """The cap that could break, if any."""
         return next((purse.code for purse in self._purses if purse.left < 0.0), None)
 
-    def numbers(self, code: TeamCap) -> dict[str, float]:
+    def numbers(self, code: TeamCap) -> dict[HeldNumber, float]:
         """Return the numbers behind a refusal."""
         purse = next(purse for purse in self._purses if purse.code == code)
         return {"cap_usd": purse.cap, "left_usd": round(purse.left, 6)}

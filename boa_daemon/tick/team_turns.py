@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from boa_daemon.tick.limits import Held, HeldMoney, day_of, month_of
+from boa_daemon.tick.limits import Held, HeldMoney, HeldNumber, day_of, month_of
 from boa_daemon.tick.state import ClusterState, Rules, WaitReason
 from boa_daemon.tick.team_caps import usd_per_hour
 from boa_daemon.tick.team_money import TeamCap, TeamMoney
@@ -61,6 +61,7 @@ def held_team(name: str, why: WaitReason, money: TeamMoney, *, behind: HeldMoney
     """Return the note on a team whose jobs wait, with the numbers and the money behind it."""
     if why == "team-share":
         return Held(what=f"team {name}", code="team-share", numbers={"ahead_usd": money.ahead_usd or 0.0})
+    numbers: dict[HeldNumber, float]
     if why == "team-month-cap":
         numbers = {"spent_usd": money.spent_month_usd, "cap_usd": money.month_cap_usd or 0.0}
         return Held(what=f"team {name}", code="team-month-cap", numbers=numbers, money=behind)

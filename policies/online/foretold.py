@@ -23,14 +23,12 @@ import numpy as np
 from policies.model import Money
 from policies.online.multiplier_table import MultiplierTable
 from policies.online.pacing import Pace, Period, pace_step
-from policies.online.rhythm import HOURS_PER_WEEK
+from policies.online.rhythm import HOURS_PER_WEEK, LEAST_WEEKS
 from policies.optimum.frontier import MixedFrontier
 from policies.speedup import Floats
 
 STEPS, PATHS = 96, 4
 """Decisions in a period, and draws of the load, where it is drawn."""
-LEAST_WEEKS = 2
-"""Weeks that must have been seen before they are drawn again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ promise:
     H          horizon_hours         hours left of the calendar period, at least H_f; in the product with a,
                                      the mean hours of load in them if a rhythm is known
                                      (policies.online.rhythm)
-    H_f        floor_for             2 (tolerance x period / 2)^2 / v, within a twelfth and a quarter of a
-    month v          noise_hours           variance of the load per hour over its squared mean, in hours
+    H_f        floor_for             2 (tolerance x period / 2)^2 / v, from a twelfth to a quarter of a month
+    v          noise_hours           variance of the load per hour over its squared mean, in hours
 
 The band. Half of the tolerance, so that what arrives in the last H_f hours has the other half. A period that
 began with a debt may spend no more than its money, one with a credit no less: each period and the sum of all
@@ -313,7 +313,9 @@ class Evidence:
     `committed` is the past and future cost of the jobs that came, at the last tick; `actual` and `stated` are
     the load that came and the stated load in money at the multipliers used, over `hours`; all three forget.
     `yardstick` is the least cost per hour of the stated load, which shows changes of prices and statements.
-    `carried` is the money left when the period began, `period_elapsed` its age at the last tick.
+    `carried` is the money left when the period began, `period_elapsed` its age at the last tick. `came` and
+    `came_squared` are the arrivals alone and the sum of their squares, `blocks` the sums of each of `BLOCKS`.
+    `owed` is what the present jobs will cost; it is computed anew in each tick.
     """
 
     committed: float
@@ -399,8 +401,7 @@ class Step:
     """The result of the pacing law for one tick: a position on the frontier, and the figures behind it.
 
     `memory` is for the next tick (`Evidence`), with the load correction as its last number. `load_hours` is
-    the load of the horizon in mean hours. `final` is the money that will be left at the end of the horizon,
-    if the position is kept.
+    the load of the horizon in mean hours.
     """
 
     position: Position
@@ -408,7 +409,6 @@ class Step:
     horizon_hours: float
     load_correction: float
     load_hours: float
-    final: float
     memory: tuple[float, ...]
 
 
@@ -441,10 +441,8 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
         if needed <= hours:
             break
         hours = needed
-    position = planned
-    if beyond > 0.0:
-        final = least if final < least else most
-        position = table.position(to_come, budget * hours + ahead - final)
+    kept = min(max(final, least), most)
+    position = planned if kept == final else table.position(to_come, budget * hours + ahead - kept)
     if pace.is_calendar and pace.is_stated:
         position = _early(pace, table, present, money, seen, ahead, position)
     return Step(
@@ -453,7 +451,6 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
         horizon_hours=hours,
         load_correction=correction,
         load_hours=load_hours,
-        final=final,
         memory=replace(seen, stated_per_hour=table.rates_cost_at(position)).to_memory(correction),
     )
 
@@ -483,9 +480,8 @@ def _early(  # noqa: PLR0917 - what the step knows
     left = budget * (coming + late) + ahead
     to_come = table.rates * (correction * coming) + present
     final = left - table.cost_at(to_come, at)
-    if -most <= final <= most:
-        return at
-    return table.position(to_come, left - math.copysign(most, final))
+    kept = min(max(final, -most), most)
+    return at if kept == final else table.position(to_come, left - kept)
 
 
 def _seen(before: Evidence | None, committed: float, yardstick: float, money: Money, pace: Pace) -> Evidence:

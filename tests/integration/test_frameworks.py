@@ -27,17 +27,17 @@ flags = argparse.ArgumentParser()
 flags.add_argument("--steps", type=int)
 flags.add_argument("--every")
 torch.manual_seed(0)
-data = torch.randn(480, 16).double()
+data = torch.randn(640, 16).double()
 layers = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)).double()
 optimizer = torch.optim.Adam(layers.parameters(), lr=0.01)
-batches = iter(SampleStream(len(data), batch=48))
+batches = iter(SampleStream(len(data), batch=64))
 for step in range(flags.parse_args().steps):
-    x = data[[next(batches) for _ in range(48)]]
+    x = data[[next(batches) for _ in range(64)]]
     loss = torch.nn.functional.mse_loss(layers(x), x.sin().sum(1, keepdim=True))
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    job.report(step + 1, samples=48, loss=loss.item())
+    job.report(step + 1, samples=64, loss=loss.item())
 """
 """What the examples of Lightning, Fabric and Accelerate train, in PyTorch alone."""
 

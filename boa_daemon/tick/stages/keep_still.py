@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.limits import Held, HeldCode, Steady
+from boa_daemon.tick.limits import Held, HeldCode, HeldNumber, Steady
 from boa_daemon.tick.recent_acts import RecentActs
 from boa_daemon.tick.state import Claim, ClusterState, JobState
 from boa_daemon.units import SECONDS_PER_HOUR
@@ -182,7 +182,7 @@ class MoveLimits:
             return None
         starts = history.since("start", name, now - steady.loop_seconds)
         if len(starts) >= steady.loop_times:
-            found = {"starts": float(len(starts)), "seconds": steady.loop_seconds}
+            found: dict[HeldNumber, float] = {"starts": float(len(starts)), "seconds": steady.loop_seconds}
             return _held(name, "loop", found), starts[-steady.loop_times] + steady.loop_seconds
         if not job.slots:
             return None
@@ -219,7 +219,10 @@ def _why_not_back(
     worth_seconds = SECONDS_PER_HOUR * prices.restarts_earned_hours(job.job, held, before)
     if now - began_at >= worth_seconds:
         return None
-    numbers = {"held_seconds": now - began_at, "restarts_earned_after_seconds": worth_seconds}
+    numbers: dict[HeldNumber, float] = {
+        "held_seconds": now - began_at,
+        "restarts_earned_after_seconds": worth_seconds,
+    }
     return _held(job.job.id, "restart-worth", numbers), began_at + worth_seconds
 
 
@@ -236,7 +239,7 @@ def _has_enough(job: JobState, width: Width | None) -> bool:
     return held.gpu_type == width.gpu_type and held.gpus >= width.gpus
 
 
-def _held(job: JobId, code: HeldCode, numbers: dict[str, float]) -> Held:
+def _held(job: JobId, code: HeldCode, numbers: dict[HeldNumber, float]) -> Held:
     return Held(what=f"job {job}", code=code, numbers=numbers)
 
 

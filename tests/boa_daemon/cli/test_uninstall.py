@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ from verbs import exit_code
 
 from boa_daemon.cli import uninstall as verb
 from boa_daemon.daemon.applied_settings import AppliedSettings, write_applied
-from boa_daemon.daemon.daemon_paths import DaemonPaths
+from boa_daemon.daemon.assembly import open_daemon
+from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths
 from boa_daemon.daemon.installation import installed_parts, take_away
+from boa_daemon.daemon.recovery import recover
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.daemon.systemd import UNIT
 
 SETTINGS = '[daemon]\nstate_dir = "state"\n'
@@ -73,6 +77,61 @@ def test_with_yes_nothing_is_left_but_the_project_file(
     assert files(folder) - of_the_user == {"boa.toml"}
     answer(monkeypatch, capsys, "--yes", "--settings")
     assert files(folder) - of_the_user == set()
+
+
+@pytest.mark.parametrize("provider", ["simulated", "local"])
+def test_what_a_daemon_and_a_recovery_made_goes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], provider: str
+) -> None:
+    """A daemon with a gate ticks, and its database is damaged, lost and recovered: no name is forgotten."""
+    shutil.rmtree(folder / "state")
+    (folder / "boa.toml").write_text(
+        f'{SETTINGS}[cloud]\nprovider = "{provider}"\n[gate]\nalways_on = true\n'
+    )
+    settings = load_settings().settings
+    daemon = open_daemon(settings)
+    assert daemon.gate is not None
+    daemon.gate.keep()
+    assert daemon.tick() is not None
+    daemon.close()
+    there = daemon_paths(settings)
+    there.database.write_bytes(b"no database" * 1000)
+    Path(f"{there.database}-wal").touch()
+    recover(settings)
+    there.database.unlink()
+    Path(f"{there.database}-wal").touch()
+    recover(settings)
+    assert {"gate.secret", "boa.lost-wal"} <= files(folder / "state")
+    answer(monkeypatch, capsys, "--yes")
+    assert files(folder / "state") == set()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gate.secret", "boa.recovering", "boa.recovering-wal", "boa.lost-wal", "boa.lost-shm", "next_job.new",
+        "last_state.new", ".applied_settings.json.x7k2p9qa", ".local.json.4711", ".ssm.json.4711",
+        "boa.unreadable-1700000000-wal", "boa.sqlite.leader",
+    ],
+)  # fmt: skip
+def test_what_a_killed_process_left_goes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Secrets, databases that were set aside, and files that were to replace others."""
+    (folder / "state" / name).write_text("x")
+    answer(monkeypatch, capsys, "--yes")
+    assert not (folder / "state").exists()
+
+
+@pytest.mark.parametrize("name", ["code", "jobs.new", ".jobs.mine", "lost", "boa.toml.bak", "data"])
+def test_what_only_looks_like_boas_stays(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """A state folder in a project has folders of the project beside BOA's."""
+    (folder / "state" / name).mkdir()
+    (folder / "state" / name / "train.py").write_text("mine")
+    answer(monkeypatch, capsys, "--yes")
+    assert files(folder / "state") == {name, f"{name}/train.py"}
 
 
 def test_what_is_not_of_boa_stays(

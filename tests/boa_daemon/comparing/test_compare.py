@@ -286,6 +286,24 @@ def test_cells_show_settings_and_the_deviation_from_equal_spend(
 
 
 @pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"nodes": (1.0, 1.0)}, "1 node"),
+        ({"nodes": (1.0, 2.0)}, "1-2 nodes"),
+        ({"nodes": (2.0, 2.0)}, "2 nodes"),
+        ({"gpus_per_job": (1.0, 1.0), "share": (0.25, 0.25)}, "1 GPU/job, +25%"),
+        ({"gpus_per_job": (1.0, 1.0), "nodes": (3.0, 3.0)}, "1 GPU/job, 3 nodes"),
+    ],
+)
+def test_a_setting_of_one_is_said_in_the_singular(
+    all_rows: tuple[Comparison, list[CellResult]], knobs: dict[str, tuple[float, float]], said: str
+) -> None:
+    """A range, and any other number, is plural."""
+    line = lines_of(*all_rows)[0]
+    assert knob_text(replace(line, knobs=knobs), "usd_per_hour") == said
+
+
+@pytest.mark.parametrize(
     ("changes", "kind", "says"),
     [
         ({"budgets": (Budget(amount=20.0), Budget(amount=8.0, unit="gpus"))}, InputError, "one unit"),

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from boa_daemon.daemon.assembly import DAMAGED_SECONDS, open_daemon, try_database
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.daemon_paths import daemon_paths
+from boa_daemon.daemon.recovery import recover
+from boa_daemon.daemon.service import Service
+from boa_daemon.errors import InputError
+from boa_daemon.store.database_setup import backup
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
@@ -37,3 +46,52 @@ def test_job_numbers_continue_after_the_folders_of_the_engine(
     assert job == f"a-{first}"
     assert play.daemon.tick() is not None
     play.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE jobs SET spec = '{\"content\": {'",
+        "UPDATE jobs SET spec = 'null'",
+        "UPDATE jobs SET spec = '[]'",
+        "UPDATE jobs SET spec = '{}'",
+        "UPDATE jobs SET spec = ''",
+        "UPDATE meta SET value = 'x' WHERE key = 'next_job'",
+    ],
+)
+def test_a_row_that_is_cut_short_is_damage_like_any_other(tmp_path: Path, damage: str) -> None:
+    """SQLite calls the file sound: the daemon names `boa recover`, which takes an older backup."""
+    settings = Settings.model_validate({"daemon": {"state_dir": str(tmp_path)}})
+    daemon = open_daemon(settings)
+    Service(daemon).submit([job_content("a")], user="ann")
+    assert daemon.storage is not None
+    there, engine = daemon_paths(settings), daemon.storage.store.database.engine
+    sound = backup(engine, there.backups, "20260101T000000")
+    damaged = backup(engine, there.backups, "20260102T000000")
+    daemon.close()
+    assert sound is not None
+    assert damaged is not None
+    for path in (there.database, damaged):
+        with closing(sqlite3.connect(path)) as file:
+            file.execute(damage)
+            file.commit()
+    storage, why, again = try_database(settings)
+    assert storage is None
+    assert "boa recover" in why
+    assert again == DAMAGED_SECONDS
+    found = recover(settings)
+    assert (found["old"] is not None, found["backup"], found["jobs"]) == (True, str(sound), 1)
+    storage, why, _ = try_database(settings)
+    assert (storage is not None, why) == (True, "")
+    assert storage is not None
+    storage.close()
+
+
+def test_a_sound_database_with_jobs_is_not_replaced(tmp_path: Path) -> None:
+    """There is nothing to recover."""
+    settings = Settings.model_validate({"daemon": {"state_dir": str(tmp_path)}})
+    daemon = open_daemon(settings)
+    Service(daemon).submit([job_content("a")], user="ann")
+    daemon.close()
+    with pytest.raises(InputError, match="nothing to recover"):
+        recover(settings)

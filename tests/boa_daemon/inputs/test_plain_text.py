@@ -15,8 +15,8 @@ from rich.table import Table
 from boa_daemon.cli.output import print_text, stderr_console, stdout_console
 from boa_daemon.daemon.alerts import Alerts, subject_of
 from boa_daemon.daemon.config import AlertSettings
+from boa_daemon.daemon.log_lines import JsonLines, PlainLines
 from boa_daemon.inputs.plain_text import one_line, plain_text
-from boa_daemon.serve import JsonLines, PlainLines
 
 HOSTILE = {
     "title": "\x1b]0;owned\x07",

@@ -8,7 +8,7 @@ import pytest
 
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.planning.budget_plan import budget_plan
-from boa_daemon.planning.unused_types import UnusedType, unused_by_calendar
+from boa_daemon.planning.unused_types import UnusedFor, UnusedType, unused_by_calendar
 from policies.model import Budget, InstanceType
 from policies.optimum.calendar import CalendarJob, InstanceOption, calendar_jobs
 from policies.optimum.job_list import ListedJob
@@ -81,3 +81,26 @@ def test_an_equal_type_is_said_to_be_no_cheaper_and_no_faster() -> None:
     (found,) = unused_by_calendar({"a": machine, "b": machine}, [job], {"a"})
 
     assert found.sentence == "b is unused: it does the work no cheaper and no faster."
+
+
+@pytest.mark.parametrize(
+    ("dearer", "slower", "said"),
+    [
+        (
+            0.8,
+            1.0,
+            "costs 0.80 times as much per unit of work at its cheapest, but other widths pay more here",
+        ),
+        (
+            0.8,
+            0.5,
+            "costs 0.80 times as much per unit of work at its cheapest, but other widths pay more here",
+        ),
+        (0.8, 2.0, "costs 0.80 times as much per unit of work, but is 2.0 times slower"),
+        (1.0, 1.0, "does the work no cheaper and no faster"),
+        (1.2, 0.5, "costs 1.2 times as much per unit of work"),
+    ],
+)
+def test_a_type_that_is_cheaper_is_not_said_to_be_no_cheaper(dearer: float, slower: float, said: str) -> None:
+    """The least dollars and the least hours are of different widths, so a cheaper type may be unused."""
+    assert UnusedFor(name="c", times_dearer=dearer, times_slower=slower).verdict == said

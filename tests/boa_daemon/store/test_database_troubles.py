@@ -23,7 +23,7 @@ from boa_daemon.store.database_setup import (
     sqlite_url,
     unusable,
 )
-from boa_daemon.store.database_troubles import explain, is_damage, trouble_of
+from boa_daemon.store.database_troubles import explain, trouble_of
 
 
 def of_sqlite(code: int, words: str = "said") -> OperationalError:
@@ -83,7 +83,6 @@ PASSING_ON_A_SERVER = {
 def test_trouble_that_passes_is_known_and_named(error: Exception, kind: str) -> None:
     """The store's error says that waiting cures it, and never names `boa recover`."""
     assert trouble_of(error) == kind
-    assert not is_damage(error)
     found = unusable(error, "it cannot be read")
     assert isinstance(found, StoreUnreachable)
     assert "recover" not in str(found)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import shutil
 import threading
 import time
@@ -13,7 +16,7 @@ from postgres_server import empty_database
 from sqlalchemy import Engine, select, text
 from sqlalchemy.exc import DBAPIError
 
-from boa_daemon.daemon.assembly import open_daemon
+from boa_daemon.daemon.assembly import AGAIN_SECONDS, open_daemon, try_database
 from boa_daemon.daemon.config import Settings
 from boa_daemon.store import database_setup as store_engine
 from boa_daemon.store.database import Database
@@ -62,6 +65,23 @@ def test_a_second_daemon_is_refused_until_the_leader_gives_up(open_it: Callable[
     assert second.leader is not None
     assert second.leader.epoch == 2
     second.give_up()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO])
+def test_a_disk_that_cannot_lock_is_no_other_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The database cannot be used now; nobody is said to lead on it."""
+    settings = Settings.model_validate({"daemon": {"state_dir": str(tmp_path)}})
+
+    def refuse(*_words: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    storage, why, again = try_database(settings)
+    assert storage is None
+    assert os.strerror(number) in why
+    assert again == AGAIN_SECONDS
 
 
 def test_a_silent_leader_is_replaced_and_its_later_writes_are_refused(postgres: str | None) -> None:

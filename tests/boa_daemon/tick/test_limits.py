@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 
 from boa_daemon.tick.limits import (
     DAY_SECONDS,
+    NUMBERS,
     SENTENCES,
     CapCode,
     Caps,
     FixedCost,
     Held,
+    HeldMoney,
+    HeldNumber,
     Steady,
     Window,
     day_of,
@@ -143,14 +146,30 @@ def test_costs_beside_the_nodes_include_fixed_costs_that_begin_within_the_hour()
 
 
 def test_the_sentence_of_a_note_has_the_target_the_reason_and_the_numbers() -> None:
-    """Numbers have six digits and thousands separators; without numbers there are no brackets."""
+    """Numbers have units and thousands separators; without numbers there are no brackets."""
     held = Held(what="2 gpu-x4", code="cap-day", numbers={"cap_usd": 1234567.0, "left_usd": 0.25})
     said = "2 gpu-x4: the cap on dollars per day leaves no room for it"
-    assert held.sentence == f"{said} (cap_usd 1.23457e+06, left_usd 0.25)"
+    assert held.sentence == f"{said} (the cap is 1,234,567.00 USD, 0.25 USD is left)"
     assert Held(what="2 gpu-x4", code="cap-day").sentence == said
-    assert Held(what="x", code="loop", numbers={"seconds": 4321.0}).sentence.endswith("(seconds 4,321)")
+    assert Held(what="x", code="loop", numbers={"seconds": 4321.0}).sentence.endswith("(in 4,321 s)")
+    spent = HeldMoney(spent_usd=3.0, reserved_usd=0.0, room_at=0.0)
+    team = Held(what="x", code="team-day-cap", numbers={"spent_usd": 3.0, "cap_usd": 2.0}, money=spent)
+    assert "(the cap is 2.00 USD): 3.00 USD is spent" in team.sentence
     assert set(get_args(CapCode)) <= SENTENCES.keys()
     assert len(set(SENTENCES.values())) == len(SENTENCES) == 18
+
+
+@pytest.mark.parametrize("name", get_args(HeldNumber))
+@pytest.mark.parametrize("value", [-130.5, 0.0, 6.00053, 1234567.0])
+def test_no_number_in_a_sentence_has_the_name_of_a_key_or_an_exponent(name: HeldNumber, value: float) -> None:
+    """JSON has the names; people get words, units, and no more digits than they need."""
+    held = Held(what="job a", code="cap-day", numbers={name: value})
+    said = held.sentence
+    assert "_" not in said
+    assert "e+" not in said
+    assert "6.00053" not in said
+    assert said.endswith(")")
+    assert name in NUMBERS
 
 
 @given(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.limits import Caps
-from boa_daemon.tick.narrowing import within_room
+from boa_daemon.tick.narrowing import caps_on_room, shared_room
 from boa_daemon.tick.offers import Cooldown, Offer
 from boa_daemon.tick.state import ClusterState, Rules
 from policies.answer import Allocation
@@ -38,7 +38,7 @@ def state_of(**changes: object) -> ClusterState:
 def gpus_within(state: ClusterState, site: Rules) -> dict[JobId, int]:
     """Return the GPUs of each job, and assert that less work left comes first in the order."""
     asked = known().allocate([job.job for job in state.jobs.values()], now=NOW)
-    found = within_room(state, asked, site)
+    found = shared_room(state, asked, caps_on_room(state, asked, site))
     assert found.order in ((), ("c", "b", "a"))
     return {job: width.gpus for job, width in found.widths.items()}
 
@@ -127,7 +127,7 @@ def test_the_nodes_for_all_served_jobs_fit_under_every_cap(
         widths={name: Width(*width) for name, width in zip(names, planned, strict=True)},
         node_prices=Known(widths={}),
     )
-    found = within_room(state, asked, site)
+    found = shared_room(state, asked, caps_on_room(state, asked, site))
     assert found.widths.keys() == asked.widths.keys()
     assert all(found.widths[name].gpus <= asked.widths[name].gpus for name in names)
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from boa_daemon.testing import a_node, a_state, an_instance_type
+from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, some_slots
 from boa_daemon.tick.actions import LaunchNodes, StartJob, TerminateNode
 from boa_daemon.tick.offers import Cooldown, Offer
-from boa_daemon.tick.runner_up import Alternatives, Choice, action_choice, width_choice
+from boa_daemon.tick.room_caps import RoomCap
+from boa_daemon.tick.runner_up import Alternatives, Choice, WidthLimits, action_choice, width_choice
 from boa_daemon.tick.state import Plan
 from policies.model import Width
 
@@ -75,3 +76,15 @@ def test_the_sentence_of_a_choice_says_whether_its_cost_includes_waiting() -> No
     assert choice.document == {
         "chosen": "2 x gpu", "cost": 4.0, "runner_up": "4 x gpu", "runner_up_cost": 5.5, "unit": "USD",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", ["ab", "ba"])
+def test_room_for_a_wider_width_is_asked_of_each_job_whatever_was_asked_before(asked: str) -> None:
+    """Both are planned on 4 of 12 GPUs: 8 fit for the one that runs, not for the one that waits."""
+    cap = RoomCap(code="node-limit", name="cap", size=3.0, node_sizes={"gpu": 1.0}, gpus={"gpu": 4})
+    state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1, 2, 3)})
+    widths = {name: Width("gpu", 4) for name in "ab"}
+    plan = Plan(widths=widths, slots={}, waiting={"b": "node-limit"}, room_caps=(cap,))
+    limits = WidthLimits.of(state, plan)
+    found = {name: limits.allow(state.jobs[name].job, Width("gpu", 8)) for name in asked}
+    assert found == {"a": True, "b": False}

@@ -79,7 +79,7 @@ def test_a_job_keeps_its_gpus_for_the_minimum_hold_after_its_start() -> None:
     assert decision.actions == ()
     assert codes(decision) == ["minimum-hold"]
     assert decision.wake_at == NOW + 200.0
-    assert "held_seconds 100, minimum_seconds 300" in decision.explain("a")
+    assert "(for 100 s so far, of at least 300 s)" in decision.explain("a")
     later = decided(replace(state, now=NOW + 200.0), a=4)
     assert [type(action) for action in later.actions] == [StopJob, StartJob]
 
