@@ -93,7 +93,7 @@ def read_document(path: str | Path) -> Document:
     if not text.strip():
         raise InputError("the file is empty", file=name)
     language = _LANGUAGES.get(Path(path).suffix.lower(), "yaml")
-    parse = {"yaml": _parse_yaml, "json": _parse_json, "toml": _parse_toml, "csv": _parse_csv}[language]
+    parse = {"yaml": _parse_yaml, "json": parse_json, "toml": _parse_toml, "csv": _parse_csv}[language]
     return Document(name=name, content=parse(text, name), language=language, text=text)
 
 
@@ -139,7 +139,12 @@ def _parse_yaml(text: str, name: str) -> object:
     return content
 
 
-def _parse_json(text: str, name: str) -> object:
+def parse_json(text: str, name: str) -> object:
+    """Return the value of JSON text; `name` is the file's in errors.
+
+    Raises:
+        InputError: when it is not valid, breaks off, repeats a key or is nested too deeply.
+    """
     try:
         return json.loads(text, object_pairs_hook=_distinct, parse_int=whole_number)
     except json.JSONDecodeError as error:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.whole_files import write_whole
 
@@ -88,6 +89,42 @@ class PriceList:
             raise InputError(f"no {what} is left{f' ({reasons})' if reasons else ''}", file=path)
         left_out = self.left_out + Counter({"of other regions or markets": len(self.prices) - len(kept)})
         return PriceList(kept, left_out, self.notes)
+
+
+def price_rows(
+    text: str,
+    path: Path,
+    needed: Sequence[str],
+    *,
+    hint: str,
+    delimiter: str = ",",
+    column_of: Callable[[str], str] = str,
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (line, cells by column) of each row of a list in CSV; blank rows are left out.
+
+    `column_of` returns the name of a column from that of the header; `hint` is for headers without the
+    `needed` columns.
+
+    Raises:
+        InputError: naming the line, when the text is no such list or breaks off.
+    """
+    reader = csv_reader(text, delimiter=delimiter)
+    cut_short = "The file may be cut short: fetch it again"
+    try:
+        columns = [column_of(name.strip()) for name in next(reader, [])]
+        for name in needed:
+            if columns.count(name) != 1:
+                raise InputError(f"column {name!r} must occur exactly once", file=path, line=1, hint=hint)
+        for cells in reader:
+            if not any(cells):
+                continue
+            if len(cells) != len(columns):
+                problem = f"{len(cells)} cells where the header has {len(columns)}"
+                raise InputError(problem, file=path, line=reader.line_num, hint=cut_short)
+            yield reader.line_num, dict(zip(columns, (cell.strip() for cell in cells), strict=True))
+    except csv.Error as error:
+        problem = f"not valid CSV: {error}"
+        raise InputError(problem, file=path, line=reader.line_num, hint=cut_short) from error
 
 
 def write_price_list(prices: Iterable[ListedPrice], path: Path) -> None:

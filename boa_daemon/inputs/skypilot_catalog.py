@@ -9,15 +9,14 @@ from __future__ import annotations
 import ast
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.document_file import read_text
-from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
+from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList, price_rows
 from policies.speedup import MAX_GPUS
 
 NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
@@ -37,7 +36,8 @@ def read_skypilot(path: Path, *, as_of: str) -> PriceList:
     machines: dict[_Key, tuple[int, dict[str, Any]]] = {}
     listed: dict[_Key, tuple[int, float]] = {}
     spot: dict[_Key, dict[str, float]] = defaultdict(dict)
-    for line, cells in _rows(path):
+    hint = f"A vms.csv of SkyPilot's catalogue has {', '.join(NEEDED)}"
+    for line, cells in price_rows(read_text(path), path, NEEDED, hint=hint):
         name, region = cells["InstanceType"], cells["Region"]
         machine = _machine(cells, path, line, found)
         if machine is None:
@@ -90,25 +90,6 @@ def read_skypilot(path: Path, *, as_of: str) -> PriceList:
             "the catalogue names no day: give --as-of YYYY-MM-DD, so that plans can say how old it is"
         )
     return found
-
-
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line, cells by column) of each row."""
-    reader = csv_reader(read_text(path))
-    header = [name.strip() for name in next(reader, [])]
-    for name in NEEDED:
-        if header.count(name) != 1:
-            problem = f"column {name!r} must occur exactly once"
-            hint = f"A vms.csv of SkyPilot's catalogue has {', '.join(NEEDED)}"
-            raise InputError(problem, file=path, line=1, hint=hint)
-    for cells in reader:
-        if not any(cells):
-            continue
-        if len(cells) != len(header):
-            problem = f"{len(cells)} cells where the header has {len(header)}"
-            hint = "The file may be cut short: fetch it again"
-            raise InputError(problem, file=path, line=reader.line_num, hint=hint)
-        yield reader.line_num, dict(zip(header, (cell.strip() for cell in cells), strict=True))
 
 
 def _machine(cells: Mapping[str, str], path: Path, line: int, found: PriceList) -> dict[str, Any] | None:

@@ -39,6 +39,7 @@ from boa_daemon.backends.aws.instances.launch_request import BUILD_TAG, CARDS_TA
 from boa_daemon.backends.aws.instances.leases import LeaseRenewer
 from boa_daemon.backends.aws.instances.market import AwsMarket
 from boa_daemon.backends.aws.instances.node_from_instance import (
+    ended_at,
     lease_of,
     reservation_of,
     tags_of_instance,
@@ -49,6 +50,7 @@ from boa_daemon.backends.aws.instances.node_states import (
     PENDING_SECONDS,
     SHUTDOWN_SECONDS,
     STOPPING_SECONDS,
+    UNSEEN_SECONDS,
     failed_to_start,
     reason_sentence,
     state_reason,
@@ -152,6 +154,8 @@ class AwsCloud(Provider):
         self._live: dict[NodeId, NodeState] = {}
         self._ended: dict[NodeId, NodeState] = {}
         self._missing: dict[NodeId, tuple[float, int]] = {}
+        self._ran: set[NodeId] = set()
+        self._pending_at: dict[NodeId, float] = {}
         self._ready_at: dict[NodeId, float] = {}
         self._stopped_at: dict[NodeId, float] = {}
         self._listener: Listener | None = None
@@ -271,6 +275,7 @@ class AwsCloud(Provider):
         """Take over the nodes that an earlier process knew as live, so that each of them is billed."""
         live = {node.id: node for node in nodes if node.ended_at is None}
         self._live.update(live)
+        self._ran |= {node.id for node in live.values() if node.phase != "requested"}
         self._known |= {instance_of(name) for name in live}
         self._lives |= {instance_of(name): life_of(name) for name in live}
         self._wanted |= live.keys()
@@ -390,9 +395,9 @@ class AwsCloud(Provider):
         """Say why an instance ended without us; rest its offer if the launch has failed."""
         name, code = instance["InstanceId"], state_reason(instance)
         self._told.add((name, "ended"))
-        launched_at, ended_at = instance["LaunchTime"].timestamp(), node.ended_at or now
+        launched_at, left_at = instance["LaunchTime"].timestamp(), node.ended_at or now
         is_free = node.ended_at == node.launched_at and not node.prices[0][1]
-        is_early = code == "Client.InstanceInitiatedShutdown" and ended_at - launched_at < EARLY_SECONDS
+        is_early = code == "Client.InstanceInitiatedShutdown" and left_at - launched_at < EARLY_SECONDS
         if not self._has_listed or self._is_built(instance):
             # What had ended before this process began says nothing of the offer today.
             return
@@ -460,7 +465,8 @@ class AwsCloud(Provider):
             ended = self._live.pop(before)
             at = max(node.launched_at, ended.launched_at)
             ended = replace(ended, phase="terminated", ended_at=at, idle_since=None)
-            if life % 2 == 0 and before not in self._ready_at and failed_to_start(instance):
+            may_have_run = self._may_have_run(before, ended.launched_at, until=at)
+            if life % 2 == 0 and not may_have_run and failed_to_start(instance):
                 ended = self._not_started(instance, ended)
             self._ended[before] = ended
         elif before not in self._ended and (found := life_before(instance, node, self._kinds)) is not None:
@@ -597,7 +603,10 @@ class AwsCloud(Provider):
         of_instance, state = instance["InstanceId"], instance["State"]["Name"]
         life = life_now(instance, self._lives.get(of_instance))
         name, launched_at = life_named(of_instance, life), instance["LaunchTime"].timestamp()
-        if state == "running":
+        if state == "pending":
+            self._pending_at[name] = now
+        elif state == "running":
+            self._ran.add(name)
             self._ready_at.setdefault(name, launched_at if not self._live else now)
         elif state in ("shutting-down", "terminated"):
             self._stopped_at.setdefault(name, now)
@@ -609,6 +618,9 @@ class AwsCloud(Provider):
             zone = instance.get("Placement", {}).get("AvailabilityZone", "")
             prices = self.market.spot_prices(instance["InstanceType"], zone)
         told = self.notices.ended_at(of_instance) or 0.0
+        # A notice about an earlier run or a stop says nothing about this life.
+        stopped_at = told if told >= launched_at and life % 2 else self._stopped_at.get(name)
+        until = ended_at(instance) or stopped_at or now
         is_leaving = of_instance in self.releaser.asked or name in self.pool.asked
         ends_by = self.notices.ends_by(of_instance)
         if tags_of_instance(instance).get(MARKET_TAG) == "reserved":
@@ -632,11 +644,14 @@ class AwsCloud(Provider):
             is_leaving=is_leaving or is_stop_open(instance, life),
             ends_by=ends_by,
             ready_at=self._ready_at.get(name),
-            has_never_run=of_instance in self._ended_pending,
-            is_known_to_run=(known := self._live.get(name)) is not None and known.phase == "ready",
-            # A notice about an earlier run or a stop says nothing about this life.
-            stopped_at=told if told >= launched_at and life % 2 else self._stopped_at.get(name),
+            may_have_run=self._may_have_run(name, launched_at, until=until),
+            is_ended_pending=of_instance in self._ended_pending,
+            stopped_at=stopped_at,
         )
+
+    def _may_have_run(self, name: NodeId, launched_at: float, *, until: float) -> bool:
+        """Whether a life was seen to run, or was not looked at for so long that it may have run unseen."""
+        return name in self._ran or until - self._pending_at.get(name, launched_at) > UNSEEN_SECONDS
 
     def _is_long_gone(self, name: NodeId, now: float) -> bool:
         """Whether a node was missing from listings for long enough to count as gone."""
@@ -671,6 +686,8 @@ class AwsCloud(Provider):
         for name in [name for name in self._ended if name not in found]:
             if now - (self._ended[name].ended_at or now) > 3600.0:
                 del self._ended[name]
+                self._ran.discard(name)
+                self._pending_at.pop(name, None)
                 self._ready_at.pop(name, None)
                 self._stopped_at.pop(name, None)
 

@@ -117,8 +117,8 @@ _HOME_REGION = "us-east-1"
 _AT_HOME = frozenset({"pricing", "ce", "iam"})
 """Services called in `_HOME_REGION`: the Pricing API has three endpoints worldwide, the others this one."""
 _ONE_TRY = frozenset({"ec2:RunInstances", "ec2:PurchaseCapacityBlock"})
-"""Calls that botocore must not retry: EC2 sends `InsufficientInstanceCapacity` as HTTP 500, and a purchase
-has no idempotency token."""
+"""Calls that are not retried here, unless they had no effect: EC2 sends `InsufficientInstanceCapacity` as
+HTTP 500, and a purchase has no idempotency token."""
 RENEW_SECONDS = 15.0
 """Credentials that AWS refuses are read anew at most this often."""
 _QUICK = frozenset({"ssm", "s3"})
@@ -179,10 +179,12 @@ class AwsCalls:
         try:
             answer = self._call_once(operation, region, arguments)
         except CallFailed as error:
-            if not self._is_renewed(error, generation):
+            # A call that was refused for its credentials had no effect. One whose TLS connection failed may
+            # have had one: a purchase would be made twice, and the launcher repeats launches by their token.
+            may_repeat = error.meaning == "credentials" or operation not in _ONE_TRY
+            if not (self._is_renewed(error, generation) and may_repeat):
                 self._note_credentials(error)
                 raise
-            # A call that was refused for its credentials had no effect, so it is safe to repeat any call.
             try:
                 answer = self._call_once(operation, region, arguments)
             except CallFailed as again:

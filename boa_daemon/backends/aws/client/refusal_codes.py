@@ -137,7 +137,6 @@ _TEMPLATE = replace(_SETTING, advice="BOA uses no launch template: a policy or a
 BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
     {
         # Capacity.
-        "InsufficientFreeAddressesInSubnet": BY_MEANING["subnet-full"],
         "InsufficientAddressCapacity": replace(BY_MEANING["no-capacity"], scope="zone"),
         "InsufficientVolumeCapacity": replace(BY_MEANING["no-capacity"], scope="zone"),
         "ReservationCapacityExceeded": _RESERVATION,
@@ -146,7 +145,6 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
         "InvalidCapacityReservationId.Malformed": _RESERVATION,
         "InvalidCapacityReservationState": _RESERVATION,
         "CapacityReservationNotActive": _RESERVATION,
-        "SpotMaxPriceTooLow": BY_MEANING["price"],
         # Quotas and limits.
         "MaxSpotInstanceCountExceeded": replace(
             BY_MEANING["quota"],
@@ -270,17 +268,9 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
         "MissingParameter": RefusalRule(scope="offer", advice=_REQUEST),
         "InvalidRequest": RefusalRule(scope="offer", advice=_REQUEST),
         "UnsupportedOperation": replace(BY_MEANING["not-offered"], scope="offer"),
-        # Requests that EC2 compares or counts.
-        "IdempotentParameterMismatch": BY_MEANING["token-reused"],
-        "IdempotentInstanceTerminated": BY_MEANING["token-reused"],
-        "ConcurrentTagAccess": BY_MEANING["wrong-state"],
-        # Starts of stopped instances.
-        "IncorrectInstanceState": BY_MEANING["wrong-state"],
-        "InvalidInstanceID.NotFound": BY_MEANING["not-found"],
-        "IncorrectSpotRequestState": BY_MEANING["wrong-state"],
     }
 )  # fmt: skip
-"""Rows of single codes, from EC2's published list of client and server errors."""
+"""Rows of single codes, from EC2's published list of errors; a code without a row has that of its class."""
 
 _BY_FAMILY: Sequence[tuple[str, str]] = (
     ("InvalidAMI", "InvalidAMIID.NotFound"),

@@ -102,7 +102,8 @@ class Launcher:
             except MissingPrice as error:
                 return _no_price(error), ""
             if failed is None:
-                break
+                # Launched, or perhaps launched: what an earlier subnet has shown is no reason to ask again.
+                return outcome, ""
             stale = failed.rule.stale
             if failed.rule.scope != "subnet":
                 break

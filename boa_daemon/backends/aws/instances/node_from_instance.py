@@ -21,7 +21,7 @@ from boa_daemon.backends.aws.instances.launch_request import (
     PRICE_TAG,
     RESERVATION_TAG,
 )
-from boa_daemon.backends.aws.instances.node_states import is_free_interruption, never_ran
+from boa_daemon.backends.aws.instances.node_states import failed_to_start, is_free_interruption
 from boa_daemon.backends.aws.prices.extra_costs import extras_in
 from boa_daemon.tick.offers import Market
 from boa_daemon.tick.state import NodePhase, NodeState
@@ -89,15 +89,15 @@ def node_of(
     ready_at: float | None = None,
     stopped_at: float | None = None,
     name: str = "",
-    is_known_to_run: bool = False,
-    has_never_run: bool = False,
+    may_have_run: bool = True,
+    is_ended_pending: bool = False,
 ) -> NodeState:
     """Return an instance as a node without jobs.
 
     `spot_prices` are (instant, USD per hour) of its spot market, in order of time. A node that `is_leaving`,
     or whose end is announced (`ends_by`), counts as terminating, so that its jobs move at once. `name` is the
-    node id of its life. It `is_known_to_run` if an earlier process saw it running, and `has_never_run` if
-    we ended it because it stayed pending.
+    node id of its life. Unless it `may_have_run`, it is free if its launch failed, or if we ended it because
+    it stayed pending (`is_ended_pending`).
     """
     tags = tags_of_instance(instance)
     launched_at = instance["LaunchTime"].timestamp()
@@ -115,9 +115,7 @@ def node_of(
         # EC2 bills the compute of a running instance only; it may take many minutes to shut down.
         left_at = max(left_at, launched_at)
         prices = (*(each for each in prices if each[0] <= left_at), (left_at, 0.0))
-    has_run = ready_at is not None or is_known_to_run
-    is_free = end is not None and never_ran(instance, ended_at=end, was_seen_running=has_run)
-    if end is not None and (is_free or (has_never_run and not has_run)):
+    if end is not None and not may_have_run and (is_ended_pending or failed_to_start(instance)):
         end, prices, extras = launched_at, ((launched_at, 0.0),), ()
     elif end is not None and is_free_interruption(instance, ended_at=end):
         prices = ((launched_at, 0.0),)

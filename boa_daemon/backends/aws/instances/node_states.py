@@ -21,6 +21,8 @@ EARLY_SECONDS = 300.0
 """An instance that ends by itself this soon after its launch counts as a launch that failed."""
 FREE_SPOT_SECONDS = 3600.0
 """EC2 does not charge for a Linux spot instance that it takes back within the first hour."""
+UNSEEN_SECONDS = 120.0
+"""An instance that ends this long after it was last seen `pending` may have run unseen: it is charged."""
 OVERDUE_SECONDS = 30.0
 """An instance that runs this long after the end that EC2 announced is ended by us."""
 
@@ -145,7 +147,7 @@ _RAN = frozenset(
         "Server.ScheduledInstanceTermination",
     }
 )
-"""Reasons of instances that ran; other reasons come from launches that failed, if nobody saw them run."""
+"""Reasons of instances that ran; other reasons come from launches that failed, unless it may have run."""
 
 
 def state_reason(instance: Mapping[str, Any]) -> str:
@@ -164,17 +166,12 @@ def reason_sentence(instance: Mapping[str, Any]) -> str:
     return said if said.startswith(state_reason(instance)) else f"{state_reason(instance)}: {said}"
 
 
-def never_ran(instance: Mapping[str, Any], *, ended_at: float, was_seen_running: bool) -> bool:
-    """Return whether a terminated instance ended before it ran: EC2 does not charge for it."""
-    code = state_reason(instance)
-    if was_seen_running or not code or code in _RAN:
-        return False
-    # No instance is pending for longer: this one ran unseen, while the daemon was down.
-    return ended_at - float(instance["LaunchTime"].timestamp()) <= PENDING_SECONDS
-
-
 def failed_to_start(instance: Mapping[str, Any]) -> bool:
-    """Return whether EC2 stopped an instance because its start failed, unless it was seen to run."""
+    """Return whether EC2 ended or stopped an instance because its launch or start failed.
+
+    EC2 has the same reasons, such as `Server.InternalError`, for instances that ran: the caller knows that
+    this one cannot have run.
+    """
     code = state_reason(instance)
     return bool(code) and code not in _RAN
 

@@ -15,7 +15,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.inputs.document_file import read_document
 
 _TERMS = {"operatingSystem": "Linux", "preInstalledSw": "NA", "tenancy": "Shared", "capacitystatus": "Used"}
-_EXACT: Mapping[str, str] = {
+ATTRIBUTES: Mapping[str, str] = {
     **_TERMS,
     "marketoption": "OnDemand",
     "locationType": "AWS Region",
@@ -43,8 +43,8 @@ def ask_price(calls: AwsCalls, region: str, name: str) -> float:
     )
     with reading("pricing:GetProducts"):
         entries = [_entry(item) for item in answer["PriceList"]]
-        wanted = {"regionCode": region, "instanceType": name, **_EXACT}
-        own = [entry for entry in entries if _matches(entry["product"]["attributes"], wanted)]
+        wanted = {"regionCode": region, "instanceType": name, **ATTRIBUTES}
+        own = [entry for entry in entries if matches(entry["product"]["attributes"], wanted)]
         prices = [price for entry in own for price in _on_demand_prices(entry)]
         currencies = sorted({each for entry in own for each in _currencies(entry)} - {"USD"})
     if not prices:
@@ -69,7 +69,7 @@ def read_price_list(path: Path, region: str, *, now: datetime | None = None) -> 
     if not isinstance(content, Mapping) or not isinstance(content.get("PriceList"), list):
         hint = "Save what `aws pricing get-products --service-code AmazonEC2 --filters ...` prints"
         raise document.error("no PriceList in it", hint=hint)
-    wanted = {"regionCode": region, **_EXACT}
+    wanted = {"regionCode": region, **ATTRIBUTES}
     prices: dict[str, float] = {}
     places: dict[str, int] = {}
     days: list[str] = []
@@ -79,7 +79,7 @@ def read_price_list(path: Path, region: str, *, now: datetime | None = None) -> 
             entry = _entry(item)
             attributes = entry["product"]["attributes"]
             name, found = str(attributes["instanceType"]), set(_on_demand_prices(entry, now=now))
-            of_region = _matches(attributes, wanted)
+            of_region = matches(attributes, wanted)
             currencies |= _currencies(entry) if of_region else set()
         except (ValueError, KeyError, TypeError, AttributeError):
             problem = f"entry {place} of PriceList is not an entry of a price list"
@@ -109,7 +109,7 @@ def read_price_list(path: Path, region: str, *, now: datetime | None = None) -> 
     return prices, min(days)
 
 
-def _matches(attributes: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+def matches(attributes: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
     """Return whether an entry is of the wanted price, as far as its attributes say."""
     return all(attributes.get(key, value) == value for key, value in wanted.items())
 
@@ -135,7 +135,7 @@ def _on_demand_prices(entry: Any, *, now: datetime | None = None) -> list[float]
     now = now or datetime.now(UTC)
     begun: dict[datetime, list[float]] = {}
     for term in entry.get("terms", {}).get("OnDemand", {}).values():
-        since = _instant(term.get("effectiveDate"))
+        since = begin_of(term.get("effectiveDate"))
         if since > now:
             continue
         prices = (
@@ -147,7 +147,7 @@ def _on_demand_prices(entry: Any, *, now: datetime | None = None) -> list[float]
     return begun[max(begun)] if begun else []
 
 
-def _instant(text: object) -> datetime:
+def begin_of(text: object) -> datetime:
     """Return the instant at which a term begins; one without a date has always been."""
     if not text:
         return datetime.min.replace(tzinfo=UTC)

@@ -15,22 +15,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.backends.aws.prices.list_prices import ATTRIBUTES, begin_of, matches
 from boa_daemon.csv_text import MAX_CELL_BYTES
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.document_file import read_document
 from boa_daemon.inputs.price_lists import ListedPrice, PriceList
 
-_WANTED: Mapping[str, tuple[str, str]] = {
-    "operatingSystem": ("Operating System", "Linux"),
-    "preInstalledSw": ("Pre Installed S/W", "NA"),
-    "tenancy": ("Tenancy", "Shared"),
-    "capacitystatus": ("CapacityStatus", "Used"),
-    "marketoption": ("MarketOption", "OnDemand"),
-    "locationType": ("Location Type", "AWS Region"),
-    "licenseModel": ("License Model", "No License required"),
+_ATTRIBUTE_OF: Mapping[str, str] = {
+    "Instance Type": "instanceType",
+    "Region Code": "regionCode",
+    "Operating System": "operatingSystem",
+    "Pre Installed S/W": "preInstalledSw",
+    "Tenancy": "tenancy",
+    "CapacityStatus": "capacitystatus",
+    "MarketOption": "marketoption",
+    "Location Type": "locationType",
+    "License Model": "licenseModel",
 }
-"""By attribute of JSON: the column of CSV, and the value of a price that a node of ours costs."""
+"""The attribute in JSON of each column of CSV."""
 _COLUMNS = ("TermType", "Unit", "PricePerUnit", "Currency", "Instance Type", "Operating System", "Tenancy")
 _HINT = "Save an offer file of AmazonEC2 (index.csv or index.json), or what `aws pricing get-products` prints"
 
@@ -61,7 +64,7 @@ def read_offers(path: Path, *, as_of: str, now: datetime | None = None) -> Price
     for offer in _offers(path):
         attributes = offer.attributes
         name, region = attributes.get("instanceType", ""), attributes.get("regionCode", "")
-        if not name or any(attributes.get(key, value) != value for key, (_, value) in _WANTED.items()):
+        if not (name and matches(attributes, ATTRIBUTES)):
             found.left_out["of other systems, tenancies or terms"] += 1
             continue
         if name not in known:
@@ -171,8 +174,6 @@ def _csv_offers(path: Path) -> Iterator[_Offer]:
             if missing:
                 problem = f"column {missing[0]!r} is missing" if header else "no header with SKU"
                 raise InputError(problem, file=path, line=reader.line_num, hint=_HINT)
-            names = {column: key for key, (column, _) in _WANTED.items()}
-            names |= {"Instance Type": "instanceType", "Region Code": "regionCode"}
             day = metadata.get("Publication Date", "")[:10]
             for cells in reader:
                 line = reader.line_num
@@ -186,7 +187,7 @@ def _csv_offers(path: Path) -> Iterator[_Offer]:
                 if row["TermType"] != "OnDemand":
                     continue
                 yield _Offer(
-                    attributes={key: row[column] for column, key in names.items() if column in row},
+                    attributes={key: row[column] for column, key in _ATTRIBUTE_OF.items() if column in row},
                     since=row.get("EffectiveDate", ""),
                     unit=row["Unit"],
                     currency=row["Currency"],
@@ -214,14 +215,11 @@ def _usd(offer: _Offer, path: Path) -> float:
 
 
 def _instant(offer: _Offer, path: Path) -> datetime:
-    """Return the instant from which a price holds; one without a date has always held."""
-    if not offer.since:
-        return datetime.min.replace(tzinfo=UTC)
+    """Return the instant from which a price holds."""
     try:
-        found = datetime.fromisoformat(offer.since)
+        return begin_of(offer.since)
     except ValueError:
         raise _refuse(f"EffectiveDate must be a day; got {offer.since!r}", offer, path) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _spoken(offer: _Offer) -> str:

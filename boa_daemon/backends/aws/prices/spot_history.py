@@ -14,11 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.document_file import read_document, read_text
-from boa_daemon.inputs.price_lists import ListedPrice, PriceList
+from boa_daemon.inputs.document_file import parse_json, read_text
+from boa_daemon.inputs.price_lists import ListedPrice, PriceList, price_rows
 
 _NEEDED = ("InstanceType", "SpotPrice", "AvailabilityZone", "Timestamp")
 _COMMAND = "aws ec2 describe-spot-price-history --product-descriptions Linux/UNIX --output json"
@@ -79,7 +78,7 @@ def _entries(path: Path) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
             if one.strip():
                 yield line, _object(one, line, path)
     elif start in ("{", "["):
-        content = read_document(path).content if path.suffix == ".json" else _json(text, path)
+        content = parse_json(text, str(path))
         rows = content.get("SpotPriceHistory") if isinstance(content, Mapping) else content
         if not isinstance(rows, list):
             raise InputError("no SpotPriceHistory in it", file=path, hint=f"Save what {_COMMAND} prints")
@@ -88,28 +87,15 @@ def _entries(path: Path) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
                 raise _refuse("not an object", f"entry {place}", path)
             yield f"entry {place}", one
     else:
-        yield from _csv_entries(text, path)
+        delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+        hint = f"Needed: {', '.join(_NEEDED)}"
+        yield from price_rows(text, path, _NEEDED, hint=hint, delimiter=delimiter, column_of=_column_of)
 
 
-def _csv_entries(text: str, path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield (line, entry) of CSV or of the CLI's tab-separated text with a header."""
-    delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
-    reader = csv_reader(text, delimiter=delimiter)
-    header = [name.strip() for name in next(reader, [])]
-    names = {name.replace("_", "").lower(): name for name in (*_NEEDED, "ProductDescription")}
-    columns = [names.get(name.replace("_", "").replace(" ", "").lower(), name) for name in header]
-    for name in _NEEDED:
-        if columns.count(name) != 1:
-            problem = f"column {name!r} must occur exactly once"
-            raise InputError(problem, file=path, line=1, hint=f"Needed: {', '.join(_NEEDED)}")
-    for cells in reader:
-        if not any(cells):
-            continue
-        if len(cells) != len(columns):
-            problem = f"{len(cells)} cells where the header has {len(columns)}"
-            hint = "The file may be cut short: fetch it again"
-            raise InputError(problem, file=path, line=reader.line_num, hint=hint)
-        yield reader.line_num, dict(zip(columns, (cell.strip() for cell in cells), strict=True))
+def _column_of(name: str) -> str:
+    """Return the name of an entry's field from that of a column, such as `spot_price`."""
+    plain = name.replace("_", "").replace(" ", "").lower()
+    return next((field for field in (*_NEEDED, "ProductDescription") if field.lower() == plain), name)
 
 
 def _is_lines(text: str) -> bool:
@@ -117,7 +103,7 @@ def _is_lines(text: str) -> bool:
     first = text.lstrip().partition("\n")[0]
     try:
         found = json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(found, dict) and "InstanceType" in found
 
@@ -125,19 +111,11 @@ def _is_lines(text: str) -> bool:
 def _object(text: str, line: int, path: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError("not an object of JSON", file=path, line=line) from None
     if not isinstance(found, Mapping):
         raise InputError("not an object of JSON", file=path, line=line)
     return found
-
-
-def _json(text: str, path: Path) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        hint = "The file may be cut short"
-        raise InputError(f"not valid JSON: {error.msg}", file=path, line=error.lineno, hint=hint) from None
 
 
 def _checked(entry: Mapping[str, Any], where: int | str, path: Path) -> tuple[str, str, float, datetime]:

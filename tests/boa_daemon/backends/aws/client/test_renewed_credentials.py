@@ -125,6 +125,24 @@ def test_a_changed_certificate_bundle_is_read_anew() -> None:
         lost.call("ec2:DescribeInstances")
 
 
+@pytest.mark.parametrize("operation", ["ec2:PurchaseCapacityBlock", "ec2:RunInstances"])
+def test_a_purchase_whose_connection_failed_is_not_made_again(operation: str) -> None:
+    """EC2 may have carried out the call: it is sent once, and the next call reads the certificates anew."""
+    sessions: list[_Session] = []
+
+    def make() -> _Session:
+        sessions.append(_Session(SSLError(endpoint_url="x", error="bad record mac")))
+        return sessions[-1]
+
+    calls = AwsCalls(AwsSettings(), make_session=make)
+    with pytest.raises(CallFailed, match="TlsFailed"):
+        calls.call(operation)
+    assert [each.sent for each in sessions] == [1]
+    with pytest.raises(CallFailed, match="TlsFailed"):
+        calls.call(operation)
+    assert [each.sent for each in sessions] == [1, 1]
+
+
 _ERRORS = {
     "no keys": NoCredentialsError(),
     "half a key": PartialCredentialsError(
@@ -170,15 +188,18 @@ class _Session:
             register = staticmethod(lambda *_, **__: None)
 
     def __init__(self, error: Exception | None) -> None:
-        self._error = error
+        self._error, self.sent = error, 0
 
     def client(self, *_: object, **__: object) -> _Session:
         return self
 
     def describe_instances(self, **_: object) -> dict[str, object]:
+        self.sent += 1
         if self._error is not None:
             raise self._error
         return {"Reservations": []}
+
+    purchase_capacity_block = run_instances = describe_instances
 
 
 def _keys(key: str) -> str:

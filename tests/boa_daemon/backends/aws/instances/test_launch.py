@@ -233,6 +233,29 @@ def test_a_zone_whose_subnets_are_full_is_refused(make_rig: RigMaker) -> None:
     assert rig.fake.faults.counts["RunInstances"] == 1
 
 
+@pytest.mark.parametrize("answer", ["granted", "lost"])
+def test_a_launch_in_a_second_subnet_is_not_repeated_for_the_first(make_rig: RigMaker, answer: str) -> None:
+    """The first subnet is full and a third one is new: what the second one took is not launched again."""
+    terms = Terms()
+    rig = make_rig(terms)
+    rig.cloud.launcher.open_subnets("us-east-1a")
+    ec2 = rig.fake.backend("us-east-1")
+    vpc = next(iter(ec2.vpcs))
+    for number in (1, 2):
+        made = ec2.create_subnet(vpc, f"172.31.{100 + number}.0/24", availability_zone="us-east-1a")
+        made.default_for_az = "true"
+        if number == 1:
+            rig.cloud.launcher.forget()
+            first, second = rig.cloud.launcher.open_subnets("us-east-1a")
+    terms.free_addresses |= {first: 0, second: 10}
+    if answer == "lost":
+        rig.fake.faults.plan("RunInstances", "lost", times=9, skip=1)
+    outcome = rig.cloud.launch(a_launch(rig.offer()))
+
+    assert isinstance(outcome, Launched if answer == "granted" else Unknown)
+    assert len(rig.fake.live()) == 1
+
+
 def test_an_unknown_image_is_refused_before_the_launch_call(make_rig: RigMaker) -> None:
     """The reason names the setting `[cloud] image`."""
     rig = make_rig(image="ami-00000000")

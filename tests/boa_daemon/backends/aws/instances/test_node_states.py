@@ -11,6 +11,7 @@ from aws_rigs import AwsRig, RigMaker, a_launch, ends
 from benchmark_modules import benchmark_module
 
 import boa_daemon
+from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.instances.node_states import NODE_STATES
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing.fake_terms import Lifetime, Terms
@@ -385,3 +386,90 @@ def test_a_refusal_after_the_launch_rests_its_scopes_only() -> None:
 
     assert set(store.cooldowns(179.0)) == {"a/b/spot"}
     assert store.cooldowns(181.0) == {}
+
+
+def _ran_before_the_restart(rig: AwsRig) -> AwsCloud:
+    """The earlier process saw it run, and wrote it down as ready."""
+    _launched(rig)
+    again = rig.another()
+    again.remember([_only(rig)])
+    return again
+
+
+def _left_before_the_restart(rig: AwsRig) -> AwsCloud:
+    """The earlier process saw it run, and wrote it down as leaving."""
+    rig.cloud.rehearse_end(_launched(rig))
+    again = rig.another()
+    again.remember([_only(rig)])
+    return again
+
+
+def _ran_while_we_were_down(rig: AwsRig) -> AwsCloud:
+    """The earlier process saw it pending at last."""
+    rig.cloud.launch(a_launch(rig.offer()))
+    again = rig.another()
+    again.remember([_only(rig)])
+    return again
+
+
+def _ran_before_we_knew_it(rig: AwsRig) -> AwsCloud:
+    """The earlier process ended right after its order, and no record names the instance."""
+    rig.cloud.launch(a_launch(rig.offer()))
+    return rig.another()
+
+
+def _ran_while_ec2_did_not_answer(rig: AwsRig) -> AwsCloud:
+    """The process goes on, and has no listing between `pending` and the end."""
+    rig.cloud.launch(a_launch(rig.offer()))
+    rig.cloud.nodes()
+    return rig.cloud
+
+
+@pytest.mark.parametrize("reason", ["Server.InternalError", "Client.SomethingNew"])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        _ran_before_the_restart,
+        _left_before_the_restart,
+        _ran_while_we_were_down,
+        _ran_before_we_knew_it,
+        _ran_while_ec2_did_not_answer,
+    ],
+)
+def test_a_node_that_ran_unseen_is_charged(
+    make_rig: RigMaker, begin: Callable[[AwsRig], AwsCloud], reason: str
+) -> None:
+    """Ten minutes of a node that ended with the reason of a failed launch are paid, in every listing."""
+    rig = make_rig(Terms(boot_seconds=90.0, shutdown_seconds=60.0))
+    cloud = begin(rig)
+    rig.pass_time(600.0)
+    rig.fake.end(rig.fake.history()[0].id, reason)
+    rig.pass_time(70.0)
+    # A daemon lists its nodes once when it starts; the bill is made from the listing of the first tick.
+    for _ in range(3):
+        (node,) = cloud.nodes()
+        assert node.ended_at is not None
+        assert node.ended_at - node.launched_at >= 600.0
+        assert charge_for(node).micro_dollars > 100_000
+        rig.pass_time(30.0)
+
+
+def test_a_start_that_ran_unseen_is_charged(make_rig: RigMaker) -> None:
+    """A node from the warm pool ran for an hour, and was stopped with such a reason while we were down."""
+    rig = make_rig(Terms(boot_seconds=90.0, shutdown_seconds=60.0))
+    name = _launched(rig)
+    rig.cloud.pool.stop([name])
+    rig.pass_time(120.0)
+    rig.cloud.nodes()
+    rig.cloud.launch(replace(a_launch(rig.offer(), name="again"), starts=(f"{name}~2",)))
+    rig.pass_time(120.0)
+    run = _named(rig, f"{name}~3")
+    assert run.phase == "ready"
+    again = rig.another()
+    again.remember([run])
+    rig.pass_time(3600.0)
+    rig.fake.stop(name, "Server.InternalError: said by EC2")
+    rig.pass_time(120.0)
+    for _ in range(2):
+        found = {node.id: node for node in again.nodes()}
+        assert charge_for(found[f"{name}~3"]).micro_dollars > 1_000_000

@@ -84,9 +84,20 @@ def test_damaged_files_are_refused(text: str, said: str, tmp_path: Path) -> None
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["h.json", "h.txt", "h.jsonl"])
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000], ids=["lists", "objects"])
+def test_a_history_that_is_nested_too_deeply_is_refused(name: str, text: str, tmp_path: Path) -> None:
+    """Whatever the file is called."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match="nested too deeply"):
+        read_spot_history(tmp_path / name)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [(f"{HEADER}\n{CELLS},x\n", ":2: 6 cells"),
+     (f'{HEADER}\n{CELLS}\n"p4d', ":3: not valid CSV"),
+     (f'"{HEADER}', ":1: not valid CSV"),
      (HEADER.replace("SpotPrice", "Price") + "\n", ":1: column 'SpotPrice'"),
      (f"{HEADER}\n{CELLS}\n".replace("9.500000", "a"), ":2: SpotPrice must be")],
 )  # fmt: skip
