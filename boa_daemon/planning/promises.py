@@ -35,16 +35,19 @@ def promise_rows(pace: Pace, loads: Floats | None) -> list[dict[str, Any]]:
 
 def promise_sentence(rows: Sequence[dict[str, Any]], *, is_seen: bool) -> str:
     """Return the prices as a sentence; `is_seen` says that they are of a load that was seen."""
-    said = [
-        f"each {row['period']} within {100.0 * row['tolerance']:.3g} % costs {_percent(row)}" for row in rows
-    ]
+    names = [f"each {row['period']} within {100.0 * row['tolerance']:.3g} %" for row in rows]
+    costs = [_percent(row["pacing_loss_fraction"]) for row in rows]
     load = "on this load" if is_seen else "if jobs come singly and at random (bursts and weekends cost more)"
-    return (
-        f"Even money costs waiting: {said[0]}{' (chosen)' if len(said) > 1 else ''}"
-        f"{''.join(f'; {one}' for one in said[1:])}, {load}."
-    )
+    chosen = " (chosen)" if len(rows) > 1 else ""
+    if set(costs) == {_NOTHING}:
+        others = "".join(f", {name}" for name in names[1:])
+        return f"Even money costs {_NOTHING} more waiting {load}: {names[0]}{chosen}{others}."
+    said = [f"{name} costs {cost}" for name, cost in zip(names, costs, strict=True)]
+    return f"Even money costs waiting: {said[0]}{chosen}{''.join(f'; {one}' for one in said[1:])}, {load}."
 
 
-def _percent(row: dict[str, Any]) -> str:
-    part = row["pacing_loss_fraction"]
-    return "less than 0.1 %" if part < 0.0005 else f"{100.0 * part:.2g} %"
+_NOTHING = "less than 0.1 %"
+
+
+def _percent(part: float) -> str:
+    return _NOTHING if part < 0.0005 else f"{100.0 * part:.2g} %"

@@ -21,3 +21,15 @@ def test_the_rows_name_promise_and_loss_and_the_sentence_says_them() -> None:
     assert said.endswith("on this load.")
     assert "singly" in promise_sentence(rows, is_seen=False)
     assert promise_rows(pace_of(PROBLEM, 1.0), load) == []
+
+
+def test_promises_that_cost_nothing_are_said_once() -> None:
+    """The figure is not repeated for each of them."""
+    rows = [
+        {"period": period, "tolerance": 0.1, "pacing_loss_fraction": 0.0} for period in ("quarter", "month")
+    ]
+
+    assert promise_sentence(rows, is_seen=True) == (
+        "Even money costs less than 0.1 % more waiting on this load: each quarter within 10 % (chosen), "
+        "each month within 10 %."
+    )
