@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -67,6 +69,9 @@ NOT_OF_ONE_MODULE = {
 """Tests that are not about the one module of their name, and what they are about."""
 
 
+NAMES_FOR_PLUG_INS = {"actions", "assembly", "config", "ports"}
+"""One-line names of modules that plug-ins import; the modules themselves are in a room."""
+
 MAY_CHANGE = {
     "boa_daemon/tick/money/cap_projection.py:_Purse": "money that a projection takes out",
     "boa_daemon/tick/stages/nodes/empty_nodes.py:_Shared": "counted up node by node",
@@ -123,6 +128,30 @@ def test_circles_finds_a_cycle_of_three(house: ModuleType) -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}
 
     assert house.circles(graph) == [["a", "b", "c"]]
+
+
+def test_the_map_of_layers_is_that_of_the_contracts() -> None:
+    """docs/explanation/architecture.md draws the same layers as pyproject.toml, from the top down."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layered = {each["containers"][0]: each["layers"] for each in contracts["contracts"] if "layers" in each}
+    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    drawn = page.split("## Who may import whom")[1].split("```")[1]
+
+    outer, _, inner = drawn.strip().partition("\ncli:")
+    assert [_names(line.split("  none of")[0].split("  nor these")[0]) for line in outer.splitlines()] == [
+        _names(layer) for layer in layered.pop("boa_daemon")
+    ]
+    rooms = dict(re.findall(r"^(\w+):([^:]*)(?=\n\w+:|\Z)", f"cli:{inner}", re.MULTILINE))
+    for package, layers in layered.items():
+        drawn_layers = [_names(layer) for layer in rooms.pop(package.rpartition(".")[2]).split(">")]
+        own = [_names(layer) - NAMES_FOR_PLUG_INS for layer in layers]
+        assert drawn_layers == [layer for layer in own if layer]
+    assert not rooms
+
+
+def _names(text: str) -> set[str]:
+    """Return the names in a layer."""
+    return set(re.findall(r"\w+", text))
 
 
 def _asks_for_a_name(node: ast.AST) -> bool:
