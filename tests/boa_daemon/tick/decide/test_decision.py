@@ -56,7 +56,8 @@ def test_a_stage_is_a_module_that_says_what_it_may_change(stage: Stage) -> None:
 
 def test_every_module_in_stages_is_listed_exactly_once() -> None:
     """No module of `stages/` is missing from `STAGES`, and none is listed twice."""
-    modules = sorted(found.name for found in pkgutil.iter_modules(stages.__path__))
+    found = pkgutil.walk_packages(stages.__path__, f"{stages.__name__}.")
+    modules = sorted(module.name.rpartition(".")[2] for module in found if not module.ispkg)
 
     assert sorted(stage.__name__ for stage in STAGES) == modules
 
