@@ -52,6 +52,7 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/inputs/test_problem_file_network.py": "problem_file.py: what classes send",
     "boa_daemon/job/test_inject.py": "the package job/inject, in a job's Python",
     "boa_daemon/job/test_job.py": "what boa_daemon.job exports",
+    "boa_daemon/lab/test_apart.py": "the program without the laboratory",
     "boa_daemon/lab/network/test_network_cli.py": "the package through the command",
     "boa_daemon/sim/test_outage.py": "the cloud and the world together",
     "boa_daemon/sim/test_tries.py": "tries of unknown widths, from the learner to the bill",
