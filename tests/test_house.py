@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 from benchmark_modules import benchmark_module
+from pure_code import ALLOWED, ALSO, impurities
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_THE_ROOT = {
@@ -192,3 +193,77 @@ def test_dataclasses_of_policies_and_tick_are_frozen_or_listed() -> None:
                         found.add(f"{path.relative_to(ROOT)}:{one.name}")  # type: ignore[attr-defined]
 
     assert found == set(MAY_CHANGE)
+
+
+@pytest.mark.parametrize("package", sorted(ALLOWED))
+def test_what_decides_reads_no_clock_no_file_and_no_random_source(package: str) -> None:
+    """`tick/` and `policies/` import only what is listed, and call nothing that answers differently twice."""
+    found = {
+        path.relative_to(ROOT).as_posix(): impure
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if (impure := impurities(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()))
+    }
+
+    assert found == {}
+    assert all((ROOT / path).is_file() for path in ALSO)
+
+
+@pytest.mark.parametrize("path", ["boa_daemon/tick/decide/diff.py", "policies/online/pacing.py"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time",
+        "from time import monotonic",
+        "import random",
+        "from random import choice as pick",
+        "import os.path",
+        "import pandas",
+        "import requests",
+        "import numba",
+        "import secrets, uuid",
+        "from pathlib import Path",
+        "def inside():\n    import socket",
+        "if TYPE_CHECKING:\n    from boa_daemon.store.queue import JobQueue",
+        "from boa_daemon import clock",
+        "from boa_daemon.clock import SystemClock",
+        "from . import caps",
+        "import importlib",
+        "from numpy import random",
+        "import numpy.random as draws",
+        "from numpy.random import rand",
+        "np.random.rand(3)",
+        "numpy.random.seed(1)",
+        "np.random.default_rng()",
+        "np.load('table.npy')",
+        "from scipy.io import loadmat",
+        "datetime.now(UTC)",
+        "datetime.datetime.utcnow()",
+        "date.today()",
+        "datetime.fromtimestamp(now)",
+        "open('/proc/uptime')",
+        "__import__('time').time()",
+        "eval('1')",
+        "exec('import time')",
+        "print('here')",
+    ],
+)
+def test_what_is_impure_is_noticed(source: str, path: str) -> None:
+    """An import of a clock, a file or a network is refused in each form that Python has for it."""
+    assert impurities(source, path)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import math",
+        "from collections.abc import Mapping",
+        "from policies.model import Job",
+        "np.random.default_rng(seed).gamma(1.0)",
+        "def draw(rng: np.random.Generator) -> float: return rng.random()",
+        "datetime.fromtimestamp(now, UTC)",
+        "state.now",
+    ],
+)
+def test_what_is_pure_is_allowed(source: str) -> None:
+    """Mathematics, our own nouns, and random numbers of a given seed."""
+    assert impurities(source, "policies/online/pacing.py") == []
