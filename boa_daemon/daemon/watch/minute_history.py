@@ -35,12 +35,14 @@ Series = dict[str, float]
 def current_figures(state: ClusterState, jobs: Mapping[JobId, JobRecord]) -> Series:
     """Return the present figures; burn rates in dollars per hour, by state, market, class, user and team.
 
-    O(jobs + GPUs). The parts by state and by market each add up to the burn rate. Those by class, user and
-    team leave out GPUs without a job.
+    Which job holds a GPU is read from the `jobs`, as after the starts and stops of the tick that saw `state`:
+    a GPU whose job has just started is not idle. O(jobs + GPUs). The parts by state and by market each add
+    up to the burn rate. Those by class, user and team leave out GPUs without a job.
     """
     found: Series = defaultdict(float)
     by: dict[str, Counter[str]] = {kind: Counter() for kind in ("class", "user", "team")}
     starting = {name for name, job in jobs.items() if _starts_again(job)}
+    holders = {(slot.node, slot.index): name for name, job in jobs.items() for slot in job.slots}
     for node in state.nodes.values():
         usd, gpus = node.usd_per_hour, len(node.gpus)
         found["usd_per_hour"] += usd
@@ -52,7 +54,7 @@ def current_figures(state: ClusterState, jobs: Mapping[JobId, JobRecord]) -> Ser
         if node.phase == "requested":
             found["state:boot"] += usd
             continue
-        for name, count in Counter(node.gpus).items():
+        for name, count in Counter(holders.get((node.id, gpu)) for gpu in range(gpus)).items():
             part = usd * count / gpus
             if name is None:
                 found["state:idle"] += part
@@ -64,9 +66,9 @@ def current_figures(state: ClusterState, jobs: Mapping[JobId, JobRecord]) -> Ser
                 by["class"][job.class_name.partition("[")[0]] += part  # type: ignore[assignment]
                 by["user"][job.user] += part  # type: ignore[assignment]
                 by["team"][str(job.content.get("team") or "(none)")] += part  # type: ignore[assignment]
-    running = sum(1 for job in state.jobs.values() if job.slots)
+    running = sum(1 for job in jobs.values() if job.slots)
     nodes = sum(node.phase != "stopped" for node in state.nodes.values())
-    found |= {"nodes": nodes, "running": running, "waiting": len(state.jobs) - running}
+    found |= {"nodes": nodes, "running": running, "waiting": len(jobs) - running}
     for kind, counts in by.items():
         for rank, (name, usd) in enumerate(counts.most_common()):
             found[f"{kind}:{name if rank < MOST_NAMES else OTHERS}"] += usd

@@ -113,6 +113,24 @@ def test_recorded_parts_add_up_to_the_spend_rate(tmp_path: Path) -> None:
     play.close()
 
 
+def test_a_gpu_whose_job_starts_in_the_tick_is_not_idle(tmp_path: Path) -> None:
+    """The figures are those after the starts and stops of the tick, not those that it saw."""
+    play = DaemonInAFolder(tmp_path, ManualClock(NOON), {"cloud": {"boot_seconds": 90.0}})
+    play.service.submit([job_content(hours=5.0, max_gpus=1)], user="ann")
+    for _ in range(20):
+        play.daemon.tick()
+        decision, jobs = play.daemon.standing.decision, dict(play.storage.queue.active)
+        assert decision is not None
+        found = current_figures(decision.state, jobs)
+        held = sum(map(len, play.storage.queue.holders().values()))
+        assert (found.get("gpus_used", 0), found.get("running", 0)) == (held, held)
+        if held:
+            break
+        play.clock.instant += 30.0
+    assert found.get("state:work", 0.0) > 0.0
+    play.close()
+
+
 def test_a_tick_succeeds_although_its_history_row_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
