@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.service.service import Service
 from boa_daemon.dashboard.overview import why
 from boa_daemon.store.tables import GENERATIONS
 from policies.model import JobId
