@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from boa_daemon.inputs.job_file import instant_of
+from boa_daemon.job.whole_files import write_whole
 from boa_daemon.store.database import Database, DatabaseBusy
 from boa_daemon.store.job_rows import instance_of, job_of, row_of, slots_of
 from boa_daemon.store.purses import add_to_purse, hourly_costs
@@ -153,9 +154,7 @@ class JobQueue:
         """Write the next number to the file beside the database; a full disk keeps the previous one."""
         if self._mark is not None:
             with suppress(OSError):
-                aside = self._mark.with_suffix(".new")
-                aside.write_text(str(number))
-                aside.replace(self._mark)
+                write_whole(self._mark, str(number), durable=False)
 
     def _widths(self, connection: Connection, held: Iterable[JobId]) -> dict[JobId, Width]:
         """Return the width of each job that holds GPUs."""

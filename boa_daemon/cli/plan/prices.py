@@ -20,7 +20,7 @@ from boa_daemon.cli.plan.import_prices import import_prices
 from boa_daemon.errors import CloudFailed, InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.price_age import STALE_DAYS, days_old
-from boa_daemon.inputs.whole_files import write_whole
+from boa_daemon.job.whole_files import write_whole
 
 app = typer.Typer(
     name="prices",

@@ -18,7 +18,7 @@ from boa_daemon.cli.common.output import (
 )
 from boa_daemon.cli.common.planning_options import cell
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.inputs.whole_files import write_whole
+from boa_daemon.job.whole_files import write_whole
 from boa_daemon.planning.class_file import gpu_types_text, learnt_classes
 from policies.model import InstanceType
 

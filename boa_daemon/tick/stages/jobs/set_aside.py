@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.limits import Held, HeldMoney, day_of
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.state import ClusterState, WaitReason
 from boa_daemon.tick.money.team_turns import (
     TEAM_CODES,
@@ -23,6 +24,7 @@ from policies.fast_dataclasses import replace
 from policies.model import JobId
 
 
+@only_with("terms", "teams")
 def set_aside(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the waiting jobs that this tick does not plan for, and why."""
     if not (state.bound_jobs or state.teams or draft.set_aside):

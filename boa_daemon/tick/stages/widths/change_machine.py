@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from boa_daemon.tick.facts.draft import Draft
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.offers import closes_wide_orders, room_to_rent
 from boa_daemon.tick.facts.state import ClusterState, JobState, Rules
 from boa_daemon.tick.room.launches import is_coming
@@ -27,6 +28,7 @@ from policies.online.node_prices import WholeNodePrices
 _families = LatestMemo(siblings)
 
 
+@only_with("machines", "market")
 def change_machine(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which no job waits for something out of stock while an alternative exists."""
     wanted, prices = draft.allocation, draft.allocation.node_prices
