@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from boa_daemon.daemon.costs import UNUSED_ROW, cost_rows
+from boa_daemon.daemon.cost_labels import UNUSED_ROW
+from boa_daemon.daemon.costs import cost_rows
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.errors import InputError
 from boa_daemon.learning.policy_record import PolicyRecord

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from boa_daemon.daemon.costs import CostBy
+from boa_daemon.daemon.cost_labels import CostBy
 from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.service_base import NotReady
 from boa_daemon.dashboard.frontier import frontier_document

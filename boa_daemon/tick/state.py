@@ -80,7 +80,8 @@ class NodeState:
     `prices` are pairs (instant, USD/hour of compute from then on), in order; if empty, the price of the
     instance type holds. `extras` are further costs in USD/hour by kind (disk, public address, requests); a
     `stopped` node costs only these. `ended_at` is set once the node is terminated and its bill is final.
-    `tiers` are the network tiers above the node within its zone, widest first, if known.
+    `tiers` are the network tiers above the node within its zone, widest first, if known. `tags` are (key,
+    value) of the house's own tags on the instance, for cost reports.
     """
 
     id: NodeId
@@ -98,6 +99,7 @@ class NodeState:
     is_listed: bool = True
     extras: Extras = ()
     tiers: tuple[str, ...] = ()
+    tags: tuple[tuple[str, str], ...] = ()
 
     @property
     def usd_per_hour(self) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.costs import CostBy
+from boa_daemon.daemon.cost_labels import CostBy
 from boa_daemon.daemon.fallback_tick import FallbackTick
 from boa_daemon.daemon.minute_history import current_figures
 from boa_daemon.daemon.warm_pool import start_seconds_of, warm_pool_of
