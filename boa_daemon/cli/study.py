@@ -12,7 +12,7 @@ from boa_daemon.cli.task_progress import OnOption, OutOption, tasks_with_progres
 from boa_daemon.comparing.study import CaseRow, run_study
 from boa_daemon.comparing.study_file import load_study
 from boa_daemon.comparing.study_page import PRINTED, SUFFIXES, StudyReport, page_text, write_report
-from boa_daemon.errors import PARTLY_DONE, BoaError
+from boa_daemon.errors import PARTLY_DONE, BoaError, InputError, did_you_mean
 from boa_daemon.planning.plots import check_plot_path
 
 
@@ -21,6 +21,13 @@ def study(
         Path, typer.Argument(metavar="FILE", help="Study file: traces, budgets, policies, worlds, seeds.")
     ],
     *,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GROUP",
+            help="Run one group of traces; on an .md page, fill in its blocks alone.",
+        ),
+    ] = None,
     on: OnOption = None,
     out: OutOption = None,
     report: Annotated[
@@ -37,8 +44,16 @@ def study(
     if report is not None:
         check_plot_path(report, "--report", SUFFIXES)
     asked = load_study(file)
+    if only is not None:
+        if only not in asked.groups:
+            raise InputError(
+                f"the study has no group of traces {only!r}", file=file, hint=did_you_mean(only, asked.groups)
+            )
+        asked = asked.of_group(only)
     if report is not None and is_page:
-        page_text(report, asked)  # raise an error before hours of work if the page has no block for a study
+        page_text(
+            report, asked, only
+        )  # raise an error before hours of work if the page has no block for a study
     seen: list[CaseRow] = []
     with tasks_with_progress(on, out, asked.cells, "cells") as headway:
 
@@ -61,7 +76,7 @@ def study(
     if told.failures and len(told.failures) == len(found):
         raise BoaError(f"every run failed; the first: {told.failures[0].words}")
     if report is not None:
-        write_report(report, told)
+        write_report(report, told, only)
     show(
         output,
         told.to_document(),

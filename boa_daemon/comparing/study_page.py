@@ -245,14 +245,14 @@ class StudyReport:
         return words
 
 
-def write_report(path: Path, report: StudyReport) -> None:
-    """Write the report as one HTML file, or the blocks of a Markdown page.
+def write_report(path: Path, report: StudyReport, only: str | None = None) -> None:
+    """Write the report as one HTML file, or the blocks of a Markdown page; with `only`, those of one group.
 
     Raises:
-        InputError: when the file cannot be written, or the Markdown page has no block.
+        InputError: when the file cannot be written, or the Markdown page has no such block.
     """
     if path.suffix.lower() == ".md":
-        write_page(_in_markdown(path, report), path)
+        write_page(_in_markdown(path, report, only), path)
         return
     title = report.study.file.title
     parts = [
@@ -267,11 +267,13 @@ def write_report(path: Path, report: StudyReport) -> None:
     write_page(whole_page(title, parts, style=STYLE + REPORT_STYLE), path)
 
 
-def page_text(path: Path, study: Study) -> str:
+def page_text(path: Path, study: Study, only: str | None = None) -> str:
     """Return the text of a Markdown page with blocks; empty if the page does not exist yet.
 
+    With `only`, a group of traces of the study, blocks of other groups are left alone.
+
     Raises:
-        InputError: when the page has no block, or one with an unknown name or of an unknown group.
+        InputError: when the page has no block to fill in, or one with an unknown name or of an unknown group.
     """
     if not path.exists():
         return ""
@@ -280,9 +282,12 @@ def page_text(path: Path, study: Study) -> str:
     for name, group in named:
         if name not in BLOCKS:
             raise InputError(f"a study has no block {name!r}", file=path, hint=did_you_mean(name, BLOCKS))
-        if group and group not in study.groups:
+        if group and group not in study.groups and only is None:
             hint = did_you_mean(group, study.groups)
             raise InputError(f"the study has no group of traces {group!r}", file=path, hint=hint)
+    if only is not None and only not in {group for _, group in named}:
+        hint = f"Put <!-- boa study: ratios of {only} --> and <!-- end --> on lines of their own"
+        raise InputError(f"the page has no block of the group {only!r}", file=path, hint=hint)
     if not named:
         hint = "Put <!-- boa study: ratios --> and <!-- end --> on lines of their own, or name a new file"
         raise InputError("the page has no block for a study", file=path, hint=hint)
@@ -294,14 +299,21 @@ def _made_by() -> str:
     return f"Run with code {code_hash()}."
 
 
-def _in_markdown(path: Path, report: StudyReport) -> str:
-    """Return the page with its blocks replaced; a new page gets all blocks."""
-    text = page_text(path, report.study)
-    groups = dict.fromkeys(found[2] for found in _BLOCK.findall(text))
-    blocks = {group: _blocks(report.of_group(group) if group else report) for group in ("", *groups)}
-    places = "\n\n".join(f"<!-- boa study: {name} -->\n<!-- end -->" for name in BLOCKS if blocks[""][name])
+def _in_markdown(path: Path, report: StudyReport, only: str | None) -> str:
+    """Return the page with its blocks, or those of one group, replaced; a new page gets all blocks."""
+    text = page_text(path, report.study, only)
+    groups = ("", *dict.fromkeys(found[2] for found in _BLOCK.findall(text))) if only is None else (only,)
+    blocks = {group: _blocks(report.of_group(group) if group else report) for group in groups}
+    tables = blocks.get("") or blocks[groups[0]]
+    of = f" of {only}" if only else ""
+    places = "\n\n".join(f"<!-- boa study: {name}{of} -->\n<!-- end -->" for name in BLOCKS if tables[name])
+
+    def filled(block: re.Match[str]) -> str:
+        tables = blocks.get(block[3] or "")
+        return block[0] if tables is None else f"{block[1]}\n{tables[block[2]]}\n\n{block[4]}"
+
     return _BLOCK.sub(
-        lambda found: f"{found[1]}\n{blocks[found[3] or ''][found[2]]}\n\n{found[4]}",
+        filled,
         text or f"# {report.study.file.title}\n\n{places}\n",
     )
 

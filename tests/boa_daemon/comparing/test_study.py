@@ -30,7 +30,7 @@ from boa_daemon.comparing.study import (
     run_study,
 )
 from boa_daemon.comparing.study_file import Study, load_study
-from boa_daemon.comparing.study_page import StudyReport, write_report
+from boa_daemon.comparing.study_page import StudyReport, page_text, write_report
 from boa_daemon.comparing.study_worlds import WORLDS
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.errors import PARTLY_DONE, BoaError, InputError
@@ -318,6 +318,22 @@ def test_a_block_can_be_that_of_a_group(folder: Path) -> None:
     assert "equal-width" not in alone
     assert "- 1 of 1 cells: 1 trace, 1 budget, 1 world, 1 seed." in notes
 
+    # A group that is run by itself fills in its own blocks, and leaves the others alone.
+    one_group = folder / "one-group.md"
+    one_group.write_text("".join([*blocks, "<!-- boa study: notes of alone -->\n<!-- end -->\n"]))
+    of_alone = study.of_group("alone")
+    write_report(
+        one_group, StudyReport.of(of_alone, run_study(of_alone, Tasks(), on_found=lambda one: None)), "alone"
+    )
+    assert one_group.read_text().split("<!-- end -->\n") == [
+        blocks[0].removesuffix("<!-- end -->\n"),
+        alone,
+        notes,
+        "",
+    ]
+    with pytest.raises(InputError, match="no block of the group 'many'"):
+        page_text(one_group, of_alone, "many")
+
 
 @pytest.mark.parametrize(("most", "scale"), [(3.0, "linear"), (30.0, "log")])
 def test_one_slow_rival_does_not_press_the_others_together(most: float, scale: str) -> None:
@@ -473,16 +489,18 @@ def test_the_results_page_has_the_cells_of_its_study_and_the_readme_quotes_it() 
     for group, block in (("every", "hours"), ("at a cap", "best"), ("statements", "worlds")):
         shown = {row["trace"] for row in rows_of(page, f"{block} of {group}")}
         assert shown == set(study.of_group(group).traces)
-    (ours,) = [row for row in rows_of(page, "traces of short jobs") if row["trace"] == "85 short jobs"]
-    assert f"Jobs take {ours['waits']} on average" in readme
+    (ours,) = rows_of(page, "traces of headline")
+    ratios = {row["policy"]: row["ratio"] for row in rows_of(page, "ratios of headline")}
+    assert f"jobs take {ours['waits']} on average" in readme
     for words, policy in (
-        ("one width for all jobs {} times", "equal-width"),
-        ("one tuned parallel efficiency {},", "efficiency"),
-        ("a Pollux-style autoscaler {} ", "pollux-autoscale"),
+        ("a tuned parallel efficiency {} times", "efficiency"),
+        ("a Pollux-style autoscaler {},", "pollux-autoscale"),
         ("Pollux on its best fixed fleet {}.", "pollux"),
-        ("in hindsight takes {} times as long", "boa"),
+        ("A plan tuned in hindsight takes {}.", "boa"),
     ):
-        assert words.format(ours[policy]) in readme
+        assert words.format(ratios[policy].split()[0]) in readme
+    mean, low, high = ratios["equal-width"].replace(",", "").replace("[", "").replace("]", "").split()[:3]
+    assert f"one width for all {mean} ({low} to {high})" in readme
 
 
 @pytest.mark.exhaustive
@@ -490,7 +508,7 @@ def test_a_run_gives_the_mean_jct_of_the_results_page() -> None:
     """The jobs are those of the README, under the daemon's policy, in all their orders."""
     study = load_study(ROOT / "benchmarks" / "results.yaml")
     page = (ROOT / "docs" / "explanation" / "results.md").read_text(encoding="utf-8")
-    (ours,) = [row for row in rows_of(page, "traces of short jobs") if row["trace"] == "85 short jobs"]
+    (ours,) = rows_of(page, "traces of headline")
     (case,) = [case for case in study.cases if case.trace == "85 short jobs"]
     runs = [simulate(case.comparison.settings(cell)) for cell in case.comparison.references()]
     mean = sum(run.mean_jct_hours for run in runs) / len(runs)
