@@ -26,7 +26,7 @@ from boa_daemon.api.authentication import Authenticator, Caller
 from boa_daemon.api.browser_security import BrowserGuard
 from boa_daemon.api.job_access import job_access_routes
 from boa_daemon.api.page import file_routes, page_routes
-from boa_daemon.daemon.money.costs import CostBy
+from boa_daemon.daemon.money.cost_labels import CostBy
 from boa_daemon.daemon.service.orders import CannotRehearse
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.service.service_base import NotAllowed, NotReady, UnknownJob
@@ -373,7 +373,7 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         by: CostBy = "job",
         since: Annotated[float | None, Query(ge=0, le=1e11)] = None,
     ) -> dict[str, Any]:
-        """Return costs by job, class, user, team, day or kind."""
+        """Return costs by job, class, user, team, market, region, machine, `tag:KEY`, day or kind."""
         return service.cost(by=by, since=since)
 
     @router.get("/classes")

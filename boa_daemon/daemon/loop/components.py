@@ -170,6 +170,7 @@ class DaemonComponents:
             planner.boots = self.boots
         planner.spot = self.spot
         planner.standing_of_cloud = self.world.cloud.standing
+        planner.transfers_of_cloud = self.world.cloud.transfers
         self.settings, self.planner = settings, planner
         learning = settings.learning
         self.learning.beliefs = Beliefs(

@@ -6,7 +6,9 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from boa_daemon.daemon.money.costs import CostBy, cost_rows, with_fixed_costs
+from boa_daemon.backends.cloud_kinds import cloud_kind
+from boa_daemon.daemon.money.cost_labels import CostBy, house_tags
+from boa_daemon.daemon.money.costs import cost_rows, with_fixed_costs
 from boa_daemon.daemon.service.service_base import NotReady, ServiceBase
 from boa_daemon.daemon.settings.settings_reload import PendingChanges
 from boa_daemon.daemon.watch.daemon_health import LATE_SECONDS, LATE_TICKS
@@ -194,11 +196,17 @@ class SiteService(ServiceBase):
         return {"as_of": self._as_of(), "instances": sorted(rows, key=lambda row: str(row["id"]))}
 
     def cost(self, *, by: CostBy = "job", since: float | None = None) -> dict[str, Any]:
-        """Return what was spent since an instant, by default this month, grouped as `by` says."""
+        """Return what was spent since an instant, by default this month, grouped as `by` says.
+
+        Raises:
+            InputError: when `by` is a tag that nothing carries.
+        """
         storage, now = self._storage(), self.daemon.world.clock.now()
         month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         begin = month.timestamp() if since is None else since
-        rows = cost_rows(storage.queue, by=by, since=begin, now=now)
+        settings = self.daemon.settings
+        tags = house_tags(settings, on_aws=cloud_kind(settings.cloud.provider).on_aws)
+        rows = cost_rows(storage.queue, by=by, since=begin, now=now, tags=tags)
         rows = with_fixed_costs(rows, self.daemon.planner.paid.fixed, by=by, since=begin, now=now)
         picture = self.daemon.standing.picture
         return {

@@ -424,6 +424,11 @@ class TeamSettings(Strict):
     apprise: Annotated[list[Name], Private()] = Field(
         default_factory=list, description="URLs of apprise for alerts about its caps"
     )
+    tags: dict[Name, Name] = Field(
+        default_factory=dict,
+        description="tags of its jobs in boa cost --by tag:KEY; they come before those of the nodes. AWS "
+        "does not get them, as teams share nodes",
+    )
 
 
 class Settings(Strict):
