@@ -16,7 +16,6 @@ from boa_daemon.daemon.service import Service
 from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.reasons import JOB_REASON_TEXTS, REASON_TEXTS, WAIT_REASON_TEXTS
-from boa_daemon.tick.service_order import places_in_queue
 from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR, counted
 from policies.answer import was_changed
@@ -59,7 +58,7 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
     active = list(service.daemon.storage.queue.active.values())
     left = {job.id: _left(decision, job) for job in active if job.slots}
     running = sorted((job for job in active if job.slots), key=lambda job: (left[job.id], job.seq))
-    places = {} if decision is None else places_in_queue(decision.state, decision.plan)
+    places = service.outlook.places()
     waiting = sorted(
         (job for job in active if not job.slots), key=lambda job: (places.get(job.id, math.inf), job.seq)
     )
