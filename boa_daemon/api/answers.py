@@ -283,10 +283,11 @@ class InstanceAnswer(TypedDict):
 
 
 class InstancesAnswer(TypedDict):
-    """Nodes."""
+    """Nodes by id; `next` is the `after` of the next page, if a limit was asked for."""
 
     as_of: float
     instances: list[InstanceAnswer]
+    next: str | None
 
 
 class DownAnswer(TypedDict):

@@ -161,14 +161,21 @@ class SiteService(ServiceBase):
         """Return the record of one decision, for `boa replay`."""
         return self._storage().store.decision_record(tick)
 
-    def instances(self, *, ended: bool = False) -> dict[str, Any]:
-        """Return the nodes, and on request those that ended within a day."""
+    def instances(self, *, ended: bool = False, limit: int | None = None, after: str = "") -> dict[str, Any]:
+        """Return the nodes by id, and on request those that ended within a day.
+
+        With a `limit`, `next` is the `after` of the next page; None on the last page.
+        """
         now = self.daemon.world.clock.now()
         queue = self._storage().queue
-        records = list(queue.instances.values())
-        if ended:
-            records = queue.past_instances(now - 86_400.0)
-        held, notes = queue.holders(), self.daemon.fleet.unusable()
+        records = queue.past_instances(now - 86_400.0) if ended else list(queue.instances.values())
+        records = sorted((one for one in records if one.node.id > after), key=lambda one: one.node.id)
+        following = None
+        if limit is not None and len(records) > limit:
+            records = records[:limit]
+            following = records[-1].node.id
+        held = queue.holders({record.node.id for record in records})
+        notes = self.daemon.fleet.unusable()
         rows = [
             {
                 "id": record.node.id,
@@ -193,7 +200,7 @@ class SiteService(ServiceBase):
             }
             for record in records
         ]
-        return {"as_of": self._as_of(), "instances": sorted(rows, key=lambda row: str(row["id"]))}
+        return {"as_of": self._as_of(), "instances": rows, "next": following}
 
     def cost(self, *, by: CostBy = "job", since: float | None = None) -> dict[str, Any]:
         """Return what was spent since an instant, by default this month, grouped as `by` says.
