@@ -14,7 +14,7 @@ from boa_daemon.cli.daemon_client import ConfigOption, SocketOption, a_client
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.trace_fit import fit
 from boa_daemon.errors import InputError
-from boa_daemon.traces.importers import SourceName, import_source, source_names
+from boa_daemon.traces.importers import HISTORIES, import_source, source_names
 from boa_daemon.traces.workload import GpuSource, Options, Workload
 from boa_daemon.traces.writer import write_workload
 
@@ -63,7 +63,7 @@ def import_trace(
             "--from",
             metavar="FORMAT",
             callback=_known,
-            help=f"Format of the source: {', '.join(SourceName)}, or one of a plug-in.",
+            help=f"Format of the source: {', '.join(HISTORIES)}, or one of a plug-in.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Directory for trace.csv and classes.yaml.")],
@@ -83,6 +83,9 @@ def import_trace(
     time_zone: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Zone of times without one, such as Europe/Berlin. Default: UTC."),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="GPUs of each job that states none, for ray and wandb.")
     ] = None,
     price: Annotated[
         list[str] | None, typer.Option(metavar="TYPE=USD", help="Dollars per GPU-hour of a GPU type.")
@@ -104,6 +107,7 @@ def import_trace(
         to_hours=_seconds("--to-hours", to_hours),
         limit=limit,
         time_zone=time_zone,
+        gpus=gpus,
         gpu_types=_gpu_types(price or [], instance_type or []),
     )
     found = import_source(source, src, options)
