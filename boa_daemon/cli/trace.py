@@ -108,7 +108,7 @@ def import_trace(
         limit=limit,
         time_zone=time_zone,
         gpus=gpus,
-        gpu_types=_gpu_types(price or [], instance_type or []),
+        gpu_types=gpu_sources(price or [], instance_type or []),
     )
     found = import_source(source, src, options)
     _show(output, _summary(found, write_workload(found, out)))
@@ -125,7 +125,7 @@ def _seconds(flag: str, value: float | None) -> float | None:
     return value
 
 
-def _gpu_types(prices: Sequence[str], instance_types: Sequence[str]) -> dict[str, GpuSource]:
+def gpu_sources(prices: Sequence[str], instance_types: Sequence[str]) -> dict[str, GpuSource]:
     """Return the source of the price by GPU type, from the repeated flags."""
     found = {}
     for text in instance_types:

@@ -55,7 +55,10 @@ class History:
 
 _PAI = History(
     importer=import_pai,
-    file='Alibaba\'s PAI trace of 2020 ("MLaaS in the wild"): `pai_task_table.csv`, and `pai_job_table.csv` beside it',
+    file=(
+        "Alibaba's PAI trace of 2020 (MLaaS in the wild): `pai_task_table.csv`, with `pai_job_table.csv` "
+        "beside it"
+    ),
     columns=(
         "`job_name`, `inst_num`, `status`, `start_time`, `end_time`, `plan_gpu`, `gpu_type`; of jobs "
         "`start_time`"
