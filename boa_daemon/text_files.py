@@ -9,9 +9,11 @@ import bz2
 import codecs
 import gzip
 import io
+import json
 import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -30,6 +32,59 @@ def is_parquet(path: Path) -> bool:
             return file.read(len(_PARQUET)) == _PARQUET
     except OSError:
         return False
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """Return the names of the columns of a Parquet file.
+
+    Raises:
+        InputError: when it is damaged.
+        MissingExtra: when pyarrow is not installed.
+    """
+    return list(_parquet(path).schema_arrow.names)
+
+
+def parquet_cells(path: Path) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each row of a Parquet file, as CSV would hold them; maps and lists are JSON.
+
+    Raises:
+        InputError: when it is damaged.
+        MissingExtra: when pyarrow is not installed.
+    """
+    file = _parquet(path)
+    try:
+        for batch in file.iter_batches(batch_size=10_000):
+            columns = [[_cell(value) for value in column.to_pylist()] for column in batch.columns]
+            yield from zip(*columns, strict=True)
+    except (OSError, ValueError) as error:
+        hint = "The file may be cut short: fetch it again"
+        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=path, hint=hint) from error
+
+
+def _parquet(path: Path) -> Any:
+    """Return an open Parquet file."""
+    try:
+        from pyarrow import ArrowException, parquet  # noqa: PLC0415 - optional, and slow to import
+    except ImportError:
+        raise MissingExtra("reading Parquet needs pyarrow", file=path, hint="pip install pyarrow") from None
+    try:
+        return parquet.ParquetFile(path)
+    except (ArrowException, OSError) as error:
+        hint = "The file may be cut short: fetch it again"
+        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=path, hint=hint) from error
+
+
+def _cell(value: object) -> str:
+    if value is None or value != value:  # noqa: PLR0124 - not a number
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    if isinstance(value, list) and value and all(isinstance(one, tuple) and len(one) == 2 for one in value):
+        # A map of Arrow is a list of pairs.
+        return json.dumps(dict(value), default=str)
+    if isinstance(value, Mapping | list):
+        return json.dumps(value, default=str)
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from boa_daemon.cli.daemon_status import show_live_plan
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, show, stderr_console
 from boa_daemon.cli.plan_calendar import CalendarFlags, plan_calendar, since
+from boa_daemon.cli.plan_clouds import plan_clouds
 from boa_daemon.cli.plan_diff import DiffOption, saved_plan, show_difference
 from boa_daemon.cli.plan_list import plan_list
 from boa_daemon.cli.plan_stream import plan_figure, plan_sentence, print_stream, show_best_effort
@@ -96,6 +97,16 @@ def plan(
         Path | None,
         typer.Option(metavar="FILE", help="With --jobs: draw when each job runs; .svg, .png, .pdf."),
     ] = None,
+    cloud: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B", help="Compare what the budget buys on these clouds of the price files; or all."
+        ),
+    ] = None,
+    region: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REGION", help="With --cloud: only these regions; may be repeated."),
+    ] = None,
     best_effort: BestEffortOption = False,
     version: VersionOption = VersionName.mixed,
     prices: PricesOption = None,
@@ -138,6 +149,28 @@ def plan(
         raise InputError("--spread needs --jobs", hint="It applies to the hours of a list's jobs")
     check_report(report)
     old = saved_plan(diff)
+    if region and cloud is None:
+        raise InputError("--region needs --cloud", hint="For example --cloud all")
+    if cloud is not None:
+        if jobs is not None or world is not None or commitments is not None or diff is not None:
+            problem = "--cloud does not go with --jobs, --world, --commitments and --diff"
+            raise InputError(problem, hint="It compares what a budget buys for a stream of jobs")
+        # The prices of several places are no prices of one plan.
+        file = _read(classes, trace, None, None)
+        _, asked = with_budget_flag(file, budget, is_plan=True)
+        raise typer.Exit(
+            plan_clouds(
+                file,
+                asked,
+                _whole(version),
+                clouds=cloud,
+                regions=region or [],
+                market=market,
+                prices=prices or [],
+                per=per_of(budget),
+                output=output,
+            )
+        )
     file = _read(classes, trace, jobs, prices)
     if jobs is not None:
         if commitments is not None:
@@ -176,11 +209,7 @@ def plan(
         raise InputError(
             "--min-budget needs --jobs", hint="For a stream read cheapest_feasible_spend in the JSON answer"
         )
-    whole: Version = version.value
-    if whole == "continuous":
-        raise InputError(
-            "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
-        )
+    whole = _whole(version)
     terms = chosen_market(market, world, file)
     file = file if terms is None else on_both_markets(file, terms)
     file, asked = with_budget_flag(file, budget, is_plan=True)
@@ -236,6 +265,19 @@ def plan(
         gap = f"{result.solution.gap:.3%}"
         stderr_console().print(f"[yellow]note[/] search stopped early; no plan is more than {gap} better")
         raise typer.Exit(PARTLY_DONE)
+
+
+def _whole(version: VersionName) -> Version:
+    """Return a version with whole widths.
+
+    Raises:
+        InputError: when it is the continuous one.
+    """
+    if version.value == "continuous":
+        raise InputError(
+            "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
+        )
+    return version.value
 
 
 def _read(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from boa_daemon.csv_text import csv_rows
-from boa_daemon.errors import InputError, MissingExtra
-from boa_daemon.text_files import is_parquet, open_text, read_whole_text
+from boa_daemon.errors import InputError
+from boa_daemon.text_files import is_parquet, open_text, parquet_cells, parquet_columns, read_whole_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ def header_of(path: Path) -> list[str]:
         InputError: when it cannot be read or is not text.
     """
     if is_parquet(path):
-        return _parquet(path).schema_arrow.names  # type: ignore[no-any-return]
+        return parquet_columns(path)
     with open_text(path) as file:
         return next(csv_rows(file, strict=False), [])
 
@@ -140,52 +138,15 @@ def _check_header(header: Sequence[str], required: Sequence[str], path: Path) ->
             )
 
 
-def _parquet(path: Path) -> Any:
-    """Return an open Parquet file.
-
-    Raises:
-        InputError: when it is damaged.
-        MissingExtra: when pyarrow is not installed.
-    """
-    try:
-        from pyarrow import ArrowException, parquet  # noqa: PLC0415 - optional, and slow to import
-    except ImportError:
-        raise MissingExtra("reading Parquet needs pyarrow", file=path, hint="pip install pyarrow") from None
-    try:
-        return parquet.ParquetFile(path)
-    except (ArrowException, OSError) as error:
-        hint = "The file may be cut short: fetch it again"
-        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=path, hint=hint) from error
-
-
 def _parquet_rows(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     """Yield the rows of a Parquet file with the text of each cell."""
-    file = _parquet(path)
-    names = file.schema_arrow.names
+    names = parquet_columns(path)
     _check_header(names, required, path)
     line = 0
-    try:
-        for batch in file.iter_batches(batch_size=10_000):
-            columns = [[_cell(value) for value in column.to_pylist()] for column in batch.columns]
-            for cells in zip(*columns, strict=True):
-                line += 1
-                yield TableRow(dict(zip(names, cells, strict=True)), path, line)
-    except (OSError, ValueError) as error:
-        hint = "The file may be cut short: fetch it again"
-        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=path, hint=hint) from error
+    for line, cells in enumerate(parquet_cells(path), start=1):
+        yield TableRow(dict(zip(names, cells, strict=True)), path, line)
     if not line:
         raise InputError("no rows", file=path)
-
-
-def _cell(value: object) -> str:
-    """Return a value of Parquet as CSV would hold it."""
-    if value is None or value != value:  # noqa: PLR0124 - not a number
-        return ""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", errors="replace")
-    if isinstance(value, Mapping | list):
-        return json.dumps(value, default=str)
-    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def pick_file(source: Path, patterns: Sequence[str], chosen: str | None) -> Path:
