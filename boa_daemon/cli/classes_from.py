@@ -52,7 +52,7 @@ def classes_from(
     found = import_source(kind, source, options)
     clustered = cluster(found, speedup=speedup or DEFAULT, most=most or MOST_CLASSES)
     files = write_workload(clustered.workload, out)
-    document = {
+    document: dict[str, Any] = {
         "source": clustered.workload.source,
         "jobs": len(clustered.workload.trace.jobs),
         "window_hours": clustered.workload.trace.window_hours,

@@ -96,6 +96,7 @@ def rigid_workload(
             ran.append(job)
     zero = min((job.submitted_at_seconds for job in ran), default=0.0)
     kept = cut(ran, lambda job: job.submitted_at_seconds - zero, options, dropped)
+    del ran
     if options.profiles is None:
         return _as_measured(source, kept, options=options, path=path, dropped=dropped, said=said)
     return _with_profiles(
@@ -114,7 +115,8 @@ def _as_measured(
 ) -> Workload:
     """Return one class per GPU count, with that count as its only width."""
     places = _places([job for _, job in kept])
-    kept = [(seconds, _on_places(job, places)) for seconds, job in kept]
+    if places:
+        kept = [(seconds, _on_places(job, places)) for seconds, job in kept]
     work: dict[tuple[str, float], list[float]] = defaultdict(list)
     for _, job in kept:
         work[job.gpu_type, job.gpus].append(job.gpu_seconds)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.text_files import is_parquet
-from boa_daemon.traces.csv_tables import TableRow, header_of, pick_file, read_rows
+from boa_daemon.traces.csv_tables import TableRow, pick_file, read_rows
 from boa_daemon.traces.instants import row_seconds, zone_of
 from boa_daemon.traces.json_records import is_json, read_records
 from boa_daemon.traces.kubernetes import gpu_name
@@ -66,12 +66,12 @@ def import_wandb(source: Path, options: Options) -> Workload:
 
 def _of_csv(path: Path) -> Iterator[TableRow]:
     """Yield the rows with plain names of columns."""
-    names = [_plain(name) for name in header_of(path)]
     for row in read_rows(path, ()):
         cells: dict[str, str] = {}
-        for name, cell in zip(names, row.cells.values(), strict=True):
+        for name, cell in row.cells.items():
             # Of the columns that mean the same, the first with a value counts.
-            cells[name] = cells.get(name) or cell
+            plain = _plain(name)
+            cells[plain] = cells.get(plain) or cell
         yield TableRow(cells, path, row.line)
 
 

@@ -178,9 +178,15 @@ def cut(
     """
     start = (options.from_hours or 0.0) * 3600.0
     end = math.inf if options.to_hours is None else options.to_hours * 3600.0
-    ordered = sorted(((seconds_of(item), item) for item in items), key=lambda pair: pair[0])
-    inside = [(seconds - start, item) for seconds, item in ordered if start <= seconds < end]
+    inside, outside = [], 0
+    for item in items:
+        seconds = seconds_of(item)
+        if start <= seconds < end:
+            inside.append((seconds - start, item))
+        else:
+            outside += 1
+    inside.sort(key=lambda pair: pair[0])
     kept = inside if options.limit is None else inside[: options.limit]
-    dropped["outside the window"] += len(ordered) - len(inside)
+    dropped["outside the window"] += outside
     dropped["beyond the limit"] += len(inside) - len(kept)
     return kept
