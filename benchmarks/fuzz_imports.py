@@ -18,14 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.cli.price_kinds import PRICE_KINDS, PriceFlags
+from boa_daemon.cli.plan.price_kinds import PRICE_KINDS, PriceFlags
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.document_file import read_document
 from boa_daemon.inputs.other_tasks import TASKS, translate
 from boa_daemon.inputs.price_file import read_price_file
 from boa_daemon.inputs.price_lists import write_price_list
 from boa_daemon.inputs.problem_file import load_problem
-from boa_daemon.traces.importers import HISTORIES, import_source
+from boa_daemon.lab.traces.importers import HISTORIES, import_source
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.traces.workload import Options
 from boa_daemon.traces.writer import write_workload

@@ -21,7 +21,7 @@ KINDS = ("sacct", "acme", "helios", "openb", "pai")
 _READ = """
 import json, resource, sys, time
 from pathlib import Path
-from boa_daemon.traces.importers import import_source
+from boa_daemon.lab.traces.importers import import_source
 from boa_daemon.traces.workload import Options
 begin = time.perf_counter()
 found = import_source(sys.argv[1], Path(sys.argv[2]), Options())
@@ -40,8 +40,8 @@ def write(kind: str, path: Path, rows: int) -> None:
         "sacct": "JobID|Submit|Start|End|Elapsed|State|AllocTRES",
         "acme": "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration",
         "helios": "job_id,user,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration",
-        "openb": "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,"
-        "scheduled_time",
+        "openb": "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
+        "deletion_time,scheduled_time",
         "pai": "",
     }
     with path.open("w", encoding="utf-8") as file:

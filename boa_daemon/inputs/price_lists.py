@@ -16,7 +16,7 @@ from typing import IO, Literal, TypeAlias
 
 from boa_daemon.csv_text import csv_rows
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.whole_files import write_whole
+from boa_daemon.job.whole_files import write_whole
 from boa_daemon.text_files import is_parquet, open_text, parquet_cells, parquet_columns
 
 Market: TypeAlias = Literal["on-demand", "spot"]
