@@ -27,6 +27,7 @@ begin = time.perf_counter()
 found = import_source(sys.argv[1], Path(sys.argv[2]), Options())
 print(json.dumps({
     "seconds": time.perf_counter() - begin,
+    "processor_seconds": sum(resource.getrusage(resource.RUSAGE_SELF)[:2]),
     "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     "jobs": len(found.trace.jobs),
 }))
@@ -101,7 +102,9 @@ def main() -> None:
     parser.add_argument("--kinds", default=",".join(KINDS))
     flags = parser.parse_args()
     writer = csv.writer(sys.stdout)
-    writer.writerow(("kind", "rows", "seconds", "csv.reader_seconds", "megabytes", "jobs"))
+    writer.writerow(
+        ("kind", "rows", "seconds", "processor_seconds", "csv.reader_seconds", "megabytes", "jobs")
+    )
     with tempfile.TemporaryDirectory() as folder:
         for kind in flags.kinds.split(","):
             found = measure(kind, flags.rows, Path(folder))
@@ -110,6 +113,7 @@ def main() -> None:
                     kind,
                     flags.rows,
                     f"{found['seconds']:.1f}",
+                    f"{found['processor_seconds']:.1f}",
                     f"{found['baseline_seconds']:.1f}",
                     f"{found['megabytes']:.0f}",
                     int(found["jobs"]),

@@ -12,8 +12,10 @@ from typing import IO
 from boa_daemon.csv_text import csv_rows
 from boa_daemon.errors import InputError
 from boa_daemon.text_files import is_parquet, open_text, parquet_cells, parquet_columns, read_whole_text
+from policies.fast_dataclasses import fast_init
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class TableRow:
     """One line of a table: cells by column, with the file and the line.

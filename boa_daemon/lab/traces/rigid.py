@@ -29,6 +29,7 @@ from boa_daemon.lab.traces.elastic import applications_in, profile_directory
 from boa_daemon.lab.traces.pollux import GPU_TYPES, application_classes
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, cut
+from policies.fast_dataclasses import fast_init
 from policies.links.gpu_kinds import shared_kind
 from policies.model import JobClass, Phase
 from policies.speedup import Table
@@ -46,6 +47,7 @@ CATEGORIES = (
 """(Upper limit of GPU-hours, applications)."""
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RigidJob:
     """A job that ran on GPUs of one type: `gpu_seconds` is its run time multiplied by its GPUs.

@@ -25,6 +25,7 @@ from boa_daemon.lab.traces.instants import row_seconds, run_seconds, zone_of
 from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_workload
 from boa_daemon.text_files import open_text
 from boa_daemon.traces.workload import Options, Workload
+from policies.fast_dataclasses import fast_init
 
 FILES = ("sacct*", "*.txt", "*.psv", "*.csv")
 COMMAND = "sacct -a -X -P --starttime 2026-01-01 -o JobID,Submit,Start,End,Elapsed,State,AllocTRES,ReqTRES"
@@ -53,6 +54,7 @@ _JOB_ID = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[[^\]]*\]))?)(?:\+(?P<part>\d+))?(
 _TRES = re.compile(r"gres/gpu(?::(?P<type>[^=]+))?=(?P<count>\d+)")
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
     """A row about a job: one attempt of it, or of one part of it."""
