@@ -130,6 +130,7 @@ class JobRecord:
             secrets=dict(content.get("secrets", {})),
             data=dict(content.get("data") or {}),
             record=self._as_submitted,
+            slurm_options=tuple(content.get("slurm_options") or ()),
         )
 
     @property
