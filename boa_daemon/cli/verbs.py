@@ -88,6 +88,7 @@ VERBS: dict[str, Verb] = {
     "gate": Verb("gate:app", DEVELOP),
     "grafana": Verb("monitoring:grafana", DEVELOP),
     "iam": Verb("iam:iam", DEVELOP),
+    "slurm": Verb("slurm:app", OPERATE),
     "systemd": Verb("systemd:systemd", DEVELOP),
 }
 """In the order of `boa --help`."""

@@ -239,7 +239,7 @@ class EngineSettings(Strict):
     shared_dir: str = Field(default="", description="folder that the daemon and all nodes share (ray, slurm)")
     slurm_options: list[Name] = Field(
         default_factory=list,
-        description="options of sbatch for all jobs, such as --account=ml, before those of a job file (slurm)",
+        description="options of sbatch for all jobs, such as --account=ml, then those of a job file (slurm)",
     )
     slurm_ssh: str = Field(
         default="",
@@ -463,6 +463,33 @@ class TeamSettings(Strict):
     )
 
 
+class SlurmPartition(Strict):
+    """A partition of Slurm whose nodes BOA provides."""
+
+    instance_type: Name = Field(description="machine of its nodes, one of [cloud] instance_types")
+
+
+class SlurmSettings(Strict):
+    """Slurm as a customer: its power saving asks BOA for nodes."""
+
+    partitions: dict[Name, SlurmPartition] = Field(
+        default_factory=dict, description="partitions whose nodes BOA provides; none: Slurm is not asked"
+    )
+    teams: dict[Name, Name] = Field(
+        default_factory=dict, description="teams that pay, by the account of Slurm's job"
+    )
+    user: Name = Field(default="slurm", description="user of nodes that no job of Slurm waits for")
+    run: str = Field(
+        default="", description="command that a node runs in place of slurmd -D -b -N $BOA_SLURM_NODE"
+    )
+    conf: str = Field(default="", description="path of slurm.conf; as Slurm finds it if unset")
+    patience_seconds: Positive = Field(
+        default=240.0,
+        description="seconds that a node may wait for stock or budget before it goes back to Slurm; "
+        "less than ResumeTimeout",
+    )
+
+
 class Settings(Strict):
     """All sections of boa.toml."""
 
@@ -488,6 +515,7 @@ class Settings(Strict):
         "part, and the longest matching pattern decides. Anybody may name a reference that no "
         "pattern matches",
     )
+    slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="Slurm as a customer")
     plugins: dict[Name, dict[Name, Any]] = Field(
         default_factory=dict, description="settings of plug-ins, by the plug-in's name"
     )

@@ -10,6 +10,7 @@ from boa_daemon.backends.region_names import name_in
 from boa_daemon.backends.slurm import Partition
 from boa_daemon.daemon.config import PartitionSettings, Settings
 from boa_daemon.daemon.shared_gpus import check_memory, with_places
+from boa_daemon.daemon.slurm_classes import slurm_classes
 from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog, CatalogEntry
@@ -154,6 +155,7 @@ def configured_classes(
     Raises:
         InputError: when no class can.
     """
+    nodes = slurm_classes(settings, machines)
     if settings.workload.classes is None:
         if all(machine.places_per_gpu > 1 for machine in machines.values()):
             hint = "Name a class file in [workload] classes, with shares_gpu in it, or another machine"
@@ -171,7 +173,7 @@ def configured_classes(
             },
         )
         default = JobClass(name=DEFAULT_CLASS, phases=(phase,))
-        return {DEFAULT_CLASS: default}, frozenset({DEFAULT_CLASS}), {}
+        return {DEFAULT_CLASS: default, **nodes}, frozenset({DEFAULT_CLASS, *nodes}), {}
     file = load_problem(settings.workload.classes, require_rates=False)
     found: dict[str, JobClass] = {}
     for stated in file.problem.classes:
@@ -198,4 +200,5 @@ def configured_classes(
             hint="Name machines of its GPU types in [cloud] instance_types",
             setting=("workload", "classes"),
         )
-    return found, file.classes_without_rates & found.keys(), file.needs
+    unrated = file.classes_without_rates & found.keys()
+    return {**found, **nodes}, frozenset({*unrated, *nodes}), file.needs

@@ -110,6 +110,10 @@ class LocalJobAccess:
         del folder
         return list(words), {}
 
+    def _result(self, said: str) -> SaidInside:
+        """Return the result of a command from what it printed."""
+        return parse_command_result(said)
+
     def way(self, job: JobId, node: int) -> WayIn | Refused:
         """Return the folder of a unit on this machine."""
         folder = self._folder_of(job, node)
@@ -143,7 +147,7 @@ class LocalJobAccess:
                 return None
             with output:
                 output.seek(0)
-                return parse_command_result(output.read().decode(errors="replace"))
+                return self._result(output.read().decode(errors="replace"))
 
         return self._commands.add(ask, seconds)
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from boa_daemon.engines.accounts import UnixAccount
 from boa_daemon.engines.generation_units import readable
-from boa_daemon.engines.job_access import LocalJobAccess
+from boa_daemon.engines.job_access import LocalJobAccess, parse_command_result
 from boa_daemon.engines.local import LocalEngine, job_environment
 from boa_daemon.engines.local_units import FILES
 from boa_daemon.engines.run_reports import Generation, UnitStatus
@@ -40,7 +40,7 @@ from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmNode, SlurmRefused, 
 from boa_daemon.slurm.options import kept_options
 from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.node_lives import instance_of
-from boa_daemon.tick.ports import Accepted, JobGate, JobSpec, Refused, RunReport, Unknown
+from boa_daemon.tick.ports import Accepted, JobGate, JobSpec, Refused, RunReport, SaidInside, Unknown
 from boa_daemon.tick.state import NodeState
 from policies.model import NodeId
 
@@ -72,7 +72,7 @@ class SlurmEngine(LocalEngine):
         super().__init__(root, gate=gate, own_user=own_user, secrets_file=secrets_file)
         self._slurm = slurm or Slurm()
         self._options = tuple(kept_options(options))
-        # GPUs of a node by partition, where Slurm knows of none. If unknown, a generation has its nodes alone.
+        # GPUs of a node by partition, where Slurm knows of none; unknown: a generation has its nodes alone.
         self._gpus_of = dict(gpus_of or {})
         self._ended_at: dict[Path, float] = {}
         self._killed_at: dict[Path, float] = {}
@@ -304,6 +304,10 @@ class SlurmEngine(LocalEngine):
                 self._over[run.job, run.number] = report
         return report
 
+    def variables(self) -> dict[str, str]:
+        """Return the variables of Slurm's commands beside jobs: those of a job, and where Slurm is."""
+        return self._slurm.variables(job_environment(os.environ))
+
     def on_node(self, folder: Path) -> tuple[list[str], UnixAccount | None] | Refused:
         """Return the command line that runs a command on the node of a unit, and as whom."""
         try:
@@ -324,7 +328,7 @@ class SlurmJobAccess(LocalJobAccess):
     """Runs commands and shells beside jobs as steps of their jobs in Slurm."""
 
     def __init__(self, engine: SlurmEngine) -> None:
-        super().__init__(engine._running_at, lambda: job_environment(os.environ))
+        super().__init__(engine._running_at, engine.variables)
         self._engine = engine
 
     def _on_node(self, folder: Path, words: Sequence[str]) -> tuple[list[str], dict[str, Any]] | Refused:
@@ -337,6 +341,15 @@ class SlurmJobAccess(LocalJobAccess):
             rights = {"user": account.uid, "group": account.gid, "extra_groups": list(account.groups)}
         pty = ["--pty"] if "--terminal" in words else []
         return [*prefix, *pty, *words], rights
+
+    def _result(self, said: str) -> SaidInside:
+        """Return the result of a command, which `srun` may have surrounded with lines of its own."""
+        found = next((line for line in said.splitlines() if line.startswith("{")), "")
+        if not found and any(word in said for word in ("CANCELLED", "Terminated", "Killed")):
+            return SaidInside(code=None, why="the job has ended on this node")
+        if not found and any(word in said for word in ("nvalid job id", "expired")):
+            return SaidInside(code=None, why="the job does not run on this node")
+        return parse_command_result(found or said)
 
 
 _OWN = ("HOME", "USER", "LOGNAME", "SHELL", "XDG_RUNTIME_DIR")

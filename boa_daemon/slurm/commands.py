@@ -85,6 +85,11 @@ class SlurmNode:
         )
 
     @property
+    def is_joined(self) -> bool:
+        """Whether the node's slurmd has reported to Slurm, and Slurm has not given the node up."""
+        return not self.is_lost and not set(self.marks) & set("~#")
+
+    @property
     def is_leaving(self) -> bool:
         """Whether an administrator drains the node: jobs should leave it, and new ones do not start."""
         return self.state.startswith(("drain", "failing")) or self.state == "maint"
@@ -98,6 +103,7 @@ class SlurmJob:
     state: str
     reason: str = ""
     user: str = ""
+    account: str = ""
     nodes: str = ""
     comment: str = ""
 
@@ -159,7 +165,7 @@ class Slurm:
                 errors="replace",
                 timeout=seconds,
                 check=False,
-                env=self._variables(environment),
+                env=self.variables(environment),
                 cwd="/",
             )
         except subprocess.TimeoutExpired:
@@ -176,7 +182,7 @@ class Slurm:
             said.replace(f"{words[0]}: error: ", "") or f"{words[0]} ended with exit code {done.returncode}"
         )
 
-    def _variables(self, environment: Mapping[str, str] | None) -> dict[str, str]:
+    def variables(self, environment: Mapping[str, str] | None) -> dict[str, str]:
         """Return the variables of a command: Slurm's own are always among them."""
         ours = os.environ if self._environment is None else self._environment
         if environment is None:
@@ -207,7 +213,7 @@ class Slurm:
 
     def jobs(self) -> list[SlurmJob]:
         """Return the jobs of all users: those that wait, run, or ended a few minutes ago."""
-        lines = self._listed("jobs", "squeue", "-h", "-a", "-t", "all", "-o", "%A|%T|%u|%N|%k|%r")
+        lines = self._listed("jobs", "squeue", "-h", "-a", "-t", "all", "-o", "%A|%T|%u|%a|%N|%k|%r")
         return [found for line in lines if (found := _job(line)) is not None]
 
     def submit(self, options: Sequence[str], script: str, *, environment: Mapping[str, str]) -> str:
@@ -275,13 +281,15 @@ def _node(line: str) -> SlurmNode | None:
 
 
 def _job(line: str) -> SlurmJob | None:
-    words = line.split("|", 3)
-    if len(words) < 4:
+    words = line.split("|", 5)
+    if len(words) < 6:
         return None
     # A reason has no bar, and a comment may have one.
-    nodes, _, rest = words[3].partition("|")
-    comment, _, reason = rest.rpartition("|")
-    return SlurmJob(id=words[0], state=words[1], user=words[2], nodes=nodes, comment=comment, reason=reason)
+    comment, _, reason = words[5].rpartition("|")
+    number, state, user, account, nodes, _ = words
+    return SlurmJob(
+        id=number, state=state, user=user, account=account, nodes=nodes, comment=comment, reason=reason
+    )
 
 
 def _whole(text: str) -> int:
