@@ -55,6 +55,7 @@ PropagateResourceLimits=NONE
 PropagatePrioProcess=0
 TreeWidth=65533
 PrivateData=cloud
+SlurmctldParameters=power_save_interval=1,power_save_min_interval=0
 {power}
 NodeName=n[1-4] NodeAddr=127.0.0.1 NodeHostname=n[1-4] Port=[{n}-{n4}] CPUs=4 RealMemory=1000 State=UNKNOWN
 NodeName=c[1-4] NodeAddr=127.0.0.1 NodeHostname=c[1-4] Port=[{c}-{c4}] CPUs=4 RealMemory=1000 State=CLOUD
