@@ -191,7 +191,7 @@ def _slurm_cluster(settings: Settings, state: Path, clock: Clock, ledger_id: str
             hint='For example [cloud.partitions.gpu] with gpu = "a100" and gpus = 4',
             setting=("cloud", "provider"),
         )
-    if settings.engine.name == "local":
+    if engine_kind(settings.engine.name).on_this_machine:
         raise InputError(
             "the local engine runs jobs here, not on the nodes of Slurm",
             hint='Set [engine] name = "slurm"',

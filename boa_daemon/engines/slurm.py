@@ -2,7 +2,8 @@
 
 The job of a generation asks for the nodes by name, alone on them if the generation has all of their GPUs. Its
 batch script starts a keeper on each node (`boa_daemon.job.slurm`) and passes orders on: a stop is
-`scancel -s TERM -b`, after which the keepers let the command save within its grace. The job's comment names
+`scancel -s TERM -b`, after which the keepers let the command save within its grace; the order is beside the
+units as well, so it arrives without Slurm's controller too. The job's comment names
 the generation, so a daemon that died between its `sbatch` and the answer finds the job and starts no second.
 
 The root folder is on a file system that all nodes share; the status of a unit is read from there, and
@@ -68,9 +69,12 @@ class SlurmEngine(LocalEngine):
         gate: JobGate | None = None,
         own_user: bool = False,
         secrets_file: str = "",
+        python: str = executable,
     ) -> None:
         super().__init__(root, gate=gate, own_user=own_user, secrets_file=secrets_file)
         self._slurm = slurm or Slurm()
+        # The nodes have the same Python at the same path, which all users of the jobs may run.
+        self._python = python
         self._options = tuple(kept_options(options))
         # GPUs of a node by partition, where Slurm knows of none; unknown: a generation has its nodes alone.
         self._gpus_of = dict(gpus_of or {})
@@ -208,7 +212,7 @@ class SlurmEngine(LocalEngine):
             for name, value in environment.items()
             if account is None or name not in _OWN
         )
-        words = f"{quote(executable)} -m boa_daemon.job.slurm generation {quote(str(generation))}"
+        words = f"{quote(self._python)} -m boa_daemon.job.slurm generation {quote(str(generation))}"
         # Signals are ignored until the program handles them, and the daemon repeats its orders.
         return options, f"#!/bin/bash\n{exported}trap '' TERM USR1\nexec {words}\n"
 
@@ -230,7 +234,7 @@ class SlurmEngine(LocalEngine):
             job = self._job_of(generation)
             if job is None or job.state == GONE_STATE:
                 return
-            if job.waits:
+            if job.waits and not any(generation.glob("n[0-9]*/keeper.json")):
                 self._slurm.cancel(job.id)
                 return
             if number == signal.SIGUSR1:

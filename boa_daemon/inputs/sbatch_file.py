@@ -393,12 +393,15 @@ def _comment(said: _Said, value: str) -> None:
     text = value.partition("boa:")[2] if "boa:" in value else ""
     for each in [part.strip() for part in text.split(",") if part.strip()]:
         key, equals, given = each.partition("=")
+        if key in _NUMBERS and not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", given):
+            said.refuse(f"--comment: boa:{key} must be a number; got {given!r}")
         if key not in _COMMENT:
             said.refuse(f"--comment: boa:{key} is not known", did_you_mean(key, _COMMENT))
         said.comment[key] = given if equals else "true"
     said.note("comment", "class and widths" if text else "a note for people", "meant" if text else "ignored")
 
 
+_NUMBERS = ("min_gpus", "max_gpus", "max_usd", "weight", "scale")
 _COMMENT = ("class", "min_gpus", "max_gpus", "elastic", "max_usd", "weight", "scale", "team")
 _TAKEN: Mapping[str, Callable[[_Said, str], None]] = {
     "job-name": _name, "nodes": _nodes, "gres": _gres, "time": _time, "array": _array, "chdir": _chdir,
@@ -452,7 +455,7 @@ def _content(said: _Said, text: str, path: Path) -> dict[str, Any]:
             content[key] = said.whole(f"comment boa:{key}", said.comment[key])
     for key in ("max_usd", "weight", "scale"):
         if key in said.comment:
-            content[key] = _number(said, key)
+            content[key] = float(said.comment[key])
     if "elastic" in said.comment:
         content["elastic"] = said.comment["elastic"] != "false"
     if "team" in said.comment:
@@ -475,13 +478,6 @@ def _content(said: _Said, text: str, path: Path) -> dict[str, Any]:
         cpus=int(sizes.get("cpus-per-task", 1)),
     ) + _body(text)
     return content
-
-
-def _number(said: _Said, key: str) -> float:
-    try:
-        return float(said.comment[key])
-    except ValueError:
-        said.refuse(f"--comment: boa:{key} must be a number; got {said.comment[key]!r}")
 
 
 def _body(text: str) -> str:

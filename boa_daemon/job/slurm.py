@@ -20,6 +20,8 @@ from pathlib import Path
 from boa_daemon.job.unit import Unit, read_json
 
 ORDERS = {signal.SIGTERM: "stop", signal.SIGUSR1: "kill"}
+LOOK_SECONDS = 1.0
+"""How often a task looks for an order in the folder of its generation."""
 NODE_NAME = "BOA_SLURM_NODE"
 """Variable of a unit with the name that Slurm gives its node."""
 
@@ -78,7 +80,7 @@ def run_unit(generation: Path) -> int:
         # `scancel` without -b, a preemption and the end of the time limit come this way.
         signal.signal(number, lambda number, _frame: keeper.send_signal(number))
     threading.Thread(target=_listen, args=(keeper,), daemon=True).start()
-    keeper.wait()
+    _await(keeper, generation)
     if read_json(folder / "exit.json") is None:
         subprocess.run([*words, "--settle", str(folder)], stdin=subprocess.DEVNULL, cwd="/", check=False)
     end = read_json(folder / "exit.json") or {}
@@ -86,6 +88,24 @@ def run_unit(generation: Path) -> int:
     if end.get("stop_asked") or code == 0:
         return 0
     return code if isinstance(code, int) and 0 < code < 256 else 1
+
+
+def _await(keeper: subprocess.Popen[bytes], generation: Path) -> None:
+    """Wait for the keeper's end; pass on the orders that the daemon wrote beside the units.
+
+    They come late on a file system that caches, and also while Slurm's controller is dead.
+    """
+    given = set[str]()
+    while True:
+        try:
+            keeper.wait(timeout=LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            for number, name in ORDERS.items():
+                if name not in given and os.path.exists(generation / name):
+                    given.add(name)
+                    keeper.send_signal(number)
+        else:
+            return
 
 
 def _listen(keeper: subprocess.Popen[bytes]) -> None:
