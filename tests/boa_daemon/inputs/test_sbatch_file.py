@@ -49,7 +49,7 @@ def a_script(folder: Path, *options: str, body: str = "srun python train.py") ->
         (["--mail-type=END,FAIL"], {"notify": ["end", "failure"]}),
         (["--signal=B:TERM@120"], {"stop_grace_seconds": 120.0}),
         (["--export=NONE,LR=0.1"], {"environment": {"LR": "0.1"}}),
-        (["--qos=high -A ml", "-p gpu"], {"slurm_options": ["--qos=high", "--account=ml", "--partition=gpu"]}),
+        (["--qos=hi -A ml", "-p gpu"], {"slurm_options": ["--qos=hi", "--account=ml", "--partition=gpu"]}),
         (["--comment=boa:class=vision,max_gpus=16,elastic,max_usd=20"],
          {"class": "vision", "min_gpus": 1, "max_gpus": 16, "elastic": True, "max_usd": 20.0}),
         (["--comment='just a note'"], {"class": "default"}),

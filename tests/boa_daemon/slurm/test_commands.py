@@ -73,7 +73,7 @@ def test_nodes_and_jobs_are_read(slurm: Slurm, tmp_path: Path) -> None:
     fake(
         tmp_path, "sinfo",
         "echo 'n1|gpu|mixed-|64+|257000+|gpu:a100:4(S:0-1)|10.0.0.1|none'; "
-        "echo 'n2|gpu|drained*|64|1|(null)|n2|bad | disk'; echo 'c1|cloud|idle~|4|1|(null)|c1|none'; echo junk",
+        "echo 'n2|gpu|drained*|64|1||n2|bad | disk'; echo 'c1|cloud|idle~|4|1|(null)|c1|none'; echo junk",
     )  # fmt: skip
     fake(
         tmp_path,

@@ -27,7 +27,7 @@ def test_options_are_kept_in_one_form(given: list[str], kept: list[str]) -> None
     [
         ["--uid=0"], ["--gid", "0"], ["--wrap=id"], ["--comment=boa:x"], ["--nodelist=n1"], ["-w", "n1"],
         ["--output=/etc/passwd"], ["--export=ALL"], ["--chdir=/"], ["--array=0-9"], ["--parsable"], ["-D/"],
-        ["--qos"], ["--qos", "--account=x"], ["high"], ["--qos=a\nb"], ["--exclusive"], ["--no-requeue"], [""],
+        ["--qos"], ["--qos", "--account=x"], ["high"], ["--qos=a\nb"], ["--exclusive"], [""],
     ],
 )  # fmt: skip
 def test_other_options_are_refused(given: list[str]) -> None:
