@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,9 @@ def run(page: str, folder: Path, settings: str, environment: dict[str, str]) -> 
     """Run all commands of a page in a folder with its settings; return what they print."""
     (folder / "boa.toml").write_text(settings)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    script = "set -e\ntrap 'kill $(cat daemon.pid) 2>/dev/null || true' EXIT\n" + "\n".join(blocks(page, "sh"))
+    script = "set -e\ntrap 'kill $(cat daemon.pid) 2>/dev/null || true' EXIT\n" + "\n".join(
+        blocks(page, "sh")
+    )
     done = subprocess.run(
         ["/bin/bash", "-c", script],
         cwd=folder, env={**os.environ, **environment, "PATH": path},
@@ -55,7 +58,9 @@ def run(page: str, folder: Path, settings: str, environment: dict[str, str]) -> 
 def test_jobs_run_on_slurm_as_the_page_says(folder: Path) -> None:
     """The batch script runs on a node of the partition, and its price is billed."""
     (settings,) = blocks("run-jobs-on-slurm.md", "toml")
-    settings = settings.replace('"shared" ', f'"{folder}/shared" ').replace("[daemon]", "own_user = false\n[daemon]")
+    settings = settings.replace('"shared" ', f'"{folder}/shared" ').replace(
+        "[daemon]", "own_user = false\n[daemon]"
+    )
     with slurm_cluster() as cluster:
         said = run("run-jobs-on-slurm.md", folder, settings, {"SLURM_CONF": str(cluster.conf)})
     assert "hello.sbatch:5: --output ignored: `boa logs` has the output of every rank" in said
@@ -67,6 +72,12 @@ def test_slurm_gets_its_nodes_as_the_page_says(folder: Path) -> None:
     """An sbatch runs on a rented node, which is given back; nothing is left."""
     (settings,) = blocks("rent-nodes-for-slurm.md", "toml")
     names = [str(folder / "bin" / name) for name in ("boa-resume", "boa-suspend")]
+    (folder / "boa.toml").write_text(settings)
+    boa = [
+        str(Path(sys.executable).parent / "boa"),
+        *shlex.split(blocks("rent-nodes-for-slurm.md", "sh")[0])[1:],
+    ]
+    subprocess.check_call(boa, cwd=folder, stdout=subprocess.DEVNULL)
     with slurm_cluster(("n1",), resume=names[0], suspend=names[1], seconds=6) as cluster:
         start = f"hostname $BOA_SLURM_NODE; exec /usr/sbin/slurmd -D -b -f {cluster.conf} -N $BOA_SLURM_NODE"
         own = f"[slurm]\nconf = \"{cluster.conf}\"\nrun = '''exec unshare -u sh -c \"{start}\"'''\n"

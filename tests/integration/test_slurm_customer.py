@@ -98,23 +98,23 @@ def a_world(
 ) -> Iterator[World]:
     """Yield a Slurm whose nodes `c1` to `c4`, or a thousand `big` ones, come from a daemon."""
     with a_site() as site:
-        (site.folder / "bin").mkdir()
-        with slurm_cluster(
-            ("n1",),
-            resume=str(site.folder / "bin/boa-resume"),
-            suspend=str(site.folder / "bin/boa-suspend"),
-            seconds=6,
-        ) as cluster:
-            file = site.folder / "boa.toml"
-            file.write_text(SETTINGS.format(cap=cap, boot=boot, conf=cluster.conf, partition=partition))
-            world = World(site, cluster)
-            world.boa(
-                "slurm", "config", "--print", "--write", "--folder", str(site.folder / "bin"),
+        folder, file = site.folder / "bin", site.folder / "boa.toml"
+        given = {"cap": cap, "boot": boot, "partition": partition}
+        file.write_text(SETTINGS.format(conf="", **given))
+        # Before slurmctld starts, which does without power saving where a program is missing.
+        subprocess.check_call(
+            [
+                sys.executable, "-m", "boa_daemon", "slurm", "config", "--write", "--folder", str(folder),
                 "--config", str(file), "--program", str(BOA),
-            )  # fmt: skip
+            ],
+            cwd=site.folder, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        programs = {"resume": str(folder / "boa-resume"), "suspend": str(folder / "boa-suspend")}
+        with slurm_cluster(("n1",), **programs, seconds=6) as cluster:
+            file.write_text(SETTINGS.format(conf=cluster.conf, **given))
             if start:
                 site.up()
-            yield world
+            yield World(site, cluster)
 
 
 def test_power_saving_end_to_end_leaves_nothing_behind() -> None:
