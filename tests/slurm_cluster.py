@@ -138,6 +138,13 @@ class Cluster:
         process.send_signal(signal.SIGKILL)
         process.wait()
 
+    def restart_controller(self) -> None:
+        """End slurmctld as `systemctl restart` does, so that it writes its state, and start it again."""
+        process = self.processes.pop("slurmctld")
+        process.terminate()
+        process.wait()
+        self.start_controller()
+
     def state(self, node: str) -> str:
         """Return the state of a node, as `sinfo` says it."""
         return self.run("sinfo", "-h", "-N", "-n", node, "-o", "%T").split()[0]

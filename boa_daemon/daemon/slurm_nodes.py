@@ -61,6 +61,7 @@ class SlurmNodes:
         self._owed: dict[str, str] = {}
         self._drained: set[str] = set()
         self._asked_at: dict[str, float] = {}
+        self._given_at: dict[str, float] = {}
         self._last: dict[str, str] = {}
         self.trouble = ""
 
@@ -167,6 +168,7 @@ class SlurmNodes:
         """
         names = _names(hostlist)
         with self._lock:
+            self._given_at |= dict.fromkeys(names, self._daemon.world.clock.now())
             for name in names:
                 self._asked_at.pop(name, None)
                 self._owed.pop(name, None)
@@ -251,10 +253,11 @@ class SlurmNodes:
             live, now = self.live(), self._daemon.world.clock.now()
             self._refuse({})
             fresh = {name for name, at in self._asked_at.items() if now - at < FRESH_SECONDS}
+            given = {name for name, at in self._given_at.items() if now - at < FRESH_SECONDS}
             missing = [
                 name
                 for name, node in nodes.items()
-                if "#" in node.marks and name not in live and name not in self._owed
+                if "#" in node.marks and name not in live and name not in self._owed and name not in given
             ]
             if missing:
                 _LOG.info("Slurm waits for %s, which nobody has asked for here", ",".join(missing[:10]))
@@ -337,5 +340,7 @@ def _names(hostlist: str) -> list[str]:
 
 
 def _is_wanted(node: SlurmNode) -> bool:
-    """Return whether Slurm has a node, or wants it."""
-    return not set(node.marks) & set("~%!") and node.state != "down"
+    """Return whether Slurm has a node, or wants it: a job is on one that is to be powered up, too."""
+    if set(node.marks) & set("%!") or node.state == "down":
+        return False
+    return "~" not in node.marks or node.state in ("allocated", "mixed")

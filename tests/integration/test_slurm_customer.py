@@ -127,8 +127,7 @@ def test_power_saving_end_to_end_leaves_nothing_behind() -> None:
         print(f"RUNNING {took:.1f} s after sbatch, with a boot of {BOOT_SECONDS:g} s")  # noqa: T201
         world.wait(lambda: world.state(job) == "COMPLETED")
         assert sorted((world.site.folder / "out").read_text().split()) == ["c1", "c2"]
-        world.cluster.kill("slurmctld")
-        world.cluster.start_controller()
+        world.cluster.restart_controller()
         world.wait(world.is_empty)
         rows = world.jobs()
         assert sorted(row["name"] for row in rows) == ["slurm-c1", "slurm-c2"]
