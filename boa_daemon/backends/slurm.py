@@ -24,7 +24,7 @@ from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.facts.node_lives import instance_of, life_named
 from boa_daemon.tick.facts.offers import Offer
 from boa_daemon.tick.facts.state import NodeState
-from boa_daemon.tick.ports import WARNING_SECONDS, Accepted, Clock, Launched, Provider, Refused, Unknown
+from boa_daemon.tick.facts.ports import WARNING_SECONDS, Accepted, Clock, Launched, Provider, Refused, Unknown
 from policies.model import InstanceType, NodeId
 
 RETRY_SECONDS = 30.0
