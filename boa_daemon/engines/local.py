@@ -383,7 +383,10 @@ class LocalEngine:
     def _statuses(self, folders: Sequence[Path]) -> list[UnitStatus | None]:
         """Return the statuses of units, None for an unreadable one; end units that have lost their keeper."""
         asked = time.monotonic_ns()
-        return [authentic_status(folder, read_unit_status(folder, asked), asked) for folder in folders]
+        return [
+            authentic_status(folder, read_unit_status(folder, asked, self._start_keeper), asked)
+            for folder in folders
+        ]
 
     def logs(
         self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
