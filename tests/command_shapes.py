@@ -15,7 +15,7 @@ from pathlib import Path
 from engine_bench import EXAMPLES, TORCHRUN, Bench
 
 from boa_daemon.job.unit import read_json
-from boa_daemon.tick.ports import Accepted, RunReport
+from boa_daemon.tick.facts.ports import Accepted, RunReport
 
 JOBS = Path(__file__).parent / "command_jobs"
 PYTHON = sys.executable

@@ -413,9 +413,9 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
     if config is None:
         with suppress(KeyError):
             return os.environ["BOA_ADDRESS"]
-    from boa_daemon.daemon.daemon_paths import socket_of  # noqa: PLC0415 - slow to import, and unused with an address
-    from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
-    from boa_daemon.daemon.settings_reload import running_socket  # noqa: PLC0415
+    from boa_daemon.daemon.settings.daemon_paths import socket_of  # noqa: PLC0415 - slow to import, and unused with an address
+    from boa_daemon.daemon.settings.setting_layers import load_settings  # noqa: PLC0415
+    from boa_daemon.daemon.settings.settings_reload import running_socket  # noqa: PLC0415
 
     try:
         found = socket_of(load_settings(config).settings)

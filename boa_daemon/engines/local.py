@@ -36,8 +36,8 @@ from boa_daemon.job.keeper import GO, start_apart
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit, acting_as, read_json, write_json
-from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.ports import (
+from boa_daemon.tick.facts.actions import StartJob, StopJob
+from boa_daemon.tick.facts.ports import (
     Accepted,
     JobAccessPort,
     JobGate,
@@ -48,7 +48,7 @@ from boa_daemon.tick.ports import (
     RunReport,
     Unknown,
 )
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import GpuSlot, JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")

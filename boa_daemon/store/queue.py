@@ -24,9 +24,9 @@ from boa_daemon.store.purses import add_to_purse, hourly_costs
 from boa_daemon.store.records import ACTIVE, GenerationRecord, InstanceRecord, JobRecord, JobStatus, job_id
 from boa_daemon.store.sql import HOUR, put
 from boa_daemon.store.tables import GENERATIONS, INSTANCES, INTENTS, JOBS, META, PLACEMENTS
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.codec import dumps, loads
-from boa_daemon.tick.state import Claim, NodeState
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.codec import dumps, loads
+from boa_daemon.tick.facts.state import Claim, NodeState
 from policies.model import GpuSlot, JobId, NodeId, Width
 
 NewJob: TypeAlias = tuple[Mapping[str, Any], str, str, float]
