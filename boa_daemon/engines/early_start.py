@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 from boa_daemon.job.container import pull_script
 from boa_daemon.job.early_start import are_all_there, read_start_notes
 from boa_daemon.job.keeper import GO, READY
+from boa_daemon.job.leavings import remove_trees
 from boa_daemon.job.processes import is_alive, kill_all_carrying, send
 from boa_daemon.job.unit import Unit, is_kept, keepers_of, read_own
 from boa_daemon.tick.facts.actions import StartJob
@@ -86,7 +86,7 @@ def drop_units(generation: Path) -> None:
                     send([one[0]], signal.SIGKILL)
             with suppress(OSError, ValueError, TypeError):
                 kill_all_carrying(f"BOA_UNIT={Unit.read(folder).name}")
-    shutil.rmtree(gone, ignore_errors=True)
+    remove_trees(gone)
 
 
 def may_start_early(spec: JobSpec, running: Sequence[Unit]) -> tuple[bool, float]:

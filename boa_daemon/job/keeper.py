@@ -26,7 +26,6 @@ import ctypes
 import fcntl
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -54,7 +53,7 @@ from boa_daemon.job.container import (
 from boa_daemon.job.course import Course, make_output, read_course, reopen_output, strays
 from boa_daemon.job.failures import full_disk
 from boa_daemon.job.guard import FIRST, Guard, Orders
-from boa_daemon.job.leavings import drop_temporary_folder, make_temporary_folder, remove_leavings
+from boa_daemon.job.leavings import make_temporary_folder, remove_leavings, remove_trees, temporary_folder
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import (
     boot_id,
@@ -794,9 +793,7 @@ def end_orphaned_unit(folder: Path) -> None:
 
 def drop_scratch(unit: Unit) -> None:
     """Remove the scratch folder of a unit, and that of its temporary files."""
-    with unit.as_user():
-        drop_temporary_folder(unit.folder)
-        shutil.rmtree(unit.own / SCRATCH, ignore_errors=True)
+    remove_trees(temporary_folder(unit.folder), unit.own / SCRATCH, **popen_as(unit))
 
 
 def _unblock() -> None:
