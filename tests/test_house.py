@@ -14,7 +14,17 @@ from pure_code import ALLOWED, ALSO, impurities
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_THE_ROOT = {
-    "boa_daemon": {"__init__", "__main__", "clock", "csv_text", "errors", "serve", "units", "version"},
+    "boa_daemon": {
+        "__init__",
+        "__main__",
+        "clock",
+        "csv_text",
+        "errors",
+        "serve",
+        "text_files",
+        "units",
+        "version",
+    },
     "policies": {
         "__init__",
         "answer",

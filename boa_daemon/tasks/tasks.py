@@ -8,7 +8,6 @@ extended study runs only what is new.
 from __future__ import annotations
 
 import copyreg
-import os
 import pickle
 import threading
 from collections import deque
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 import platformdirs
 
 from boa_daemon.errors import InputError
+from boa_daemon.job.whole_files import write_whole
 from boa_daemon.tasks.content_hash import code_hash, content_hash
 from boa_daemon.tasks.workers import InlineWorkers, Workers, read_answer
 
@@ -71,11 +71,9 @@ class AnswerCache:
         if self.folder is None:
             return
         path = self._path(self.folder, key)
-        part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
         try:
             path.parent.mkdir(exist_ok=True)
-            part.write_bytes(answer)
-            part.replace(path)
+            write_whole(path, answer, durable=False)
         except OSError as error:
             raise InputError(f"--out: cannot write an answer: {error}", file=path) from error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.whole_files import write_whole
+from boa_daemon.job.whole_files import write_whole
 
 Value: TypeAlias = str | float | tuple[str, ...] | Mapping[str, str] | Mapping[str, str | float]
 

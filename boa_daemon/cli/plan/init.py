@@ -12,7 +12,7 @@ from boa_daemon.cli.common.daemon_client import say_next
 from boa_daemon.cli.common.output import print_text, stdout_console
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.whole_files import write_whole
+from boa_daemon.job.whole_files import write_whole
 from boa_daemon.units import HOURS_PER_MONTH
 from policies.model import InstanceType
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from boa_daemon.job.whole_files import write_whole
 from boa_daemon.tick.facts.codec import loads, pack, unpack
 from boa_daemon.tick.facts.state import ClusterState
 
@@ -41,16 +40,11 @@ class LastStateFile:
         now = time.monotonic()
         if now - self._written_at < EVERY_SECONDS:
             return
-        aside = self._path.with_suffix(".new")
         try:
             head = json.dumps({"format": 1, "ledger_id": ledger_id}).encode()
-            aside.touch(mode=0o600)
-            aside.write_bytes(head + b"\n" + pack(text))
-            os.replace(aside, self._path)
+            write_whole(self._path, head + b"\n" + pack(text), mode=0o600, durable=False)
             self._written_at = now
         except OSError as error:
-            with suppress(OSError):
-                aside.unlink(missing_ok=True)
             _LOG.debug("the last state could not be written: %s", error)
 
     def read(self) -> LastState | None:

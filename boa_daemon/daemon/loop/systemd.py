@@ -19,7 +19,7 @@ from importlib import resources
 from pathlib import Path
 
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.inputs.whole_files import write_whole
+from boa_daemon.job.whole_files import write_whole
 
 UNIT = "boa-daemon.service"
 UNIT_FOLDER = Path("/etc/systemd/system")

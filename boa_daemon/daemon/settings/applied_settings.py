@@ -20,7 +20,7 @@ import platformdirs
 
 from boa_daemon.daemon.settings.daemon_paths import StateFile
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.whole_files import write_whole
+from boa_daemon.job.whole_files import write_whole
 
 FOR_ONE_RUN = "BOA_FOR_ONE_RUN"
 """Variable of a daemon that lives for one run: its settings are not remembered for the next daemon."""

@@ -6,9 +6,7 @@ tick can be replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from boa_daemon.tick.decide.diff import diff
 from boa_daemon.tick.decide.gc_pause import without_gc
@@ -17,6 +15,7 @@ from boa_daemon.tick.explain.headline import headline
 from boa_daemon.tick.facts.actions import Action
 from boa_daemon.tick.facts.claims import with_claims_held, with_claims_started
 from boa_daemon.tick.facts.draft import Draft
+from boa_daemon.tick.facts.needs import Fact, Stage, facts_of, needs_of
 from boa_daemon.tick.facts.reasons import JobReason
 from boa_daemon.tick.facts.state import ClusterState, Plan, Rules, WaitReason
 from boa_daemon.tick.money.caps import within_instances
@@ -51,12 +50,10 @@ from boa_daemon.tick.stages.widths.leave_lent import leave_lent
 from boa_daemon.tick.stages.widths.meet_dates import meet_dates
 from boa_daemon.tick.stages.widths.narrow import narrow
 from policies.fast_dataclasses import fast_init
-from policies.links.gpu_kinds import siblings
-from policies.memo import LatestMemo, Memo
+from policies.memo import Memo
 from policies.model import JobId
 from policies.protocols import Allocator, Placer
 
-Stage: TypeAlias = Callable[[ClusterState, Draft], Draft]
 STAGES: tuple[Stage, ...] = (
     # Select the jobs that this tick plans for.
     give_up,
@@ -97,28 +94,6 @@ STAGES: tuple[Stage, ...] = (
     schedule_wake_up,
 )
 """The stages in the order in which they run: each takes the plan so far and returns a better one."""
-
-_Fact: TypeAlias = Literal[
-    "terms", "claims", "teams", "market", "limits", "steady", "pool", "not-ready", "links", "machines"
-]
-_ONLY_WITH: Mapping[Stage, frozenset[_Fact]] = {
-    give_up: frozenset({"terms"}),
-    set_aside: frozenset({"terms", "teams"}),
-    keep_still: frozenset({"terms", "steady", "claims"}),
-    change_machine: frozenset({"machines", "market"}),
-    narrow: frozenset({"limits", "market"}),
-    meet_dates: frozenset({"terms"}),
-    keep_node_limit: frozenset({"limits"}),
-    check_stock: frozenset({"market"}),
-    break_loops: frozenset({"steady"}),
-    keep_job_limits: frozenset({"terms"}),
-    end_silent: frozenset({"terms"}),
-    keep_caps: frozenset({"limits"}),
-    keep_until_ready: frozenset({"not-ready", "terms"}),
-    keep_warm: frozenset({"pool"}),
-    order_links: frozenset({"links"}),
-}
-"""Stages that change nothing unless one of these facts holds (`_facts`). Most ticks need none of them."""
 
 
 @fast_init
@@ -174,7 +149,7 @@ class Decision:
 def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
     """Return what to do now: each stage takes the plan so far and returns a better one, with its reasons."""
     draft = Draft(rules=within_instances(rules), allocator=allocator, placer=placer)
-    idle = _idle_stages[_facts(state, draft.rules)]
+    idle = _idle_stages[facts_of(state, draft.rules)]
     seen = state
     for stage in STAGES:
         if stage is ask_policy:
@@ -186,41 +161,10 @@ def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: 
     return Decision(state=state, plan=plan, actions=diff(state, plan))
 
 
-def _facts(state: ClusterState, rules: Rules) -> tuple[_Fact, ...]:
-    """Return which facts hold that some stages need."""
-    found = _facts_of_rules(rules)
-    if state.judged_jobs:
-        found += ("terms",)
-    if state.claims:
-        found += ("claims",)
-    if state.teams:
-        found += ("teams",)
-    if state.offers or state.cooldowns:
-        found += ("market",)
-    if [node for node in state.passing_nodes if node.phase == "stopped"]:
-        found += ("pool",)
-    if state.not_ready:
-        found += ("not-ready",)
-    if state.gate is not None:
-        found += ("links",)
-    return found
+def _without_effect(facts: tuple[Fact, ...]) -> frozenset[Stage]:
+    """Return the stages that change nothing if only these facts hold, as each says itself."""
+    with_needs = ((stage, needs_of(stage)) for stage in STAGES)
+    return frozenset(stage for stage, needs in with_needs if needs is not None and needs.isdisjoint(facts))
 
 
-def _of_rules(rules: Rules) -> tuple[_Fact, ...]:
-    """Return the facts that follow from the rules alone."""
-    holds: dict[_Fact, bool] = {
-        "limits": rules.max_nodes is not None or rules.caps is not None,
-        "steady": rules.steady is not None,
-        "pool": rules.warm_pool is not None,
-        "links": rules.orders_links,
-        "machines": bool(siblings(rules.instance_types)),
-    }
-    return tuple(fact for fact, is_so in holds.items() if is_so)
-
-
-def _without_effect(facts: tuple[_Fact, ...]) -> frozenset[Stage]:
-    """Return the stages that change nothing if only these facts hold."""
-    return frozenset(stage for stage, needs in _ONLY_WITH.items() if needs.isdisjoint(facts))
-
-
-_idle_stages, _facts_of_rules = Memo(_without_effect), LatestMemo(_of_rules)
+_idle_stages = Memo(_without_effect)

@@ -10,6 +10,7 @@ from collections import Counter
 from math import floor, inf
 
 from boa_daemon.tick.facts.draft import Draft
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.offers import most_usd_per_hour
 from boa_daemon.tick.facts.state import ClusterState, NodeState, Plan, Rules
 from boa_daemon.tick.facts.warm_pool import (
@@ -24,6 +25,7 @@ from policies.fast_dataclasses import replace
 from policies.model import NodeId
 
 
+@only_with("pool")
 def keep_warm(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with returned nodes stopped, and stopped nodes not worth their disks ended."""
     plan, pool = draft.plan, draft.rules.warm_pool

@@ -7,11 +7,13 @@ pays and for the jobs that ask the gate; all other links have no order.
 from __future__ import annotations
 
 from boa_daemon.tick.facts.draft import Draft
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.room.link_order import link_order
 from policies.fast_dataclasses import replace
 
 
+@only_with("links")
 def order_links(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the order on every ordered link."""
     if draft.rules.orders_links:

@@ -8,12 +8,14 @@ soon for jobs that wait for one of them. Cost: O(jobs).
 from __future__ import annotations
 
 from boa_daemon.tick.facts.draft import SOON_SECONDS, Draft
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.retries import GivenUp, GiveUp
 from boa_daemon.tick.facts.state import ClusterState, JobTerms, WaitReason
 from policies.fast_dataclasses import replace
 from policies.model import JobId
 
 
+@only_with("terms")
 def give_up(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the waiting jobs that are not started again, and why."""
     found: dict[JobId, GivenUp] = {}

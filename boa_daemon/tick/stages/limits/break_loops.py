@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.limits import Held, Steady
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.recent_acts import RecentActs
 from boa_daemon.tick.facts.state import ClusterState, Plan, WaitReason
 from boa_daemon.tick.room.launches import cut_launches
 from policies.fast_dataclasses import replace
 
 
+@only_with("steady")
 def break_loops(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft without looping launches, and with notes on them and on orders without effect."""
     plan, steady, now = draft.plan, draft.rules.steady, state.now

@@ -8,12 +8,14 @@ is over. Cost: O(jobs).
 from __future__ import annotations
 
 from boa_daemon.tick.facts.draft import Draft
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.money.caps import hold_back
 from boa_daemon.tick.room.hung_jobs import hung_jobs
 from policies.fast_dataclasses import replace
 
 
+@only_with("terms")
 def end_silent(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which hung jobs end, and start nowhere now."""
     ends, wakes = hung_jobs(state)

@@ -10,6 +10,7 @@ from math import inf
 
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.limits import Held, HeldCode
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.money.caps import hold_back
 from policies.fast_dataclasses import replace
@@ -18,6 +19,7 @@ from policies.model import JobId
 _NEVER: tuple[float, HeldCode] = (inf, "max-hours")
 
 
+@only_with("terms")
 def keep_job_limits(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which jobs at a limit of their files stop and start nowhere."""
     ends: dict[JobId, tuple[float, HeldCode]] = {}

@@ -14,12 +14,14 @@ from collections.abc import Mapping
 
 from boa_daemon.tick.facts.draft import SOON_SECONDS, Draft
 from boa_daemon.tick.facts.limits import Held
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.fast_dataclasses import replace
 from policies.model import GpuSlot, JobId
 
 
+@only_with("not-ready", "terms")
 def keep_until_ready(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which running jobs whose next start is not ready keep what they hold."""
     plan = draft.plan

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from math import isfinite
 
 from boa_daemon.tick.facts.draft import Draft
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.tick.facts.state import ClusterState, WaitReason
 from boa_daemon.tick.room.launches import cut_launches, without_gangs
@@ -28,6 +29,7 @@ _WAITS: Mapping[RefusalKind, WaitReason] = {
 """The wait reason of a job while every offer of its type is closed."""
 
 
+@only_with("market")
 def check_stock(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft without launches of closed types, and with a wake-up for when they open."""
     plan = draft.plan

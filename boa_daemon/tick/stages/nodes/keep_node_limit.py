@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from boa_daemon.tick.facts.draft import Draft, shrinks
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.placeable_nodes import PlaceableNodes
 from boa_daemon.tick.facts.state import ClusterState, Rules
 from boa_daemon.tick.room.launches import blank_nodes, coming_nodes, cut_launches, gangs_of, within_node_limit
@@ -23,6 +24,7 @@ from policies.fast_dataclasses import replace
 from policies.model import JobId, Node, NodeId, Width
 
 
+@only_with("limits")
 def keep_node_limit(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with no more launches than the limit on nodes allows."""
     launches = draft.plan.launches

@@ -20,6 +20,7 @@ from functools import partial
 
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.limits import Held, HeldCode, HeldNumber, Steady
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.recent_acts import RecentActs
 from boa_daemon.tick.facts.state import Claim, ClusterState, JobState
 from boa_daemon.units import SECONDS_PER_HOUR
@@ -31,6 +32,7 @@ from policies.online.node_prices import WholeNodePrices
 _HOUR = 3600.0
 
 
+@only_with("terms", "steady", "claims")
 def keep_still(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the policy's widths, except that jobs that may not move keep theirs."""
     draft = _obey(state, _keep_rigid(state, _keep_claims(state, draft)))

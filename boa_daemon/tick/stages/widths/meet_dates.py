@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from math import ceil, inf
 
 from boa_daemon.tick.facts.draft import Draft
+from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.state import ClusterState, DateNote, JobState, Rules
 from boa_daemon.tick.money.spending import price_of_next
 from boa_daemon.tick.room.deadline_advice import (
@@ -40,6 +41,7 @@ LOOK_AGAIN_PART = 0.005
 """The next tick comes after this part of the time left, which is one step of a programme."""
 
 
+@only_with("terms")
 def meet_dates(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the widths, order and waits that dates ask for."""
     found = dict(_notes(state, draft))

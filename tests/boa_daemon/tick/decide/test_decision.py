@@ -20,6 +20,7 @@ from boa_daemon.tick.explain import explain
 from boa_daemon.tick.facts import placeable_nodes
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.limits import Caps, Steady
+from boa_daemon.tick.facts.needs import facts_of, needs_of
 from boa_daemon.tick.facts.offers import Cooldown
 from boa_daemon.tick.facts.retries import Failure
 from boa_daemon.tick.facts.state import ClusterState, JobTerms, WarmPool
@@ -192,7 +193,7 @@ def test_stages_that_are_skipped_would_have_changed_nothing(
         teams={"red": TeamMoney(day_cap_usd=1.0, spent_today_usd=2.0)} if "a team" in seen else {},
     )
     draft = Draft(rules=within_instances(rules(**site)), allocator=wishes, placer=FirstFit())
-    idle = decision._idle_stages[decision._facts(state, draft.rules)]
+    idle = decision._idle_stages[facts_of(state, draft.rules)]
     for stage in STAGES:
         after = stage(state, draft)
         if stage in idle:
@@ -203,7 +204,8 @@ def test_stages_that_are_skipped_would_have_changed_nothing(
 def test_most_stages_of_a_plain_tick_are_skipped_and_each_fact_brings_some_back() -> None:
     """Fifteen stages need a fact; every fact is needed by a stage."""
     state, site = a_state(a_job("a"), nodes=[a_node("n1")]), rules()
-    assert decision._facts(state, site) == ()
-    assert len(decision._idle_stages[()]) == len(decision._ONLY_WITH) == 15
-    for fact in frozenset[Any]().union(*decision._ONLY_WITH.values()):
+    assert facts_of(state, site) == ()
+    needs = [found for stage in STAGES if (found := needs_of(stage)) is not None]
+    assert len(decision._idle_stages[()]) == len(needs) == 15
+    for fact in frozenset[Any]().union(*needs):
         assert decision._idle_stages[fact,] < decision._idle_stages[()]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from boa_daemon.inputs.whole_files import write_whole
+from boa_daemon.job.whole_files import whole_file, write_whole
 
 
 def test_a_file_keeps_its_permissions_and_a_link_its_target(tmp_path: Path) -> None:
@@ -23,9 +24,12 @@ def test_a_file_keeps_its_permissions_and_a_link_its_target(tmp_path: Path) -> N
 
 def test_a_new_file_gets_the_usual_permissions_or_those_named(tmp_path: Path) -> None:
     """0644 less the mask of the process; 0600 where it is asked for."""
-    os.umask(0o027)
-    write_whole(tmp_path / "a", b"1")
-    write_whole(tmp_path / "b", b"1", mode=0o600)
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "a", b"1")
+        write_whole(tmp_path / "b", b"1", mode=0o600)
+    finally:
+        os.umask(before)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"] == [0o640, 0o600]
 
 
@@ -56,3 +60,28 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
     assert os.read(reader, 10) == b"new"
     os.close(reader)
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_reader_sees_the_old_content_until_the_block_ends(tmp_path: Path, *, durable: bool) -> None:
+    """What raises inside leaves the old file; what a killed process left beside it is no hindrance."""
+    file = tmp_path / "answers.json"
+    file.write_text("old")
+    with suppress(KeyboardInterrupt), whole_file(file, durable=durable) as half:
+        half.write_text("half")
+        raise KeyboardInterrupt
+    half.write_text("left by a killed process")
+    with whole_file(file, durable=durable) as aside:
+        aside.write_text("new")
+        assert file.read_text() == "old"
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("answers.json", "new")]
+
+
+def test_a_private_file_is_private_from_its_first_byte(tmp_path: Path) -> None:
+    """Also where the process's mask would let others read it."""
+    before = os.umask(0)
+    try:
+        with whole_file(tmp_path / "key", mode=0o600) as aside:
+            assert aside.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
