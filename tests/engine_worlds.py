@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.testing.fake_ssm import FakeSsm
-from boa_daemon.tick.ports import JobGate, Runner
+from boa_daemon.tick.facts.ports import JobGate, Runner
 
 World: TypeAlias = Callable[[Path], AbstractContextManager[Callable[..., Runner]]]
 
