@@ -94,7 +94,7 @@ def why(service: Service, name: JobId) -> str | None:
     job = None if storage is None else storage.queue.active.get(name)
     if job is None:
         return None
-    places = {} if decision is None else places_in_queue(decision.state, decision.plan)
+    places = service.outlook.places()
     return _sentence(decision, job, places.get(name))
 
 
