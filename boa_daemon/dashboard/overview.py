@@ -60,7 +60,7 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
     active = list(service.daemon.storage.queue.active.values())
     left = {job.id: _left(decision, job) for job in active if job.slots}
     running = sorted((job for job in active if job.slots), key=lambda job: (left[job.id], job.seq))
-    places = {} if decision is None else places_in_queue(decision.state, decision.plan)
+    places = service.outlook.places()
     waiting = sorted(
         (job for job in active if not job.slots), key=lambda job: (places.get(job.id, math.inf), job.seq)
     )

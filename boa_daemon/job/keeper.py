@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Optional
 
 from boa_daemon.job import early_start
 from boa_daemon.job.account import drops, hand_over, mount_point, popen_as, working_folder
@@ -88,7 +88,7 @@ LOOK_BEATS, LOOK_SECONDS = 4, 60.0
 GO, READY = "go", "ready"
 TURN_SECONDS, MOST_WAIT_SECONDS = 0.02, 900.0
 """How often a waiting unit checks for its turn, and after how long it gives up."""
-Stamp: TypeAlias = tuple[int, int] | None
+Stamp = Optional[tuple[int, int]]
 """Identity of a file: its inode and modification time in nanoseconds; None if there is no file."""
 TRIM_SECONDS = 5.0
 """How often the output files of ranks are cut to their limit."""

@@ -195,5 +195,5 @@ def _rows(file: Path) -> list[dict[str, int]]:
     with suppress(OSError, ValueError):
         header, *lines = file.read_text().splitlines()
         names = header.split()
-        return [dict(zip(names, map(int, line.split()), strict=False)) for line in lines]
+        return [dict(zip(names, map(int, line.split()))) for line in lines]
     return []

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -83,6 +84,7 @@ class Run:
         self._saving: _Saving | None = None
         self._all_have_written = False
         self._save_seconds: float | None = None
+        self._checkpoint_bytes: int | None = None
         self._samples = 0.0
         self._began = time.monotonic()
         self._saved_at_step = 0
@@ -215,6 +217,8 @@ class Run:
             }
             if self._save_seconds is not None:
                 record["save_seconds"] = self._save_seconds
+            if self._checkpoint_bytes is not None:
+                record["checkpoint_bytes"] = self._checkpoint_bytes
             record["gap_seconds"] = self._gap_seconds
             if gradient_noise is not None:
                 record["gradient_noise"] = gradient_noise
@@ -314,6 +318,8 @@ class Run:
         )
         self._has_read_back = True
         self._save_seconds = time.monotonic() - began
+        with suppress(OSError):
+            self._checkpoint_bytes = found.path.stat().st_size
         return found
 
     def try_save(self, write: Callable[[BinaryIO], Any], check: Callable[[Path], Any]) -> None:
@@ -407,6 +413,7 @@ class Run:
                 self.folder, generation=self.generation, step=saving.step, files=files, keep=self.keep
             )
             self._save_seconds = time.monotonic() - saving.began
+            self._checkpoint_bytes = sum(size for size, _ in files.values())
             return found
         return None
 

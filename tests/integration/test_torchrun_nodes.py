@@ -13,6 +13,8 @@ from node_networks import EngineOnNodes, node_network
 from boa_daemon.job.processes import carrying
 from boa_daemon.job.unit import read_json
 
+pytestmark = pytest.mark.frameworks
+
 C10D = DDP.replace("torch.distributed.run", "torch.distributed.run --rdzv-backend=c10d")
 SORTED_AS_TEXT = (10, 11, 9)
 """As numbers they rise from 9 on, as text from 10 on: torchrun's c10d orders nodes by the text."""
