@@ -19,13 +19,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from scipy.special import stdtrit
 
-from boa_daemon.comparing.cells import Comparison
-from boa_daemon.comparing.run_cells import run_all
-from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.lab.compare.cells import Comparison
+from boa_daemon.lab.compare.run_cells import run_all
+from boa_daemon.lab.traces.importers import SourceName, import_source
 from boa_daemon.sim.wiring import SimulationSettings, settings_for, simulate
+from boa_daemon.tasks.tasks import Tasks
 from boa_daemon.testing import a_class, a_problem, an_instance_type
-from boa_daemon.traces.importers import SourceName, import_source
 from boa_daemon.traces.reader import Trace, TraceJob, read_trace
 from boa_daemon.traces.workload import Options
 from boa_daemon.traces.writer import write_workload

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine_bench import EXAMPLES, TORCHRUN, Bench
 
-from boa_daemon.tick.ports import Accepted, RunReport
+from boa_daemon.tick.facts.ports import Accepted, RunReport
 
 JOBS = Path(__file__).parent / "command_jobs"
 PYTHON = sys.executable

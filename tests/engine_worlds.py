@@ -18,7 +18,7 @@ from boa_daemon.engines.slurm import SlurmEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.slurm.commands import Slurm
 from boa_daemon.testing.fake_ssm import FakeSsm
-from boa_daemon.tick.ports import JobGate, Runner
+from boa_daemon.tick.facts.ports import JobGate, Runner
 
 World: TypeAlias = Callable[[Path], AbstractContextManager[Callable[..., Runner]]]
 

@@ -26,11 +26,11 @@ from boa_daemon.api.authentication import Authenticator, Caller
 from boa_daemon.api.browser_security import BrowserGuard
 from boa_daemon.api.job_access import job_access_routes
 from boa_daemon.api.page import file_routes, page_routes
-from boa_daemon.daemon.costs import CostBy
-from boa_daemon.daemon.orders import CannotRehearse
-from boa_daemon.daemon.service import Service
-from boa_daemon.daemon.service_base import NotAllowed, NotReady, UnknownJob
-from boa_daemon.daemon.submissions import MOST_JOBS_AT_ONCE
+from boa_daemon.daemon.money.costs import CostBy
+from boa_daemon.daemon.service.orders import CannotRehearse
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.service.service_base import NotAllowed, NotReady, UnknownJob
+from boa_daemon.daemon.service.submissions import MOST_JOBS_AT_ONCE
 from boa_daemon.errors import BoaError, InputError, exit_code_of
 from boa_daemon.store.database import DatabaseBusy
 from boa_daemon.store.database_setup import StoreUnusable

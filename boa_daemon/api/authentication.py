@@ -27,7 +27,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from boa_daemon.api.browser_security import COOKIE, Sessions
-from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.daemon.settings.config import ApiSettings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.watched_files import WatchedFiles
 

@@ -23,8 +23,8 @@ from boa_daemon.job.early_start import are_all_there, read_start_notes
 from boa_daemon.job.keeper import GO, READY
 from boa_daemon.job.processes import is_alive, kill_all_carrying, send
 from boa_daemon.job.unit import Unit, read_own
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.ports import JobSpec
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.ports import JobSpec
 
 FORGET_SECONDS = 60.0
 """A waiting generation that was not requested for this long is dropped: the plan has changed."""

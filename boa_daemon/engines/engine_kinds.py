@@ -1,6 +1,6 @@
 """The table of engines and their properties, for code that plans or checks without opening an engine.
 
-`boa_daemon.daemon.assembly.ENGINES` says how each is opened. An engine from a plug-in has the defaults.
+`boa_daemon.daemon.loop.assembly.ENGINES` says how each is opened. An engine from a plug-in has the defaults.
 """
 
 from __future__ import annotations

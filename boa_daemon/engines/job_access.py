@@ -20,8 +20,8 @@ from typing import Any
 
 from boa_daemon.engines.ssm_commands import SsmCommands
 from boa_daemon.engines.ssm_scripts import library
-from boa_daemon.tick.node_lives import instance_of
-from boa_daemon.tick.ports import Accepted, Refused, SaidInside, WayIn
+from boa_daemon.tick.facts.node_lives import instance_of
+from boa_daemon.tick.facts.ports import Accepted, Refused, SaidInside, WayIn
 from policies.model import JobId
 
 MODULE = "boa_daemon.job.unit_access"

@@ -36,8 +36,9 @@ from boa_daemon.job.keeper import GO, start_apart
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit, acting_as, read_json, write_json
-from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.ports import (
+from boa_daemon.job.whole_files import write_whole
+from boa_daemon.tick.facts.actions import StartJob, StopJob
+from boa_daemon.tick.facts.ports import (
     Accepted,
     JobAccessPort,
     JobGate,
@@ -48,7 +49,7 @@ from boa_daemon.tick.ports import (
     RunReport,
     Unknown,
 )
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import GpuSlot, JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")
@@ -313,9 +314,7 @@ class LocalEngine:
         """Store a code archive beside the jobs."""
         file = self._archive(digest)
         own_folder(file.parent)
-        aside = file.with_name(f".{file.name}.{os.getpid()}")
-        aside.write_bytes(archive)
-        aside.replace(file)
+        write_whole(file, archive)
 
     def drop_code(self, keep: Collection[str], *, before: float) -> int:
         """Remove archives from before `before` (an instant) that are not in `keep`; return how many."""

@@ -27,9 +27,9 @@ from boa_daemon.engines.run_reports import UnitStatus
 from boa_daemon.errors import MissingExtra
 from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.unit import Unit, lost_end, read_json, sealed_document, write_json
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.ports import Accepted, JobGate, Refused, Unknown
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.ports import Accepted, JobGate, Refused, Unknown
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import NodeId
 
 ANSWER_SECONDS = 10.0

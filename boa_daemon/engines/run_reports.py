@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from boa_daemon.engines.causes import cause_of, last_line
 from boa_daemon.job.failures import PEER_LOST
-from boa_daemon.tick.ports import Manifest, RunPhase, RunReport
-from boa_daemon.tick.retries import FailureCause
+from boa_daemon.tick.facts.ports import Manifest, RunPhase, RunReport
+from boa_daemon.tick.facts.retries import FailureCause
 from boa_daemon.units import counted
 from policies.model import JobId
 

@@ -39,10 +39,10 @@ from boa_daemon.job.slurm import NODE_NAME
 from boa_daemon.job.unit import Unit, lost_end, read_json, sealed_document, status_of, write_json
 from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmNode, SlurmRefused, SlurmSilent
 from boa_daemon.slurm.options import kept_options
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.node_lives import instance_of
-from boa_daemon.tick.ports import Accepted, JobGate, JobSpec, Refused, RunReport, SaidInside, Unknown
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.node_lives import instance_of
+from boa_daemon.tick.facts.ports import Accepted, JobGate, JobSpec, Refused, RunReport, SaidInside, Unknown
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import NodeId
 
 ENDED_SECONDS = 3.0

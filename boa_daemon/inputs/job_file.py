@@ -30,7 +30,7 @@ from boa_daemon.inputs.schema import (
 from boa_daemon.inputs.yaml_events import typed_in_yaml
 from boa_daemon.job.secrets import REFERENCE
 from boa_daemon.slurm.options import kept_options
-from boa_daemon.tick.retries import DEFAULT_RETRIES, FailureCause
+from boa_daemon.tick.facts.retries import DEFAULT_RETRIES, FailureCause
 from boa_daemon.units import SECONDS_PER_HOUR
 
 MAX_TEXT = 65_536

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.whole_files import write_whole
+from boa_daemon.job.whole_files import write_whole
 
 Market: TypeAlias = Literal["on-demand", "spot"]
 

@@ -18,6 +18,7 @@ from boa_daemon.job.logs import last_lines, quiet_seconds
 from boa_daemon.job.processes import is_alive
 from boa_daemon.job.regular_files import MOST_BYTES, UNREADABLE, read_regular
 from boa_daemon.job.seal import SEAL, TOLD, is_sealed, key_of, sealed
+from boa_daemon.job.whole_files import write_whole
 
 KEPT = "kept.json"
 """File in which a unit notes its checkpoints that were uploaded completely."""
@@ -176,14 +177,7 @@ def write_json(file: Path, document: Mapping[str, Any]) -> None:
     Raises:
         OSError: when it cannot be written.
     """
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        aside.write_text(json.dumps(document))
-        aside.replace(file)
-    except OSError:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise
+    write_whole(file, json.dumps(document), durable=False)
 
 
 def sealed_document(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:

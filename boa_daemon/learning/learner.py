@@ -24,7 +24,7 @@ from boa_daemon.learning.samples import (
     merge_samples,
 )
 from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, doubted, estimate_all
-from boa_daemon.tick.ports import RunReport
+from boa_daemon.tick.facts.ports import RunReport
 from policies.links.gpu_kinds import without_market
 from policies.model import JobClass, JobId, Width
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from boa_daemon.learning.exploration_value import Exploration, ExplorationStakes, worth_exploring
 from boa_daemon.learning.speedups import HALF_LIFE_SECONDS, CurveEstimate, SpeedSample, WidthEstimate
-from boa_daemon.tick.state import JobState
+from boa_daemon.tick.facts.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation, NodePrices
 from policies.model import InstanceType, Job, JobClass, JobId, Money, Width

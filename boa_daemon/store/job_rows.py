@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from boa_daemon.store.records import InstanceRecord, JobRecord
-from boa_daemon.tick.codec import loads
+from boa_daemon.tick.facts.codec import loads
 from policies.model import GpuSlot
 
 MOST_KNOWN_SLOTS = 50_000

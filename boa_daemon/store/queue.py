@@ -18,15 +18,16 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from boa_daemon.inputs.job_file import instant_of
+from boa_daemon.job.whole_files import write_whole
 from boa_daemon.store.database import Database, DatabaseBusy
 from boa_daemon.store.job_rows import instance_of, job_of, row_of, slots_of
 from boa_daemon.store.purses import add_to_purse, hourly_costs
 from boa_daemon.store.records import ACTIVE, GenerationRecord, InstanceRecord, JobRecord, JobStatus, job_id
 from boa_daemon.store.sql import HOUR, put
 from boa_daemon.store.tables import GENERATIONS, INSTANCES, INTENTS, JOBS, META, PLACEMENTS
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.codec import dumps, loads
-from boa_daemon.tick.state import Claim, NodeState
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.codec import dumps, loads
+from boa_daemon.tick.facts.state import Claim, NodeState
 from policies.model import GpuSlot, JobId, NodeId, Width
 
 NewJob: TypeAlias = tuple[Mapping[str, Any], str, str, float]
@@ -153,9 +154,7 @@ class JobQueue:
         """Write the next number to the file beside the database; a full disk keeps the previous one."""
         if self._mark is not None:
             with suppress(OSError):
-                aside = self._mark.with_suffix(".new")
-                aside.write_text(str(number))
-                aside.replace(self._mark)
+                write_whole(self._mark, str(number), durable=False)
 
     def _widths(self, connection: Connection, held: Iterable[JobId]) -> dict[JobId, Width]:
         """Return the width of each job that holds GPUs."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from boa_daemon.tick.ports import JobSpec
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.ports import JobSpec
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import GpuSlot, JobId, Width
 
 NODE_KEY = "slurm_node"

@@ -19,7 +19,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from boa_daemon.store.database import Database
 from boa_daemon.store.memory import GIVEN_UP_SECONDS
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, COOLDOWNS, INTENTS, META
-from boa_daemon.tick.actions import (
+from boa_daemon.tick.facts.actions import (
     Action,
     EndGeneration,
     GiveUpJob,
@@ -29,11 +29,11 @@ from boa_daemon.tick.actions import (
     TerminateNode,
     act_of,
 )
-from boa_daemon.tick.codec import dumps, loads
-from boa_daemon.tick.limits import DAY_SECONDS, Act
-from boa_daemon.tick.offers import OF_PEOPLE, Cooldown, cooled, covers
-from boa_daemon.tick.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
-from boa_daemon.tick.state import ClusterState, Plan
+from boa_daemon.tick.facts.codec import dumps, loads
+from boa_daemon.tick.facts.limits import DAY_SECONDS, Act
+from boa_daemon.tick.facts.offers import OF_PEOPLE, Cooldown, cooled, covers
+from boa_daemon.tick.facts.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
+from boa_daemon.tick.facts.state import ClusterState, Plan
 
 HOUR = 3600.0
 REMEMBERED_SECONDS = 2.0 * HOUR

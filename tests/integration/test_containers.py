@@ -19,7 +19,7 @@ from engine_worlds import ssm_world
 
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import Accepted
+from boa_daemon.tick.facts.ports import Accepted
 
 TRAINER = """
 import os, time

@@ -10,7 +10,7 @@ import pytest
 from engine_bench import EXAMPLES, TORCHRUN, Bench, loss_alone
 
 from boa_daemon.engines.local import LocalEngine
-from boa_daemon.tick.ports import Accepted
+from boa_daemon.tick.facts.ports import Accepted
 from policies.model import GpuSlot
 
 FRAMEWORKS = ("huggingface", "lightning", "fabric", "accelerate", "jax")

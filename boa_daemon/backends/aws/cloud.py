@@ -65,10 +65,10 @@ from boa_daemon.backends.aws.prices.region_prices import how_to_price
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.node_lives import instance_of, life_named, life_of
-from boa_daemon.tick.offers import Extras, Offer
-from boa_daemon.tick.ports import (
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.node_lives import instance_of, life_named, life_of
+from boa_daemon.tick.facts.offers import Extras, Offer
+from boa_daemon.tick.facts.ports import (
     WARNING_SECONDS,
     Accepted,
     Clock,
@@ -77,7 +77,7 @@ from boa_daemon.tick.ports import (
     Refused,
     Unknown,
 )
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import InstanceType, NodeId
 
 GONE_SECONDS, YOUNG_SECONDS = 60.0, 300.0

@@ -21,11 +21,11 @@ from boa_daemon.backends.aws.cloud import BOOT_SECONDS, AwsCloud
 from boa_daemon.backends.region_names import name_in, name_in_key, plain_name, region_in, region_of_zone
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import BoaError
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.node_lives import instance_of
-from boa_daemon.tick.offers import Extras, Offer
-from boa_daemon.tick.ports import Accepted, Launched, Provider, Refused, Unknown
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.node_lives import instance_of
+from boa_daemon.tick.facts.offers import Extras, Offer
+from boa_daemon.tick.facts.ports import Accepted, Launched, Provider, Refused, Unknown
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import InstanceType, NodeId
 
 PATIENCE_SECONDS = 20.0

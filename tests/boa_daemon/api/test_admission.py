@@ -24,7 +24,7 @@ from boa_daemon.api.client import Client
 from boa_daemon.api.log_limits import MOST_LINES, WINDOW_SECONDS, FewLines
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.spare_descriptors import SPARE, SpareDescriptors
-from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.daemon.settings.config import ApiSettings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 

@@ -24,8 +24,8 @@ from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, unix_socket
 from boa_daemon.cli import app
 from boa_daemon.cli.verbs import VERBS
-from boa_daemon.daemon import planner
-from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.daemon.planner import planner
+from boa_daemon.daemon.settings.config import ApiSettings
 from boa_daemon.job import container
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content

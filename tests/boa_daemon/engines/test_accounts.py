@@ -24,7 +24,7 @@ from boa_daemon.inputs.job_file import check_job
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import acting_as
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import Accepted, JobSpec
+from boa_daemon.tick.facts.ports import Accepted, JobSpec
 
 IS_ROOT = os.geteuid() == 0
 

@@ -21,7 +21,7 @@ from boa_daemon.inputs.code_archive import pack
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.token import issue_token
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import (
+from boa_daemon.tick.facts.ports import (
     Accepted,
     AccessibleRunner,
     ArtifactStore,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boa_daemon.backends.cloud_kinds import CLOUD_KINDS
-from boa_daemon.daemon.assembly import ENGINES
+from boa_daemon.daemon.loop.assembly import ENGINES
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS, EngineKind, engine_kind, fitting
 
 

@@ -21,14 +21,14 @@ from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.processes import carrying, started_ticks
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit
-from boa_daemon.tick.ports import Accepted, JobSpec, Refused
+from boa_daemon.tick.facts.ports import Accepted, JobSpec, Refused
 
 CONTROLLER = """
 import sys, time
 from pathlib import Path
-from boa_daemon.tick.actions import StartJob
+from boa_daemon.tick.facts.actions import StartJob
 from boa_daemon.engines.local import LocalEngine
-from boa_daemon.tick.ports import JobSpec
+from boa_daemon.tick.facts.ports import JobSpec
 from policies.model import GpuSlot, Width
 engine = LocalEngine(Path(sys.argv[1]))
 engine.reattach()

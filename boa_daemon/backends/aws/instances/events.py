@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.inputs.message_validation import json_object, parse_event
-from boa_daemon.tick.ports import WARNING_SECONDS
+from boa_daemon.tick.facts.ports import WARNING_SECONDS
 from policies.model import NodeId
 
 SPOT_WARNING_SECONDS = WARNING_SECONDS

@@ -14,8 +14,8 @@ from typing import Any
 from boa_daemon.backends.aws.instances.user_data import user_data
 from boa_daemon.backends.aws.prices.extra_costs import FREE_MB_PER_SECOND, extras_of, tag_of
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.offers import Extras, Offer
+from boa_daemon.tick.facts.actions import LaunchNodes
+from boa_daemon.tick.facts.offers import Extras, Offer
 
 CLUSTER_TAG, INTENT_TAG, LEASE_TAG = "boa:cluster", "boa:intent", "boa:lease"
 PRICE_TAG, MARKET_TAG, LEDGER_TAG = "boa:usd-per-hour", "boa:market", "boa:books"

@@ -23,8 +23,8 @@ from boa_daemon.backends.aws.prices.extra_costs import extras_of
 from boa_daemon.backends.aws.prices.list_prices import ask_price
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.tick.offers import Market, Offer
-from boa_daemon.tick.ports import Clock
+from boa_daemon.tick.facts.offers import Market, Offer
+from boa_daemon.tick.facts.ports import Clock
 
 ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 3600.0
 PROBE_SECONDS = 180.0

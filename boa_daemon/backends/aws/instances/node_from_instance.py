@@ -23,8 +23,8 @@ from boa_daemon.backends.aws.instances.launch_request import (
 )
 from boa_daemon.backends.aws.instances.node_states import failed_to_start, is_free_interruption
 from boa_daemon.backends.aws.prices.extra_costs import extras_in
-from boa_daemon.tick.offers import Market
-from boa_daemon.tick.state import NodePhase, NodeState
+from boa_daemon.tick.facts.offers import Market
+from boa_daemon.tick.facts.state import NodePhase, NodeState
 from policies.model import InstanceType
 
 _PHASES: Mapping[str, NodePhase] = {

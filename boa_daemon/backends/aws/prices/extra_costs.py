@@ -12,7 +12,7 @@ from math import isfinite
 
 from boa_daemon.backends.aws.prices.side_prices import side_prices
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.tick.offers import EXTRAS, Extras
+from boa_daemon.tick.facts.offers import EXTRAS, Extras
 
 FREE_MB_PER_SECOND = 125
 HOURS_OF_A_MONTH = 730.0

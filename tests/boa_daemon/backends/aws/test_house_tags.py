@@ -14,11 +14,11 @@ from boa_daemon.backends.aws.instances.launch_request import LaunchTarget, run_r
 from boa_daemon.backends.aws.stack.settings import stack_settings_of
 from boa_daemon.backends.aws.stack.template import StackOptions, stack_template
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon.setting_layers import load_aws_settings
+from boa_daemon.daemon.settings.setting_layers import load_aws_settings
 from boa_daemon.errors import InputError
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Launched, Refused
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import Launched, Refused
 
 HOUSE = {"CostCentre": "ML Research 42", "owner:team": "vision@example.org"}
 

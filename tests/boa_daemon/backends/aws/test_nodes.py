@@ -13,8 +13,8 @@ from boa_daemon.backends.aws.instances.events import Notice
 from boa_daemon.backends.aws.instances.node_from_instance import lease_of
 from boa_daemon.backends.aws.instances.sweep import Sweeper
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.ledger import bill_by_kind, charge_for
-from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
+from boa_daemon.tick.facts.ports import Accepted, Launched, Refused, Unknown
+from boa_daemon.tick.money.ledger import bill_by_kind, charge_for
 
 
 def launched(rig: AwsRig, count: int = 1, **named: object) -> tuple[str, ...]:

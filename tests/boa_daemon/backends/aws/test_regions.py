@@ -19,13 +19,13 @@ from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.aws.regions import RegionalCloud
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon.setting_layers import load_aws_settings
+from boa_daemon.daemon.settings.setting_layers import load_aws_settings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import mocked
-from boa_daemon.tick.ports import Launched, Refused, Unknown
+from boa_daemon.tick.facts.ports import Launched, Refused, Unknown
 
 HOME, FAR, TYPE = "us-east-1", "eu-west-1", "g5.xlarge"
 THERE = f"{TYPE}~{FAR}"

@@ -15,9 +15,9 @@ from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.instances.node_states import NODE_STATES
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing.fake_terms import Lifetime, Terms
-from boa_daemon.tick.ledger import bill, charge_for
-from boa_daemon.tick.ports import Launched, Refused
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.ports import Launched, Refused
+from boa_daemon.tick.facts.state import NodeState
+from boa_daemon.tick.money.ledger import bill, charge_for
 
 DOCS = Path(boa_daemon.__file__).parents[1] / "docs" / "reference" / "node-states.md"
 

@@ -16,11 +16,11 @@ from boa_daemon.backends.aws.prices.side_prices import QUESTIONS, ask_side_price
 from boa_daemon.backends.aws.stack.settings import StackOptions
 from boa_daemon.backends.aws.stack.template import monthly_costs
 from boa_daemon.backends.settings import AwsSettings, SidePrices
-from boa_daemon.cli.toml_keys import write_keys
-from boa_daemon.daemon.setting_layers import load_aws_settings
+from boa_daemon.cli.common.toml_keys import write_keys
+from boa_daemon.daemon.settings.setting_layers import load_aws_settings
 from boa_daemon.errors import USAGE, InputError, MissingPrice
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.ports import Refused
+from boa_daemon.tick.facts.ports import Refused
 
 HOME = side_prices(AwsSettings())
 IRELAND = {name: float(f"{1.25 * getattr(HOME, name):.10g}") for name in QUESTIONS}
