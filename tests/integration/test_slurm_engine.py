@@ -20,7 +20,7 @@ from boa_daemon.engines.slurm import SlurmEngine
 from boa_daemon.job.unit import read_json
 from boa_daemon.slurm.commands import Slurm
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import Accepted, Refused
+from boa_daemon.tick.facts.ports import Accepted, Refused
 
 pytestmark = [
     pytest.mark.skipif(bool(why_no_slurm()), reason=why_no_slurm()),

@@ -13,9 +13,9 @@ from boa_daemon.slurm.commands import SlurmJob, SlurmNode
 from boa_daemon.testing import ManualClock, an_instance_type
 from boa_daemon.testing.contracts import check_cloud
 from boa_daemon.testing.fake_slurm import FakeSlurm
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.ports import Launched, Refused
 from boa_daemon.tick.money.ledger import bill
-from boa_daemon.tick.ports import Launched, Refused
 
 
 def a_slurm() -> FakeSlurm:

@@ -88,6 +88,7 @@ def test_what_slurm_gives_back_ends_and_an_unknown_node_is_no_error(world: World
     world.nodes.resume("c[1-2]")
     assert world.nodes.suspend("c1,c9")["unknown"] == 1
     assert world.live() == {"c2"}
+    world.slurm.set("c1", state="idle", marks="%")
     world.slurm.set("c2", state="idle", marks="~")
     world.nodes.reconcile()
     assert world.live() == {"c2"}  # Slurm may not show yet what it has just asked for.
