@@ -128,7 +128,10 @@ def _serve_lives(
         daemon = patiently(open_one, stop, reload) if storage is None else open_one()
         try:
             gatekeeper = Authenticator(settings.api)
-            app = create_app(Service(daemon), gatekeeper, version=__version__)
+            service = Service(daemon)
+            if not daemon.settings.daemon.observe:
+                daemon.after_tick = service.after_tick
+            app = create_app(service, gatekeeper, version=__version__)
             doors = Doors(settings, there, app)
         except InputError:
             daemon.close()

@@ -98,6 +98,26 @@ class Resize(BaseModel):
     gpus: Annotated[int, Field(ge=1, le=100_000)] | None
 
 
+class SlurmOrder(BaseModel):
+    """Nodes of Slurm, as a host list such as `c[1-3]`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    nodes: str = Field(min_length=1, max_length=1_000_000)
+
+
+def _check_slurm(caller: Caller) -> None:
+    """Refuse a caller who may not act for Slurm.
+
+    Raises:
+        NotAllowed: when the caller is no administrator.
+    """
+    if not caller.is_admin:
+        raise NotAllowed(
+            f"only Slurm's user may ask for its nodes, not {caller.user}. Name that user in [api] admins"
+        )
+
+
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (UnknownJob, 404),
     (InputError, 422),
@@ -334,6 +354,18 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         service.check_may_submit(caller.user, is_admin=caller.is_admin)
         await run_in_threadpool(service.take_code, digest, await request.body())
         return {"digest": digest, "is_here": True}
+
+    @router.post("/slurm/resume")
+    def slurm_resume(order: SlurmOrder, caller: Caller = ask) -> dict[str, Any]:
+        """Ask for nodes of Slurm, as its ResumeProgram does."""
+        _check_slurm(caller)
+        return service.slurm.resume(order.nodes)
+
+    @router.post("/slurm/suspend")
+    def slurm_suspend(order: SlurmOrder, caller: Caller = ask) -> dict[str, Any]:
+        """Give nodes of Slurm back, as its SuspendProgram does."""
+        _check_slurm(caller)
+        return service.slurm.suspend(order.nodes)
 
     @router.post("/jobs/{name}/cancel")
     def cancel(name: JobName, caller: Caller = ask) -> dict[str, Any]:

@@ -23,7 +23,12 @@ class CloudKind:
 
 
 CLOUD_KINDS: Mapping[str, CloudKind] = MappingProxyType(
-    {"aws": CloudKind(on_aws=True), "simulated": CloudKind(in_a_file=True), "local": CloudKind()}
+    {
+        "aws": CloudKind(on_aws=True),
+        "simulated": CloudKind(in_a_file=True),
+        "local": CloudKind(),
+        "slurm": CloudKind(),
+    }
 )
 
 

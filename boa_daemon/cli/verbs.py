@@ -89,6 +89,7 @@ VERBS: dict[str, Verb] = {
     "gate": Verb("cli.develop.gate:app", DEVELOP),
     "grafana": Verb("cli.operate.monitoring:grafana", DEVELOP),
     "iam": Verb("cli.develop.iam:iam", DEVELOP),
+    "slurm": Verb("cli.operate.slurm:app", OPERATE),
     "systemd": Verb("cli.develop.systemd:systemd", DEVELOP),
 }
 """In the order of `boa --help`."""

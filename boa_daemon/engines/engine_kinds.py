@@ -31,6 +31,7 @@ ENGINE_KINDS: Mapping[str, EngineKind] = MappingProxyType(
         "local": EngineKind(on_this_machine=True, goes_with=frozenset({"simulated", "local"})),
         "ssm": EngineKind(elsewhere=True, on_rented_nodes=True, goes_with=frozenset({"aws"})),
         "ray": EngineKind(elsewhere=True, goes_with=frozenset({"simulated", "local", "aws"})),
+        "slurm": EngineKind(elsewhere=True, goes_with=frozenset({"slurm"})),
     }
 )
 

@@ -34,7 +34,7 @@ from boa_daemon.job.gpu_memory import keep_to_share
 from boa_daemon.job.quick_exit import exit_quickly
 from boa_daemon.job.random_state import read_random, resume_random, write_random
 from boa_daemon.job.read_back import CannotBeLoaded, read_back, read_back_folder
-from boa_daemon.job.stops import STOP_FILE, Registration
+from boa_daemon.job.stops import STOP_FILE, Lease, Registration
 
 MOST_STEPS = 2**63 - 1
 RECORD_BYTES = 512
@@ -98,6 +98,7 @@ class Run:
         self._is_entered = False
         self._handler_before: Any = None
         self._registration = Registration({} if RAY_WORKER in environment else environment)
+        self._lease = Lease(environment)
 
     @property
     def is_first(self) -> bool:
@@ -248,6 +249,9 @@ class Run:
     def _agreed(self, agree: Callable[[bool], bool] | None) -> bool:
         """Return whether any rank was asked to stop; remember whether all ranks have written their parts."""
         self.stop_asked = self.stop_asked or bool(self._stop_file and os.path.exists(self._stop_file))
+        if not self.stop_asked and self._lease.is_over():
+            self.stop_asked = True
+            self.note("nobody has kept this job for ten minutes: it saves and ends")
         is_writing = self._saving is not None and not self._saving.is_written
         if agree is not None:
             self._all_have_written = self._saving is not None and not agree(is_writing)

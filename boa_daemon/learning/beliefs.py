@@ -340,8 +340,8 @@ class Beliefs:
     def _has_moved(self, name: str, events: Mapping[str, int] | None, now: float) -> bool:
         """Return whether enough was seen of a class since its estimate to move it by a part of its error.
 
-        A quarter more jobs came or ended, or any after a while, or a quarter more time went by. Old jobs and
-        hours count less. Without `events`, always.
+        Half as many more jobs came or ended, or any after a while, or half as much more time went by. Old
+        jobs and hours count less. Without `events`, always.
         """
         known, at = self.known.get(name), self._estimated_at.get(name)
         if events is None or known is None or at is None:

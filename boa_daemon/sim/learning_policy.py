@@ -62,6 +62,7 @@ class LearningPolicy:
         self.learning = LearningStep(beliefs=beliefs, at_once=False)
         self._looks_at = float("-inf")
         self._now = 0.0
+        self._running: Mapping[JobId, SimulatedJob] = {}
         self.plans = 1
         self._name, self._site, self._options = name, site, options
         self._jobs, self._noise, self._random = jobs, noise, Random(f"{seed}/reports")
@@ -79,10 +80,8 @@ class LearningPolicy:
             self._base = self._built(self._site, now=now, spent=0.0 if money is None else money.spent)
         self._now = now
         tries = self.learning.tries.explorations if self._watch.account is None else {}
-        told, running = [], self._jobs.running
-        for job in jobs:
-            known = self._told_of.get(job.id)
-            told.append(known[1] if known is not None and known[0] is job else self._told(job, running))
+        self._running = self._jobs.running
+        told = [self._told(job) for job in jobs]
         if not tries:
             return self._base.allocate(told, now=now, money=money)
         return ExploringAllocator(base=self._base, tries=tries).allocate(told, now=now, money=money)
@@ -90,7 +89,8 @@ class LearningPolicy:
     def alone(self, job: Job) -> Width | None:
         """Return the width of one job at the planned multiplier."""
         assert self._base is not None, "a job runs, so there was a tick"
-        told = self._as_believed(job, self._jobs.running)
+        self._running = self._jobs.running
+        told = self._as_believed(job)
         alone: Callable[[Job], Width] | None = getattr(self._base, "alone", None)
         if alone is not None:
             return alone(told)
@@ -102,10 +102,11 @@ class LearningPolicy:
         It is the phase that begins when the job, as it is believed, may have reached such a phase.
         """
         keeps_until: Callable[[Job], int] | None = getattr(self._base, "keeps_until", None)
-        running = self._jobs.running.get(job.id)
+        self._running = self._jobs.running
+        running = self._running.get(job.id)
         if keeps_until is None or running is None or self.learning.tries.explorations:
             return job.phase + 1
-        told = self._as_believed(job, self._jobs.running)
+        told = self._as_believed(job)
         work = work_until(self.classes.planned[job.class_name], told, keeps_until(told)) * SECONDS_PER_HOUR
         sizes, phase = running.physics.sizes, job.phase
         work -= running.left - sizes[phase] * running.trace.scale
@@ -114,17 +115,16 @@ class LearningPolicy:
             phase += 1
         return max(phase, job.phase + 1)
 
-    def _told(self, job: Job, running: Mapping[JobId, SimulatedJob] | None = None) -> Job:
+    def _told(self, job: Job) -> Job:
         """Return a job as the policy sees it; a job that has not changed since is not asked about again."""
         known = self._told_of.get(job.id)
         if known is None or known[0] is not job:
-            running = self._jobs.running if running is None else running
-            known = self._told_of[job.id] = job, self._as_believed(job, running)
+            known = self._told_of[job.id] = job, self._as_believed(job)
         return known[1]
 
-    def _as_believed(self, job: Job, present: Mapping[JobId, SimulatedJob]) -> Job:
+    def _as_believed(self, job: Job) -> Job:
         """Return a job with the remaining work that follows from its class's believed size."""
-        running = present.get(job.id)
+        running = self._running.get(job.id)
         if running is None:
             return job
         done = _work(running) - job.remaining_gpu_hours / running.told_size

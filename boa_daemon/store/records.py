@@ -14,6 +14,8 @@ from boa_daemon.tick.facts.ports import JobSpec
 from boa_daemon.tick.facts.state import NodeState
 from policies.model import GpuSlot, JobId, Width
 
+NODE_KEY = "slurm_node"
+"""Key of a job's content with the node of Slurm that the job is; no job file can have it."""
 JobStatus: TypeAlias = Literal["queued", "running", "finished", "failed", "cancelled"]
 ACTIVE: frozenset[JobStatus] = frozenset({"queued", "running"})
 
@@ -128,10 +130,12 @@ class JobRecord:
             cpus=float(content.get("cpus") or 0.0),
             memory_gb=float(content.get("memory_gb") or 0.0),
             artifacts=tuple(content.get("artifacts") or ()),
-            user=self.user,
+            # A node of Slurm runs slurmd, which needs root to start the jobs of all users.
+            user="root" if NODE_KEY in content else self.user,
             secrets=dict(content.get("secrets", {})),
             data=dict(content.get("data") or {}),
             record=self._as_submitted,
+            slurm_options=tuple(content.get("slurm_options") or ()),
         )
 
     @property

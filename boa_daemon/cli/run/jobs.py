@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -61,6 +62,7 @@ def submit(
     from boa_daemon.cli.common.packing_progress import packing_progress  # noqa: PLC0415
     from boa_daemon.engines.generation_units import RIGID  # noqa: PLC0415 - slow to import, and listing needs none of it
     from boa_daemon.inputs.groups import size_of  # noqa: PLC0415
+    from boa_daemon.inputs.sbatch_file import is_sbatch, read_sbatch  # noqa: PLC0415
     from boa_daemon.inputs.submission import read_submission  # noqa: PLC0415
 
     if source is None and class_name is not None:
@@ -89,10 +91,17 @@ def submit(
             document = dict(client.submit_checked(contents))
     if source is not None:
         document["translated"] = findings
+    scripts = {str(path): read_sbatch(path).notes for path in files if is_sbatch(path)}
+    if scripts:
+        document["sbatch"] = {path: [asdict(note) for note in notes] for path, notes in scripts.items()}
     if output is OutputFormat.json:
         print_json(document)
         return
     names = document["jobs"]
+    for path, notes in scripts.items():
+        for note in notes:
+            said = f"{path}:{note.line}: {note.option} {note.fate}: {note.said}"
+            stdout_console().print(said, markup=False, highlight=False)
     stdout_console().print(
         f"{counted(len(names), 'job')} {'valid' if check else 'submitted'}: "
         f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"

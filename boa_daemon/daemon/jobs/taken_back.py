@@ -103,6 +103,7 @@ def _content_of(papers: JobPapers) -> dict[str, Any]:
         "cpus": spec.cpus,
         "memory_gb": spec.memory_gb,
         "artifacts": list(spec.artifacts),
+        "slurm_options": list(spec.slurm_options),
         "secrets": dict(spec.secrets),
         "data": dict(spec.data),
         "code": {"digest": spec.code} if spec.code else None,

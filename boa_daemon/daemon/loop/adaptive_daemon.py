@@ -13,6 +13,7 @@ from dataclasses import replace
 from boa_daemon.daemon.loop.components import DaemonComponents
 from boa_daemon.daemon.loop.journal import Journal
 from boa_daemon.daemon.money.costs import spent_usd
+from boa_daemon.daemon.planner.slurm_classes import is_node_class
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.beliefs import PlannedFigures, explain_belief
 from boa_daemon.learning.budget_watch import at_dearer_offers
@@ -135,7 +136,8 @@ class AdaptiveDaemon(DaemonComponents):
             self._note_boot(record)
         self.boots.forget_others(present)
         self._look_at_spot()
-        learner.take_arrivals(self.storage.queue.arrivals_after(learner.arrived_through))
+        arrivals = self.storage.queue.arrivals_after(learner.arrived_through)
+        learner.take_arrivals(arrivals, is_left_out=is_node_class)
         figures, now = dict(planner.figures), self.world.clock.now()
         try:
             is_new = self.learning.follow(planner, self.work.done_by_class, now=now)

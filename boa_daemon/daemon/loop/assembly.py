@@ -27,22 +27,25 @@ from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
+from boa_daemon.backends.slurm import SlurmCloud
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.loop.components import World
 from boa_daemon.daemon.loop.gate_endpoint import GateEndpoint, gate_endpoint, job_door, open_gate
 from boa_daemon.daemon.loop.last_state import LastStateFile
 from boa_daemon.daemon.loop.loop import Daemon
-from boa_daemon.daemon.planner.machines_and_classes import machines_of, site_catalog
+from boa_daemon.daemon.planner.machines_and_classes import machines_of, partition_of, site_catalog
 from boa_daemon.daemon.planner.warm_pool import start_seconds_of
 from boa_daemon.daemon.settings.config import Settings, aws_settings
 from boa_daemon.daemon.settings.daemon_paths import StateFile, daemon_paths, let_jobs_through, make_folder
 from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ray import RayEngine
+from boa_daemon.engines.slurm import SlurmEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_starts import AT_ONCE
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.gate.companion import JobDoor
+from boa_daemon.slurm.commands import Slurm
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import (
     StoreTooNew,
@@ -179,13 +182,39 @@ def _this_machine(settings: Settings, state: Path, clock: Clock, ledger_id: str)
     )
 
 
+def _slurm_cluster(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provider:
+    """Return the cloud whose nodes are those of a Slurm cluster."""
+    del ledger_id
+    if not settings.cloud.partitions:
+        raise InputError(
+            "the provider slurm needs partitions whose nodes it may use",
+            hint='For example [cloud.partitions.gpu] with gpu = "a100" and gpus = 4',
+            setting=("cloud", "provider"),
+        )
+    if engine_kind(settings.engine.name).on_this_machine:
+        raise InputError(
+            "the local engine runs jobs here, not on the nodes of Slurm",
+            hint='Set [engine] name = "slurm"',
+            setting=("engine", "name"),
+        )
+    partitions = {name: partition_of(name, one) for name, one in settings.cloud.partitions.items()}
+    slurm = Slurm(ssh=settings.engine.slurm_ssh)
+    return SlurmCloud(slurm, clock, partitions=partitions, file=state / StateFile.slurm_cloud)
+
+
 CLOUDS: Mapping[str, Callable[[Settings, Path, Clock, str], Provider]] = {
     "aws": _aws,
     "simulated": _simulated,
     "local": _this_machine,
+    "slurm": _slurm_cluster,
 }
 """Functions that open each `[cloud] provider`."""
-CLOUD_CLASSES: Mapping[str, type[Provider]] = {"aws": AwsCloud, "simulated": FileCloud, "local": LocalCloud}
+CLOUD_CLASSES: Mapping[str, type[Provider]] = {
+    "aws": AwsCloud,
+    "simulated": FileCloud,
+    "local": LocalCloud,
+    "slurm": SlurmCloud,
+}
 
 
 def cloud_class(settings: Settings) -> type[Provider]:
@@ -275,10 +304,39 @@ def _ray(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
     )
 
 
+def _slurm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
+    del state
+    engine = settings.engine
+    if not engine.shared_dir:
+        raise InputError(
+            "the slurm engine needs [engine] shared_dir, a folder that the daemon and all nodes share",
+            setting=("engine", "name"),
+        )
+    if not isinstance(cloud, SlurmCloud):
+        raise InputError(
+            f"the engine 'slurm' does not go with the provider {settings.cloud.provider!r}",
+            hint='Set [cloud] provider = "slurm", with its partitions',
+            setting=("engine", "name"),
+        )
+    try:
+        return SlurmEngine(
+            Path(engine.shared_dir),
+            slurm=cloud.slurm,
+            options=engine.slurm_options,
+            gpus_of={name: one.gpus for name, one in settings.cloud.partitions.items()},
+            gate=door,
+            own_user=engine.own_user,
+            secrets_file=engine.secrets_file,
+        )
+    except ValueError as error:
+        raise InputError(f"[engine] {error}", setting=("engine", "slurm_options")) from None
+
+
 ENGINES: Mapping[str, Callable[[Settings, Path, JobDoor | None, Provider], Runner]] = {
     "local": _processes,
     "ssm": _ssm,
     "ray": _ray,
+    "slurm": _slurm,
 }
 """Functions that open each `[engine] name`."""
 

@@ -89,6 +89,8 @@ class DaemonComponents:
         """Where the settings come from; None for a daemon that reads none, as in tests."""
         self.apply_settings: Callable[[str], list[str]] = lambda _consent: []
         """Reads the settings again and uses them, given the code of consent."""
+        self.after_tick: Callable[[], None] = lambda: None
+        """Called after each tick that decided; it must not wait for anything."""
         self._lock = threading.Lock()
         database = None if storage is None else storage.store.database
         self.alerts = Alerts(database, settings.alerts)

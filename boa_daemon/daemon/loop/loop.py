@@ -266,6 +266,7 @@ class Daemon(AdaptiveDaemon):
             self.wake(REFUSED_SECONDS)
         if decision.plan.launches or any(node.phase == "requested" for node in decision.state.nodes.values()):
             self.wake(AWAITED_SECONDS)
+        self.after_tick()
 
     def _write_last_state(self) -> None:
         """Write what a start without a database needs to keep the caps."""

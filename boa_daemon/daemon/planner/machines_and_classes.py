@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from boa_daemon.backends.region_names import name_in
+from boa_daemon.backends.slurm import Partition
 from boa_daemon.daemon.planner.shared_gpus import check_memory, with_places
-from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.daemon.planner.slurm_classes import slurm_classes
+from boa_daemon.daemon.settings.config import PartitionSettings, Settings
 from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.catalog import Catalog, CatalogEntry
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.inputs.resource_needs import (
     GB_PER_GIB,
@@ -40,9 +42,30 @@ def site_catalog(settings: Settings, cloud: Provider | type[Provider] | None = N
     """
     file = getattr(settings.cloud, "prices", None)
     catalog = Catalog.load(*([file] if file else []), region=settings.cloud.region if file else "")
-    catalog = catalog.with_names(rented_types(settings))
+    catalog = with_partitions(catalog, settings).with_names(rented_types(settings))
     live = {} if cloud is None or isinstance(cloud, type) else cloud.list_prices()
     return catalog.at_prices(live, region=settings.cloud.region, source="the cloud's list prices")
+
+
+def with_partitions(catalog: Catalog, settings: Settings) -> Catalog:
+    """Return the catalogue with the partitions of Slurm as types, at their prices in plans."""
+    own = {
+        name: CatalogEntry(
+            name=name,
+            family=name,
+            gpu_model=one.gpu,
+            gpus=one.gpus,
+            usd_per_hour=partition_of(name, one).planned_usd_per_hour,
+            source="[cloud] partitions",
+        )
+        for name, one in settings.cloud.partitions.items()
+    }
+    return Catalog(entries={**catalog.entries, **own}) if own else catalog
+
+
+def partition_of(name: str, said: PartitionSettings) -> Partition:
+    """Return a partition as the settings describe it."""
+    return Partition(name=name, usd_per_hour=said.usd_per_hour, most_nodes=said.nodes)
 
 
 def rented_types(settings: Settings) -> dict[str, str]:
@@ -70,7 +93,7 @@ def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]
         raise InputError(
             f"[cloud] instance_types names {twice[0]} twice", setting=("cloud", "instance_types")
         )
-    catalog = catalog.with_names(rented_types(settings))
+    catalog = with_partitions(catalog, settings).with_names(rented_types(settings))
     rented = {name: known.get(name) or _listed(name, catalog) for name in rented_types(settings)}
     return machines_by_kind(with_places(rented, settings.cloud.gpu_places, catalog).values(), own)
 
@@ -132,6 +155,7 @@ def configured_classes(
     Raises:
         InputError: when no class can.
     """
+    nodes = slurm_classes(settings, machines)
     if settings.workload.classes is None:
         if all(machine.places_per_gpu > 1 for machine in machines.values()):
             hint = "Name a class file in [workload] classes, with shares_gpu in it, or another machine"
@@ -149,7 +173,7 @@ def configured_classes(
             },
         )
         default = JobClass(name=DEFAULT_CLASS, phases=(phase,))
-        return {DEFAULT_CLASS: default}, frozenset({DEFAULT_CLASS}), {}
+        return {DEFAULT_CLASS: default, **nodes}, frozenset({DEFAULT_CLASS, *nodes}), {}
     file = load_problem(settings.workload.classes, require_rates=False)
     found: dict[str, JobClass] = {}
     for stated in file.problem.classes:
@@ -176,4 +200,5 @@ def configured_classes(
             hint="Name machines of its GPU types in [cloud] instance_types",
             setting=("workload", "classes"),
         )
-    return found, file.classes_without_rates & found.keys(), file.needs
+    unrated = file.classes_without_rates & found.keys()
+    return {**found, **nodes}, frozenset({*unrated, *nodes}), file.needs

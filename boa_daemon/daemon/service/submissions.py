@@ -21,6 +21,7 @@ from boa_daemon.inputs.job_file import check_job
 from boa_daemon.job.code import CodeFailed, digest_of_archive
 from boa_daemon.store.groups import find_group
 from boa_daemon.store.queue import NewJob, PendingSubmission
+from boa_daemon.store.storage import Storage
 from boa_daemon.tick.facts.ports import CodeStager
 from boa_daemon.units import counted
 
@@ -82,6 +83,30 @@ class Submissions(ServiceBase):
             "groups": list(groups),
             "dates": self.outlook.dates(jobs),
         }
+
+    @property
+    def storage(self) -> Storage:
+        """The storage.
+
+        Raises:
+            NotReady: when the daemon has no database that it may write.
+        """
+        return self._storage()
+
+    def checked_for(self, content: Mapping[str, Any], *, user: str, team: str | None, count: int) -> NewJob:
+        """Return a job that the daemon itself makes for a user, of which there will be `count`.
+
+        Raises:
+            BoaError: when the user may not have them, or nothing can run them.
+        """
+        checked = check_job(Document(name="the job", content=dict(content), language="json"))
+        self._check_user(user, count)
+        teams = self.daemon.settings.teams
+        if team is not None and team not in teams:
+            raise InputError(f"there is no team {team!r}", hint="See [slurm] teams")
+        checked = {**checked, "team": team or team_of(None, user, teams)}
+        job_class = self.daemon.planner.class_for(checked)
+        return checked, user, job_class.name, job_class.size_gpu_hours
 
     def _checked(self, contents: Sequence[Any], user: str) -> list[NewJob]:
         """Check submitted jobs and return them as rows for the queue.

@@ -96,15 +96,28 @@ class BudgetSettings(Strict):
         return self.usd_per_hour if self.usd_per_month is None else self.usd_per_month / MONTH_HOURS
 
 
+class PartitionSettings(Strict):
+    """A partition of Slurm whose nodes may be used."""
+
+    gpu: Name = Field(description="kind of the GPUs, as class files name it, such as a100")
+    gpus: int = Field(ge=1, le=1024, description="GPUs of a node")
+    usd_per_hour: NotNegative = Field(
+        default=0.0, description="dollars per hour of a node; 0 for nodes that cost nothing more"
+    )
+    nodes: Annotated[int | None, Limit("up")] = Field(
+        default=None, ge=0, description="nodes at once; all that are free if unset"
+    )
+
+
 class _CloudSettings(Strict):
     """Where machines come from."""
 
     @model_validator(mode="before")
     @classmethod
     def _home_is_first(cls, value: object) -> object:
-        return with_home_region(value)
+        return _with_partitions(with_home_region(value))
 
-    provider: Name = Field(default="simulated", description="aws, simulated or local")
+    provider: Name = Field(default="simulated", description="aws, simulated, local or slurm")
     region: str = Field(default="us-east-1", description="region of the cloud")
     instance_types: list[Name] = Field(
         default_factory=lambda: ["g5.xlarge"],
@@ -141,6 +154,22 @@ class _CloudSettings(Strict):
     )
     stock: int | None = Field(
         default=None, ge=0, description="nodes that the simulated or the local cloud has; local: 4 if unset"
+    )
+    partitions: dict[Name, PartitionSettings] = Field(
+        default_factory=dict,
+        description="partitions of Slurm, each an instance type of its name (slurm)",
+    )
+
+
+def _with_partitions(value: object) -> object:
+    """Let the partitions be the instance types, where a section names no others."""
+    if not isinstance(value, Mapping) or "instance_types" in value:
+        return value
+    partitions = value.get("partitions")
+    return (
+        {**value, "instance_types": list(partitions)}
+        if isinstance(partitions, Mapping) and partitions
+        else value
     )
 
 
@@ -181,7 +210,7 @@ def aws_settings(cloud: _CloudSettings) -> AwsSettings:
 class EngineSettings(Strict):
     """What runs jobs on machines."""
 
-    name: Name = Field(default="local", description="local, ssm or ray")
+    name: Name = Field(default="local", description="local, ssm, ray or slurm")
     shared_account: Annotated[bool, Limit("true")] = Field(
         default=False,
         description="let others submit jobs that run as the daemon's own user (local, ray): every "
@@ -194,7 +223,7 @@ class EngineSettings(Strict):
     )
     secrets_file: str = Field(
         default="",
-        description="file of NAME=VALUE lines, mode 0600: secrets that jobs name as env:NAME (local, ray)",
+        description="file of NAME=VALUE lines, mode 0600: secrets that jobs name as env:NAME (not ssm)",
     )
     secrets: Annotated[list[Name], Limit("more")] = Field(
         default_factory=list,
@@ -207,7 +236,15 @@ class EngineSettings(Strict):
     )
     queue_url: str = Field(default="", description="SQS queue that nodes report to (ssm)")
     uri: str = Field(default="", description="s3://bucket/prefix of code, logs and checkpoints (ssm)")
-    shared_dir: str = Field(default="", description="folder that the daemon and all nodes share (ray)")
+    shared_dir: str = Field(default="", description="folder that the daemon and all nodes share (ray, slurm)")
+    slurm_options: list[Name] = Field(
+        default_factory=list,
+        description="options of sbatch for all jobs, such as --account=ml, then those of a job file (slurm)",
+    )
+    slurm_ssh: str = Field(
+        default="",
+        description="login node on which Slurm's commands run, over SSH; this machine if unset (slurm)",
+    )
     ray_address: str = Field(default="auto", description="head of the Ray cluster (ray)")
 
 
@@ -437,6 +474,33 @@ class TeamSettings(Strict):
     )
 
 
+class SlurmPartition(Strict):
+    """A partition of Slurm whose nodes BOA provides."""
+
+    instance_type: Name = Field(description="machine of its nodes, one of [cloud] instance_types")
+
+
+class SlurmSettings(Strict):
+    """Slurm as a customer: its power saving asks BOA for nodes."""
+
+    partitions: dict[Name, SlurmPartition] = Field(
+        default_factory=dict, description="partitions whose nodes BOA provides; none: Slurm is not asked"
+    )
+    teams: dict[Name, Name] = Field(
+        default_factory=dict, description="teams that pay, by the account of Slurm's job"
+    )
+    user: Name = Field(default="slurm", description="user of nodes that no job of Slurm waits for")
+    run: str = Field(
+        default="", description="command that a node runs in place of slurmd -D -b -N $BOA_SLURM_NODE"
+    )
+    conf: str = Field(default="", description="path of slurm.conf; as Slurm finds it if unset")
+    patience_seconds: Positive = Field(
+        default=240.0,
+        description="seconds that a node may wait for stock or budget before it goes back to Slurm; "
+        "less than ResumeTimeout",
+    )
+
+
 class Settings(Strict):
     """All sections of boa.toml."""
 
@@ -462,6 +526,7 @@ class Settings(Strict):
         "part, and the longest matching pattern decides. Anybody may name a reference that no "
         "pattern matches",
     )
+    slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="Slurm as a customer")
     plugins: dict[Name, dict[Name, Any]] = Field(
         default_factory=dict, description="settings of plug-ins, by the plug-in's name"
     )

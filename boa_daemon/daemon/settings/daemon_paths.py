@@ -50,6 +50,7 @@ class StateFile(StrEnum):
     jobs = "jobs", "jobs"
     last_state = "last_state", "state"
     local_cloud = "local.json", "state"
+    slurm_cloud = "slurm.json", "state"
     ssm_jobs = "ssm.json", "state"
     lock = "daemon.lock", "state"
     next_job = "next_job", "state"

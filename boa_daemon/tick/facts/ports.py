@@ -157,7 +157,8 @@ class JobSpec:
 
     With `gate` the job's DDP models ask the gate, if one runs, without a change to the script; the gate ranks
     by `weight`. An `is_rigid` job runs at one width, and its log says at each start how to change that.
-    `record` is the job as it was submitted, in JSON; engines only keep it.
+    `record` is the job as it was submitted, in JSON; engines only keep it. `slurm_options` are options of
+    `sbatch` for the job, which only the slurm engine reads.
     """
 
     job: JobId
@@ -183,6 +184,7 @@ class JobSpec:
     secrets: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
     data: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
     record: str = ""
+    slurm_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.job or not self.run.strip():

@@ -14,6 +14,7 @@ def test_every_engine_has_a_kind_and_every_cloud_has_an_engine() -> None:
     assert named == CLOUD_KINDS.keys()
     assert {name: sorted(fitting(name)) for name in CLOUD_KINDS} == {
         "aws": ["ray", "ssm"], "simulated": ["local", "ray"], "local": ["local", "ray"],
+        "slurm": ["slurm"],
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ def checked(name: str, **settings: Any) -> tuple[str, str]:
 
 def test_an_engine_or_cloud_of_another_package_is_accepted() -> None:
     """A built-in engine on the wrong cloud fails."""
-    assert checked("engine", engine={"name": "slurm"}) == ("ok", "slurm on simulated")
+    assert checked("engine", engine={"name": "pbs"}) == ("ok", "pbs on simulated")
     assert checked("engine", cloud={"provider": "ours"})[0] == "ok"
     assert checked("engine", engine={"name": "ssm"})[0] == "failed"
 

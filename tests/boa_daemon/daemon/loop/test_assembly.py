@@ -27,7 +27,14 @@ from boa_daemon.tick.facts.ports import JobSpec, WayIn
             {"cloud": {"provider": "locla"}},
             r"\[cloud\] provider: 'locla' is not known\. Did you mean",
         ),
-        ({"engine": {"name": "slurm"}}, r"\[engine\] name: 'slurm' is not known\. Known: local, ray, ssm"),
+        ({"engine": {"name": "pbs"}}, r"\[engine\] name: 'pbs' is not known\. Known: local, ray, slurm, ssm"),
+        ({"engine": {"name": "slurm"}}, "shared_dir, a folder that the daemon and all nodes share"),
+        ({"engine": {"name": "slurm", "shared_dir": "/x"}}, "does not go with the provider 'simulated'"),
+        ({"cloud": {"provider": "slurm"}}, "needs partitions whose nodes it may use"),
+        (
+            {"cloud": {"provider": "slurm", "partitions": {"gpu": {"gpu": "a100", "gpus": 4}}}},
+            "the local engine runs jobs here, not on the nodes of Slurm",
+        ),
         ({"engine": {"name": "ray"}}, "shared_dir, a folder that all nodes share"),
         ({"engine": {"name": "ssm"}}, "does not go with the provider 'simulated'"),
     ],
@@ -43,7 +50,7 @@ def test_an_unknown_or_unsuitable_provider_or_engine_is_refused(
 @pytest.mark.parametrize(
     "words",
     [
-        {"engine": {"name": "slurm"}},
+        {"engine": {"name": "pbs"}},
         {"engine": {"name": "ssm"}},
         {"cloud": {"instance_types": ["x9.huge"]}},
     ],

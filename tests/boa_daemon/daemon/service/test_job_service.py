@@ -115,8 +115,8 @@ def test_no_request_computes_the_ends_of_many_jobs_once_ticks_prepare_them(
         computed.append(state.tick)
         return forecast_finishes(state, *given, **more)
 
-    monkeypatch.setattr("boa_daemon.daemon.job_forecasts.forecast_finishes", counted)
-    monkeypatch.setattr("boa_daemon.daemon.job_forecasts.MOST_AT_ONCE", 2)
+    monkeypatch.setattr("boa_daemon.daemon.service.job_forecasts.forecast_finishes", counted)
+    monkeypatch.setattr("boa_daemon.daemon.service.job_forecasts.MOST_AT_ONCE", 2)
     play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0), SETTINGS)
     jobs = play.service.submit([job_content(hours=hours) for hours in (5.0, 1.0, 3.0)], user="ann")["jobs"]
     play.daemon.tick()

@@ -77,11 +77,11 @@ def test_an_unknown_plugin_name_is_refused_with_file_and_line(
 def test_a_name_from_an_installed_plugin_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name is accepted without loading the plugin."""
     file = tmp_path / "boa.toml"
-    file.write_text('[cloud]\nprovider = "ours"\n[engine]\nname = "slurm"\n')
+    file.write_text('[cloud]\nprovider = "ours"\n[engine]\nname = "pbs"\n')
     with pytest.raises(InputError, match="'ours' is not known"):
         load_settings(file, environment={})
-    monkeypatch.setattr(plugins, "names", {"boa.clouds": ("ours",), "boa.engines": ("slurm",)}.__getitem__)
-    assert load_settings(file, environment={}).settings.engine.name == "slurm"
+    monkeypatch.setattr(plugins, "names", {"boa.clouds": ("ours",), "boa.engines": ("pbs",)}.__getitem__)
+    assert load_settings(file, environment={}).settings.engine.name == "pbs"
 
 
 class _Pager(Strict):
