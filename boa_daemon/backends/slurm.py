@@ -23,8 +23,8 @@ from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmNode, SlurmRefused, 
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.facts.node_lives import instance_of, life_named
 from boa_daemon.tick.facts.offers import Offer
-from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.tick.facts.ports import WARNING_SECONDS, Accepted, Clock, Launched, Provider, Refused, Unknown
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import InstanceType, NodeId
 
 RETRY_SECONDS = 30.0

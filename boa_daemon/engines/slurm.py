@@ -41,8 +41,8 @@ from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmNode, SlurmRefused, 
 from boa_daemon.slurm.options import kept_options
 from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.facts.node_lives import instance_of
-from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.tick.facts.ports import Accepted, JobGate, JobSpec, Refused, RunReport, SaidInside, Unknown
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import NodeId
 
 ENDED_SECONDS = 3.0
