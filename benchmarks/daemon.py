@@ -189,7 +189,10 @@ def one_tick(daemon: Daemon) -> float:
     began = time.perf_counter()
     if daemon.tick() is None:
         raise SystemExit(daemon.standing.fault)
-    return time.perf_counter() - began
+    took = time.perf_counter() - began
+    # As `daemon/clockwork.py` does, after the tick and without its lock.
+    daemon.after_ticks()
+    return took
 
 
 def under_load(folder: Path, service: Service, options: argparse.Namespace) -> None:

@@ -206,7 +206,7 @@ def worth(*, seeds: int, hours: float) -> None:
 class Clipped(LearningPolicy):
     """The same policy with the former belief of the work left: planned size less work done, at least 2 %."""
 
-    def _told(self, job: Job) -> Job:
+    def _as_believed(self, job: Job) -> Job:
         """Return a job with the work left by its class's believed size."""
         running = self._jobs.running.get(job.id)
         if running is None:

@@ -1,4 +1,4 @@
-"""Caches of computed answers: one per question, or the latest only."""
+"""Caches of computed answers: one per question, one per object, or the latest only."""
 
 from __future__ import annotations
 
@@ -25,6 +25,28 @@ class Memo(dict[_Q, _A]):
             self.clear()
         self[question] = answer
         return answer
+
+
+class IdentityMemo(Generic[_Q, _A]):
+    """A cache of answers about values that cannot be hashed, used again for the identical question object.
+
+    It is emptied when it holds `most` answers. Question objects must not be changed afterwards.
+    """
+
+    def __init__(self, reckon: Callable[[_Q], _A], *, most: int) -> None:
+        self._reckon, self._most = reckon, most
+        self._known: dict[int, tuple[_Q, _A]] = {}
+
+    def __call__(self, question: _Q) -> _A:
+        """Return the answer to a question."""
+        # The question is kept, so no other object can have its identity meanwhile.
+        known = self._known.get(id(question))
+        if known is None or known[0] is not question:
+            known = question, self._reckon(question)
+            if len(self._known) >= self._most:
+                self._known.clear()
+            self._known[id(question)] = known
+        return known[1]
 
 
 class LatestMemo(Generic[_Q, _A]):

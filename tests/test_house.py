@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +15,17 @@ from pure_code import ALLOWED, ALSO, impurities
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_THE_ROOT = {
-    "boa_daemon": {"__init__", "__main__", "clock", "csv_text", "errors", "serve", "units", "version"},
+    "boa_daemon": {
+        "__init__",
+        "__main__",
+        "clock",
+        "csv_text",
+        "errors",
+        "serve",
+        "text_files",
+        "units",
+        "version",
+    },
     "policies": {
         "__init__",
         "answer",
@@ -154,6 +165,24 @@ def test_the_map_of_layers_is_that_of_the_contracts() -> None:
 def _names(text: str) -> set[str]:
     """Return the names in a layer."""
     return set(re.findall(r"\w+", text))
+
+
+def test_the_places_of_a_member_are_the_files_that_name_it(
+    house: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of `testing/` is no place; a revision that does not exist is an error."""
+    listed = "HEAD:boa_daemon/cli/verbs.py\nHEAD:boa_daemon/testing/shims.py\n"
+    answers = iter([(0, listed), (1, ""), (128, "")])
+
+    def run(asked: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        code, text = next(answers)
+        return subprocess.CompletedProcess(asked, code, text)
+
+    monkeypatch.setattr(house.subprocess, "run", run)
+    assert house.places("resize", "HEAD") == 1
+    assert house.places("nowhere", "HEAD") == 0
+    with pytest.raises(subprocess.CalledProcessError):
+        house.places("resize", "gone")
 
 
 def _asks_for_a_name(node: ast.AST) -> bool:

@@ -26,7 +26,7 @@ from boa_daemon.api.authentication import Authenticator, Caller
 from boa_daemon.api.browser_security import BrowserGuard
 from boa_daemon.api.job_access import job_access_routes
 from boa_daemon.api.page import file_routes, page_routes
-from boa_daemon.daemon.money.costs import CostBy
+from boa_daemon.daemon.money.cost_labels import CostBy
 from boa_daemon.daemon.service.orders import CannotRehearse
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.service.service_base import NotAllowed, NotReady, UnknownJob
@@ -238,7 +238,15 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
         BrowserGuard, listen=gatekeeper.listen, hosts=gatekeeper.hosts, is_proxied=gatekeeper.is_proxied
     )
     app.state.proxies = gatekeeper.proxy_hosts
+    _prepare_routes(app)
     return app
+
+
+def _prepare_routes(app: FastAPI) -> None:
+    """Build the routes' validators now: the first request would wait a third of a second for them."""
+    nowhere = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
+    for route in app.router.routes:
+        route.matches(dict(nowhere))
 
 
 def _open_routes(service: Service) -> APIRouter:
@@ -279,10 +287,10 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         settle = partial(copy_context().run, service.settled, ticket)
         return await asyncio.get_running_loop().run_in_executor(writer, settle)
 
-    @router.get("/jobs")
-    def jobs(*, page: Annotated[JobPage, Query()], caller: Caller = ask) -> dict[str, Any]:
+    @router.get("/jobs", response_model=dict[str, Any])
+    def jobs(*, page: Annotated[JobPage, Query()], caller: Caller = ask) -> JSONResponse:
         """List jobs, newest first; `next` of a page is the `before` of the next page."""
-        return service.jobs(
+        found = service.jobs(
             user=page.user,
             ended=page.ended,
             team=page.team,
@@ -291,6 +299,7 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
             limit=page.limit,
             may_read=caller.may_read,
         )
+        return JSONResponse(found)
 
     @router.get("/groups/{name}")
     def group_of_jobs(name: JobName, caller: Caller = ask) -> dict[str, Any]:
@@ -394,10 +403,15 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         return service.decision(tick)
 
     @router.get("/instances", response_model=dict[str, Any])
-    def instances(ended: bool = False, caller: Caller = ask) -> JSONResponse:
-        """List nodes."""
+    def instances(
+        ended: bool = False,
+        count: Annotated[int | None, Query(alias="limit", ge=1, le=20_000)] = None,
+        after: Annotated[str, Query(max_length=200)] = "",
+        caller: Caller = ask,
+    ) -> JSONResponse:
+        """List nodes by id; `next` of a page is the `after` of the next page."""
         # Thousands of nodes: their validation would delay every other request.
-        return JSONResponse(service.instances(ended=ended))
+        return JSONResponse(service.instances(ended=ended, limit=count, after=after))
 
     @router.get("/cost")
     def cost(
@@ -405,7 +419,7 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         by: CostBy = "job",
         since: Annotated[float | None, Query(ge=0, le=1e11)] = None,
     ) -> dict[str, Any]:
-        """Return costs by job, class, user, team, day or kind."""
+        """Return costs by job, class, user, team, market, region, machine, `tag:KEY`, day or kind."""
         return service.cost(by=by, since=since)
 
     @router.get("/classes")

@@ -128,6 +128,8 @@ class SidePrices(Strict):
     """Dollars per 1,000 writes or listings."""
     sqs_usd_per_million: float = Field(gt=0.0, le=100.0)
     """Dollars per million requests to a queue."""
+    transfer_usd_per_gb: float | None = Field(default=None, gt=0.0, le=10.0)
+    """Dollars per GB from the region to another; unset: the most that AWS asks anywhere."""
     as_of: str = Field(pattern=DAY_FORM)
     """The day that the prices are of."""
     source: str = "set by hand"

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from boa_daemon.daemon.money.costs import CostBy
+from boa_daemon.daemon.money.cost_labels import CostBy
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.service.service_base import NotReady
 from boa_daemon.dashboard.frontier import frontier_document

@@ -17,7 +17,6 @@ from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.tick.facts.reasons import JOB_REASON_TEXTS, REASON_TEXTS, WAIT_REASON_TEXTS
 from boa_daemon.tick.facts.state import JobState
-from boa_daemon.tick.room.service_order import places_in_queue
 from boa_daemon.units import SECONDS_PER_HOUR, counted
 from policies.answer import was_changed
 from policies.model import JobId, NodeId, Width
@@ -60,7 +59,7 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
     active = list(service.daemon.storage.queue.active.values())
     left = {job.id: _left(decision, job) for job in active if job.slots}
     running = sorted((job for job in active if job.slots), key=lambda job: (left[job.id], job.seq))
-    places = {} if decision is None else places_in_queue(decision.state, decision.plan)
+    places = service.outlook.places()
     waiting = sorted(
         (job for job in active if not job.slots), key=lambda job: (places.get(job.id, math.inf), job.seq)
     )
@@ -94,7 +93,7 @@ def why(service: Service, name: JobId) -> str | None:
     job = None if storage is None else storage.queue.active.get(name)
     if job is None:
         return None
-    places = {} if decision is None else places_in_queue(decision.state, decision.plan)
+    places = service.outlook.places()
     return _sentence(decision, job, places.get(name))
 
 

@@ -69,7 +69,16 @@ def _progress(run: Generation, units: Sequence[UnitStatus]) -> dict[str, Any]:
     records = [unit["progress"] for unit in units if unit["progress"]]
     own = [record for record in records if record.get("generation") == run.number]
     record: Mapping[str, Any] = max(own, key=lambda found: found.get("step") or 0, default={})
-    names = ("step", "samples", "seconds", "loss", "gradient_noise", "save_seconds", "gap_seconds")
+    names = (
+        "step",
+        "samples",
+        "seconds",
+        "loss",
+        "gradient_noise",
+        "save_seconds",
+        "gap_seconds",
+        "checkpoint_bytes",
+    )
     quiet = [unit["quiet_seconds"] for unit in units if unit.get("quiet_seconds") is not None]
     facts = {"reported_at": record.get("at"), "quiet_seconds": min(quiet, default=None)}
     return {**{name: record.get(name) for name in names}, **facts}

@@ -103,6 +103,12 @@ class _JobFile(Strict):
     scale: Positive = Field(default=1.0, description="factor on the sizes of the class, default 1")
     environment: dict[Name, str] = Field(default_factory=dict, description="variables for the command")
     team: Name | None = Field(default=None, description="team that pays; default: the team of its user")
+    tags: dict[Name, Name] = Field(
+        default_factory=dict,
+        max_length=50,
+        description="tags of the job in boa cost --by tag:KEY; they come before those of its team and its "
+        "nodes",
+    )
     secrets: dict[Name, str] = Field(
         default_factory=dict,
         description="variables whose values are not in this file: env:NAME of the daemon's secret store, "

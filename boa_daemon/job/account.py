@@ -7,6 +7,7 @@ reads and writes there with the rights of the job's user.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -92,7 +93,10 @@ def hand_over(unit: Unit) -> None:
     work = (checkpoints.parent / "work",) if unit.bring else ()
     for folder in (checkpoints, checkpoints.parent / "home", unit.own.parent, *work):
         with _opened(folder.parent) as parent:
-            _give(folder.name, parent, unit.uid, unit.gid)
+            try:
+                _give(folder.name, parent, unit.uid, unit.gid)
+            except RecursionError:
+                raise OSError(errno.ELOOP, "it has too many folders within each other", str(folder)) from None
     with unit.as_user(), _opened(unit.own.parent) as parent:
         _made(unit.own.name, parent, 0o700)
     try:

@@ -7,14 +7,17 @@ few at a time.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import fsum
 
 import numpy as np
 
-from boa_daemon.learning.samples import HOUR, Sample
-from policies.model import JobClass, Phase
+from boa_daemon.learning.samples import ENOUGH_MORE, HOUR, Sample
+from policies.fast_dataclasses import fast_init
+from policies.memo import IdentityMemo
+from policies.model import Job, JobClass, Phase
 from policies.online.estimates import (
     SPREAD,
     ArrivalCounts,
@@ -24,15 +27,13 @@ from policies.online.estimates import (
     estimate_size,
     mean_left,
 )
-from policies.speedup import Floats
+from policies.speedup import Floats, SpeedupCurve, Table
 
 PRIOR_JOBS, HALF_LIFE_HOURS = 2.0, 168.0
 UNSTATED_JOBS = 0.5
 """The weight, in jobs, of a rate that is not stated: the first arrivals outweigh it."""
 AGAIN_SECONDS, LATE_SECONDS = 120.0, 600.0
-"""Seconds between estimates: of a class with jobs, and of a class without."""
-ENOUGH_MORE = 1.1
-"""Jobs or hours seen over those of the last estimate, before a class is estimated again."""
+"""Seconds between estimates of a class with jobs; and of one without, or of however little was seen."""
 QUIET_SECONDS = 3600.0
 """The least time without any job after which a class is estimated again."""
 MOST_AT_ONCE = 16
@@ -56,7 +57,8 @@ class ClassBelief:
 
     `rate` is in jobs per hour, `size` in hours on one reference GPU for a job of scale 1; `stated_per_hour`
     and `stated_gpu_hours` are from the class file. `arrivals` and `ended` count jobs, `cut` those that did
-    not end by themselves; `newest_at` is when the last of them was seen, None before the first.
+    not end by themselves; `newest_at` is when the last of them was seen, None before the first. `unfinished`
+    is what running jobs had done, in stated sizes, when the size was estimated.
     """
 
     name: str
@@ -67,6 +69,7 @@ class ClassBelief:
     arrivals: int = 0
     ended: int = 0
     cut: int = 0
+    unfinished: float = 0.0
     newest_at: float | None = None
     began_at: float | None = None
 
@@ -84,8 +87,12 @@ def estimate_class(
     now: float,
     weights: EvidenceWeights,
     is_rate_stated: bool = True,
+    before: ClassBelief | None = None,
 ) -> ClassBelief:
-    """Return the belief about a class from its rows and from the work that running jobs have done."""
+    """Return the belief about a class from its rows and from the work that running jobs have done.
+
+    The size stays as `before` if no job has ended since, and those that run have not done much more.
+    """
     stated = job_class.size_gpu_hours
     life = weights.half_life_hours
     rate = estimate_rate(
@@ -94,30 +101,46 @@ def estimate_class(
         prior_jobs=weights.prior_jobs if is_rate_stated else min(UNSTATED_JOBS, weights.prior_jobs),
         half_life_hours=life,
     )
-    ended = SizeSums()
-    bounds, bound_weights = [work / stated for work in running if work > 0.0], []
-    bound_weights += [1.0] * len(bounds)
-    for row in rows:
-        age = 0.5 ** (max(now - row.at, 0.0) / (HOUR * life))
-        if row.kind == "size":
-            sums = SizeSums(weight=row.count, mean=row.total, log_mean=row.moment)
-            ended = ended.plus(sums.over(stated).times(age))
-        elif row.kind == "cut":
-            bounds.append(row.total / stated)
-            bound_weights.append(row.count * age)
-    size = estimate_size(ended, np.array(bounds), np.array(bound_weights), prior_jobs=weights.prior_jobs)
+    bounds = [work / stated for work in running if work > 0.0]
+    unfinished, ended, cut = fsum(bounds), _count(rows, "size"), _count(rows, "cut")
+    if (
+        before is not None
+        and (ended, cut) == (before.ended, before.cut)
+        and unfinished <= ENOUGH_MORE * before.unfinished
+    ):
+        size, unfinished = before.size, before.unfinished
+    else:
+        size = _size_of(rows, bounds, stated, now=now, weights=weights)
     return ClassBelief(
         name=job_class.name,
         rate=rate,
-        size=size.times(stated),
+        size=size,
         stated_per_hour=job_class.arrivals_per_hour,
         stated_gpu_hours=stated,
         arrivals=_count(rows, "seen") + _count(rows, "arrivals"),
-        ended=_count(rows, "size"),
-        cut=_count(rows, "cut"),
+        ended=ended,
+        cut=cut,
+        unfinished=unfinished,
         newest_at=max((row.at for row in rows), default=None),
         began_at=min((row.at for row in rows if row.kind == "seen"), default=None),
     )
+
+
+def _size_of(
+    rows: Collection[Sample], bounds: list[float], stated: float, *, now: float, weights: EvidenceWeights
+) -> Belief:
+    """Return the belief about the size from the rows, and from what running jobs did over the stated size."""
+    sums, bound_weights = SizeSums(), [1.0] * len(bounds)
+    for row in rows:
+        age = 0.5 ** (max(now - row.at, 0.0) / (HOUR * weights.half_life_hours))
+        if row.kind == "size":
+            one = SizeSums(weight=row.count, mean=row.total, log_mean=row.moment)
+            sums = sums.plus(one.over(stated).times(age))
+        elif row.kind == "cut":
+            bounds.append(row.total / stated)
+            bound_weights.append(row.count * age)
+    size = estimate_size(sums, np.array(bounds), np.array(bound_weights), prior_jobs=weights.prior_jobs)
+    return size.times(stated)
 
 
 def _count(rows: Iterable[Sample], kind: str) -> int:
@@ -179,6 +202,7 @@ class PlannedFigures:
         return replace(job_class, phases=phases, arrivals_per_hour=self.per_hour)
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingWork:
     """The belief about the rest of a job: the work left, its current phase, and its scale."""
@@ -194,7 +218,7 @@ def remaining_work_of(job_class: JobClass, *, scale: float, done: float, spread:
     The work left is the mean over the sizes above the work done; `spread` is the sizes' standard deviation
     over their mean. The job then counts as one of the resulting size, so its phases are longer in proportion.
     """
-    left = mean_left(job_class.size_gpu_hours * scale, done, spread=spread)
+    left = mean_left(_work_of(job_class).size * scale, done, spread=spread)
     whole = max(done, 0.0) + left
     phase, scale = phase_at(job_class, left, whole)
     return RemainingWork(left=left, phase=phase, scale=scale)
@@ -202,14 +226,40 @@ def remaining_work_of(job_class: JobClass, *, scale: float, done: float, spread:
 
 def phase_at(job_class: JobClass, left: float, size: float) -> tuple[int, float]:
     """Return the phase of a job with so much work left, and the job's scale."""
-    scale = size / job_class.size_gpu_hours
-    if len(job_class.phases) == 1:
+    work = _work_of(job_class)
+    scale = size / work.size
+    if len(work.after) == 1:
         return 0, scale
-    for phase in range(len(job_class.phases)):
-        after = fsum(rest.size_gpu_hours for rest in job_class.phases[phase + 1 :]) * scale
-        if left > after:
-            return phase, scale
-    return len(job_class.phases) - 1, scale
+    phases_left = bisect_left(work.after, left, key=lambda after: after * scale)
+    return len(work.after) - max(phases_left, 1), scale
+
+
+def work_until(job_class: JobClass, job: Job, phase: int) -> float:
+    """Return the least work that a job does before a later phase begins; all of it if there is no such phase.
+
+    While it works, the work that it is believed to have left falls by as much, or more slowly.
+    """
+    after = _work_of(job_class).after
+    number = len(after) - phase
+    return job.remaining_gpu_hours - (after[number] * job.scale if number >= 0 else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The work of a class: of a whole job, and after each phase, ascending, so the last phase comes first."""
+
+    size: float
+    after: tuple[float, ...]
+
+    @classmethod
+    def of(cls, job_class: JobClass) -> _Work:
+        sizes = [phase.size_gpu_hours for phase in job_class.phases]
+        after = tuple(fsum(sizes[number:]) for number in range(len(sizes), 0, -1))
+        return cls(job_class.size_gpu_hours, after)
+
+
+_work_of = IdentityMemo(_Work.of, most=10_000)
+"""Jobs of a class ask for its phases one by one, and a class may have hundreds."""
 
 
 def classes_differ(found: JobClass, known: JobClass) -> bool:
@@ -220,13 +270,24 @@ def classes_differ(found: JobClass, known: JobClass) -> bool:
     ):
         if abs(new_figure / old_figure - 1.0) > CHANGE_THRESHOLD:
             return True
-    for new, old in zip(found.phases, known.phases, strict=True):
-        for name, curve in new.speedups.items():
-            widths = curve.whole_widths()
-            ratio = curve.speed_at(widths) / old.speedups[name].speed_at(widths)
-            if bool(np.any(np.abs(ratio - 1.0) > CHANGE_THRESHOLD)):
-                return True
-    return False
+    return any(
+        _speeds_differ(curve, old.speedups[name])
+        for new, old in zip(found.phases, known.phases, strict=True)
+        if new.speedups is not old.speedups
+        for name, curve in new.speedups.items()
+    )
+
+
+def _speeds_differ(new: SpeedupCurve, old: SpeedupCurve) -> bool:
+    """Return whether the speed at some width of a curve changed by more than `CHANGE_THRESHOLD`."""
+    if new is old:
+        return False
+    if isinstance(new, Table) and isinstance(old, Table) and new.gpus == old.gpus:
+        speeds = zip(new.speeds, old.speeds, strict=True)
+        return any(abs(now / before - 1.0) > CHANGE_THRESHOLD for now, before in speeds)
+    widths = new.whole_widths()
+    ratio = new.speed_at(widths) / old.speed_at(widths)
+    return bool(np.any(np.abs(ratio - 1.0) > CHANGE_THRESHOLD))
 
 
 def explain_belief(belief: ClassBelief) -> str:
@@ -279,17 +340,18 @@ class Beliefs:
     def _has_moved(self, name: str, events: Mapping[str, int] | None, now: float) -> bool:
         """Return whether enough was seen of a class since its estimate to move it by a part of its error.
 
-        A tenth more jobs came or ended, or any after a while, or a tenth more time went by without any.
-        Without `events`, always.
+        Half as many more jobs came or ended, or any after a while, or half as much more time went by. Old
+        jobs and hours count less. Without `events`, always.
         """
         known, at = self.known.get(name), self._estimated_at.get(name)
         if events is None or known is None or at is None:
             return True
-        count, before = events.get(name, 0), self._known_events.get(name, 0)
-        if count > (before if now - at >= self.late_seconds else ENOUGH_MORE * before):
+        more, part = events.get(name, 0) - self._known_events.get(name, 0), ENOUGH_MORE - 1.0
+        if more and (more >= part * (known.rate.weight + known.size.weight) or now - at >= self.late_seconds):
             return True
         begin = at if known.began_at is None else known.began_at
-        return now - at > max((ENOUGH_MORE - 1.0) * (at - begin), QUIET_SECONDS)
+        hours = min((at - begin) / HOUR, self.weights.half_life_hours)
+        return now - at > max(part * hours * HOUR, QUIET_SECONDS)
 
     def refresh(
         self,
@@ -305,6 +367,15 @@ class Beliefs:
         self._estimated_at[job_class.name] = now
         self._known_events[job_class.name] = events
         self.estimates += 1
+        before = self.known.get(job_class.name)
+        if before is not None and before.stated_gpu_hours != job_class.size_gpu_hours:
+            before = None
         self.known[job_class.name] = estimate_class(
-            job_class, rows, running, now=now, weights=self.weights, is_rate_stated=is_rate_stated
+            job_class,
+            rows,
+            running,
+            now=now,
+            weights=self.weights,
+            is_rate_stated=is_rate_stated,
+            before=before,
         )

@@ -12,19 +12,21 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field
 
 from boa_daemon.learning.samples import (
+    DAY,
     HOUR,
     KEPT_SECONDS,
+    MINUTE,
     Sample,
     SampleKind,
     SampleStore,
     compact_samples,
-    merge_samples,
 )
 from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, doubted, estimate_all
 from boa_daemon.tick.facts.ports import RunReport
+from policies.fast_dataclasses import replace
 from policies.links.gpu_kinds import without_market
 from policies.model import JobClass, JobId, Width
 
@@ -32,9 +34,18 @@ STRETCH_SECONDS = 5.0
 """The shortest stretch of work that says enough about the speed."""
 TOGETHER_SECONDS = 3600.0
 COMPACT_SECONDS = 3600.0
-MINUTE = 60.0
-ENOUGH_MORE = 1.1
-"""Work measured over that of the last estimate of a curve, before it is estimated again."""
+HALVES_THE_ERROR = 4.0
+"""Work measured at a width over that at its class's last estimate, before speeds are estimated again; a day
+of work is enough, because speeds may change."""
+
+
+@dataclass(slots=True)
+class Worked:
+    """How long the jobs of a class worked while measured; `widths` are seconds by GPU type and width."""
+
+    seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    widths: dict[tuple[str, int], float] = field(default_factory=dict)
 
 
 class Learner:
@@ -60,14 +71,17 @@ class Learner:
         self._speeds: dict[str, list[SpeedSample]] = {}
         self._of_speed: dict[str, dict[str, Sample]] = {}
         self._curves: dict[tuple[str, str], CurveEstimate] = {}
-        self._curve_of: dict[str, tuple[float, frozenset[Width]]] = {}
+        self._curve_of: dict[str, dict[tuple[str, int], float]] = {}
+        self._worked: dict[str, Worked] = {}
         for row in self.rows.values():
             self._file(row)
         self._found: Mapping[tuple[str, str], CurveEstimate] = {}
         self._news: set[str] = {row.class_name for row in self.rows.values() if row.kind == "speed"}
         self.events: Counter[str] = Counter()
         for row in self.rows.values():
-            if row.kind != "speed":
+            if row.kind == "speed":
+                self._count_work(row)
+            else:
                 self.events[row.class_name] += round(row.count)
         self.has_news = any(row.kind == "speed" for row in self.rows.values())
 
@@ -130,14 +144,16 @@ class Learner:
 
     def worked(self, sample: SpeedSample) -> None:
         """Add a stretch to the open one of the same kind, if recent; markets make no difference."""
-        sample = replace(sample, gpu_type=without_market(sample.gpu_type))
+        if (gpu_type := without_market(sample.gpu_type)) != sample.gpu_type:
+            sample = replace(sample, gpu_type=gpu_type)
         self.has_news = True
+        self._count_work(sample)
         kind = _kind(sample)
-        row = _row_of(sample)
         known = self.rows.get(self._open.get(kind, ""))
         if known is not None and sample.at - known.at < TOGETHER_SECONDS:
-            row = replace(merge_samples([known, row]), at=known.at, count=1.0)
+            row = _longer(known, sample)
         else:
+            row = _row_of(sample)
             self._open[kind] = row.key
         self._keep(row)
         self._news.add(sample.class_name)
@@ -246,17 +262,28 @@ class Learner:
         return self._found
 
     def _is_told_more(self, class_name: str) -> bool:
-        """Return whether a class worked at a new width, or a tenth more, since its last estimate."""
-        samples = self.samples_of(class_name)
-        seconds, widths = (
-            sum(s.seconds for s in samples),
-            frozenset(Width(s.gpu_type, s.gpus) for s in samples),
-        )
-        before, known = self._curve_of.get(class_name, (0.0, frozenset()))
-        if widths <= known and seconds <= ENOUGH_MORE * before:
+        """Return whether a class worked at a new width, or long enough at one, since its last estimate."""
+        widths, before = self._worked[class_name].widths, self._curve_of.get(class_name, {})
+        if all(
+            seconds < min(HALVES_THE_ERROR * known, known + DAY)
+            for width, seconds in widths.items()
+            for known in (before.get(width, 0.0),)
+        ):
             return False
-        self._curve_of[class_name] = seconds, widths
+        self._curve_of[class_name] = widths.copy()
         return True
+
+    def worked_of(self, class_name: str) -> Worked:
+        """Return how long the jobs of a class have worked while measured."""
+        return self._worked.get(class_name) or Worked()
+
+    def _count_work(self, stretch: SpeedSample | Sample) -> None:
+        """Count the time that a class has worked, and the widths at which it has."""
+        worked = self._worked.setdefault(stretch.class_name, Worked())
+        worked.seconds += stretch.seconds
+        worked.gpu_seconds += stretch.seconds * stretch.gpus
+        width = stretch.gpu_type, stretch.gpus
+        worked.widths[width] = worked.widths.get(width, 0.0) + stretch.seconds
 
     def _keep(self, row: Sample) -> None:
         """Store a row, to be written by the next save."""
@@ -288,6 +315,23 @@ def _kind(sample: SpeedSample) -> tuple[object, ...]:
     if sample.gradient_noise is not None and sample.batch:
         batch = round(math.log2(sample.batch))
     return sample.class_name, sample.gpu_type, sample.gpus, batch
+
+
+def _longer(row: Sample, sample: SpeedSample) -> Sample:
+    """Return a row with one more stretch of its kind; it keeps its beginning."""
+    seconds = row.seconds + sample.seconds
+
+    def mean(old: float | None, new: float | None) -> float | None:
+        return None if old is None or new is None else (old * row.seconds + new * sample.seconds) / seconds
+
+    return replace(
+        row,
+        total=row.total + sample.samples,
+        seconds=seconds,
+        count=1.0,
+        batch=mean(row.batch, sample.batch),
+        gradient_noise=mean(row.gradient_noise, sample.gradient_noise),
+    )
 
 
 def _row_of(sample: SpeedSample) -> Sample:

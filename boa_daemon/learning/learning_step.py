@@ -26,7 +26,7 @@ from boa_daemon.learning.speedups import CurveEstimate, WidthEstimate, measured_
 from boa_daemon.learning.width_trials import GpuHourWorth, WidthTrials
 from boa_daemon.tick.facts.state import JobState
 from policies.errors import PolicyError
-from policies.model import JobClass, JobId
+from policies.model import Job, JobClass, JobId
 from policies.online.rhythm import Rhythm
 
 _Speeds: TypeAlias = tuple[tuple[WidthEstimate, ...], ...]
@@ -55,6 +55,7 @@ class LearntClasses:
         self._rates, self._sizes = rates, sizes
         self._all_stated = dict(stated)
         self._measured: dict[str, tuple[JobClass, PlannedFigures | None, _Speeds, JobClass]] = {}
+        self._with_speeds: dict[str, tuple[JobClass, _Speeds, JobClass]] = {}
 
     def adopt(self, names: Iterable[str]) -> None:
         """Add classes that jobs arrived for, if the class file need not name each."""
@@ -115,31 +116,40 @@ class LearntClasses:
     def _as_measured(self, stated: JobClass) -> JobClass:
         """Return `measured`, made anew only if the class's own figures or speeds are new."""
         base = stated.name.partition("[")[0]
-        curves = tuple(
-            self.curves[base, name].widths
-            for name in stated.phases[0].speedups
-            if (base, name) in self.curves
+        figures, known, speeds = (
+            self.figures.get(base),
+            self._measured.get(stated.name),
+            self._speeds_of(stated),
         )
-        figures, known = self.figures.get(base), self._measured.get(stated.name)
-        # Estimated speeds are replaced and not changed, so those that are the same object are the same.
-        if (
-            known is None
-            or known[:2] != (stated, figures)
-            or list(map(id, known[2])) != list(map(id, curves))
-        ):
-            known = self._measured[stated.name] = stated, figures, curves, self.measured(stated)
+        if known is None or known[:2] != (stated, figures) or not _are_same(known[2], speeds):
+            known = self._measured[stated.name] = stated, figures, speeds, self.measured(stated)
         return known[3]
+
+    def _speeds_of(self, stated: JobClass) -> _Speeds:
+        """Return the estimated speeds of a class or a variant, by GPU type."""
+        base = stated.name.partition("[")[0]
+        keys = [(base, name) for name in stated.phases[0].speedups]
+        return tuple(self.curves[key].widths for key in keys if key in self.curves)
 
     def measured(self, stated: JobClass) -> JobClass:
         """Return a class or a variant with the measurements of its class."""
         base = self.stated[stated.name.partition("[")[0]]
-        found = measured_class(stated, list(self.curves.values()), base=base)
+        speeds, known = self._speeds_of(stated), self._with_speeds.get(stated.name)
+        # A rate that changes does not change the speeds of hundreds of phases.
+        if known is None or known[0] != stated or not _are_same(known[1], speeds):
+            found = measured_class(stated, list(self.curves.values()), base=base)
+            known = self._with_speeds[stated.name] = stated, speeds, found
         figures = self.figures.get(base.name)
-        return found if figures is None else figures.of(found)
+        return known[2] if figures is None else figures.of(known[2])
 
     def _plan_by(self, found: dict[str, JobClass]) -> None:
         self.planned = found
         self.classes = {name: found[name] for name in self.stated}
+
+
+def _are_same(some: _Speeds, others: _Speeds) -> bool:
+    """Return whether speeds are the same: estimates are replaced and not changed, so identity tells."""
+    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
 
 
 @dataclass(slots=True)
@@ -205,11 +215,17 @@ class LearningStep:
         *,
         worth: GpuHourWorth | None,
         now: float,
+        believed: Callable[[Job], Job] = lambda job: job,
     ) -> Mapping[JobId, Exploration]:
-        """Let a few jobs try widths whose speed is worth more than the trial costs; return the new trials."""
+        """Let a few jobs try widths whose speed is worth more than the trial costs; return the new trials.
+
+        `believed` gives a job of `jobs` with the work left that it is believed to have.
+        """
         if worth is None or self.tries.fraction <= 0.0 or not classes.curves:
             return {}
         before = self.tries.explorations
         curves = list(classes.curves.values())
-        self.tries.update(jobs(), curves, classes.planned, self.learner.samples, worth=worth, now=now)
+        self.tries.update(
+            jobs(), curves, classes.planned, self.learner, worth=worth, now=now, believed=believed
+        )
         return {job: found for job, found in self.tries.explorations.items() if job not in before}

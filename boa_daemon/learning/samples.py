@@ -21,10 +21,13 @@ from typing import Literal, Protocol, TypeAlias
 from policies.online.estimates import SizeSums
 
 SampleKind: TypeAlias = Literal["speed", "seen", "arrivals", "size", "cut"]
-HOUR, DAY = 3600.0, 86_400.0
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 BY_HOUR_SECONDS, BY_WEEK_SECONDS, KEPT_SECONDS = 2.0 * HOUR, 14.0 * DAY, 91.0 * DAY
 """Stretches of work older than the first are merged by the hour, older than the second by the week, and older
 than the third into one per width. Thirteen half-lives of a week have passed by then."""
+ENOUGH_MORE = 1.5
+"""What was seen of a class over that at its last estimate, before it is estimated again: half as much more
+moves an estimate by less than its own error."""
 BAND = 0.25
 """Width of the bands of log(work) within which jobs that were cut off are merged."""
 

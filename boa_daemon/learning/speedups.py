@@ -43,6 +43,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from policies.fast_dataclasses import fast_init
 from policies.model import JobClass, Phase, Width, check_positive
 from policies.speedup import SpeedupCurve, Table
 
@@ -65,6 +66,7 @@ MOST_WIDTHS = 256
 """Curves with more widths than this are corrected at powers of two only."""
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedSample:
     """A stretch of work of one job at one width: the samples done, and the seconds taken.

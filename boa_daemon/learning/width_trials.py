@@ -12,11 +12,13 @@ class has worked twice as long.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from boa_daemon.learning.exploration_value import Exploration, ExplorationStakes, worth_exploring
+from boa_daemon.learning.learner import Learner, Worked
+from boa_daemon.learning.samples import ENOUGH_MORE
 from boa_daemon.learning.speedups import HALF_LIFE_SECONDS, CurveEstimate, SpeedSample, WidthEstimate
 from boa_daemon.tick.facts.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR
@@ -51,8 +53,9 @@ TRY_SECONDS, LEAST_TRY_SECONDS = 120.0, 30.0
 LATEST_SECONDS = 900.0
 """A trial not measured by then is given up: its nodes did not come, or its job cannot start."""
 PART_OF_A_JOB = 1.0 / 3.0
-ASK_SECONDS = 300.0
-"""Seconds after which a class whose trials did not pay is looked at again with the same measurements."""
+ASK_SECONDS, LATEST_ASK_SECONDS = 300.0, 7200.0
+"""Seconds after which a class whose trials did not pay is looked at again with the same measurements: if it
+worked enough more, and in any case."""
 ADVANCE_JOBS = 1.0
 """How many jobs' GPU time the trials of a class may waste before the class has worked at all."""
 TRUSTED_JOBS = 10.0
@@ -100,7 +103,9 @@ class WidthTrials:
     fraction: float = 0.02
     _now: dict[JobId, WidthTrial] = field(default_factory=dict)
     _wasted: dict[str, float] = field(default_factory=dict)
-    _asked: dict[tuple[str, str], tuple[tuple[WidthEstimate, ...], float]] = field(default_factory=dict)
+    _asked: dict[tuple[str, str], tuple[tuple[WidthEstimate, ...], float, float]] = field(
+        default_factory=dict
+    )
     # By class, type and width: the GPU-seconds of work of the class before the width is tried again.
     _not_before: dict[tuple[str, str, int], float] = field(default_factory=dict)
 
@@ -124,43 +129,44 @@ class WidthTrials:
         jobs: Mapping[JobId, JobState],
         curves: Collection[CurveEstimate],
         classes: Mapping[str, JobClass],
-        samples: Sequence[SpeedSample],
+        learner: Learner,
         *,
         worth: GpuHourWorth,
         now: float,
+        believed: Callable[[Job], Job] = lambda job: job,
     ) -> None:
         """End the trials that are over, and let at most one job of each class begin one.
 
-        `classes` are those that jobs are planned with, by name, with their limits on width.
+        `classes` are those that jobs are planned with, by name, with their limits on width. `believed`
+        gives a job with the work left that it is believed to have.
         """
-        worked: Mapping[str, _Worked] | None = None
         for job, one in list(self._now.items()):
-            if job not in jobs or _is_over(one, samples, now):
+            if job not in jobs or _is_over(one, learner.samples_of(one.class_name), now):
                 del self._now[job]
-                worked = worked or _worked(samples)
                 self._not_before[one.class_name, one.gpu_type, one.found.gpus] = (
-                    2.0 * worked.get(one.class_name, _Worked()).gpu_seconds
+                    2.0 * learner.worked_of(one.class_name).gpu_seconds
                 )
         busy = {one.class_name for one in self._now.values()}
+        due = [
+            curve for curve in curves if curve.class_name not in busy and self._is_due(curve, learner, now)
+        ]
+        if not due:
+            return
         running: dict[str, list[Job]] = {}
         for state in jobs.values():
             if state.slots and not state.is_stopping and state.job.class_name in classes:
                 running.setdefault(state.job.class_name.partition("[")[0], []).append(state.job)
-        for curve in curves:
+        for curve in due:
             mine = [
-                job
+                believed(job)
                 for job in running.get(curve.class_name, ())
                 if job.width is not None and job.width.gpu_type == curve.gpu_type
             ]
             if curve.class_name in busy or not mine:
                 continue
-            # What did not pay a moment ago does not pay now, unless the measurements have changed.
-            asked, at = self._asked.get((curve.class_name, curve.gpu_type), (None, 0.0))
-            if asked is curve.widths and now - at < ASK_SECONDS:
-                continue
-            self._asked[curve.class_name, curve.gpu_type] = curve.widths, now
-            worked = worked or _worked(samples)
-            began = self._best(mine, curve, classes, worth, worked=worked.get(curve.class_name, _Worked()))
+            worked = learner.worked_of(curve.class_name)
+            self._asked[curve.class_name, curve.gpu_type] = curve.widths, now, worked.gpu_seconds
+            began = self._best(mine, curve, classes, worth, worked=worked)
             if began is not None:
                 job, found = began
                 busy.add(curve.class_name)
@@ -169,6 +175,17 @@ class WidthTrials:
                     class_name=curve.class_name, gpu_type=curve.gpu_type, found=found, began_at=now
                 )
 
+    def _is_due(self, curve: CurveEstimate, learner: Learner, now: float) -> bool:
+        """Return whether a trial may pay by now.
+
+        What did not pay a moment ago does not pay now, unless the measurements have changed.
+        """
+        asked, at, worked = self._asked.get((curve.class_name, curve.gpu_type), (None, 0.0, 0.0))
+        if asked is not curve.widths or now - at >= LATEST_ASK_SECONDS:
+            return True
+        more = learner.worked_of(curve.class_name).gpu_seconds
+        return now - at >= ASK_SECONDS and more >= ENOUGH_MORE * worked
+
     def _best(
         self,
         mine: Sequence[Job],
@@ -176,7 +193,7 @@ class WidthTrials:
         classes: Mapping[str, JobClass],
         worth: GpuHourWorth,
         *,
-        worked: _Worked,
+        worked: Worked,
     ) -> tuple[JobId, Exploration] | None:
         """Return a trial for the class's running job with the most work left; None if none pays."""
         chosen = max(mine, key=lambda job: (job.remaining_gpu_hours, job.id))
@@ -221,32 +238,13 @@ class WidthTrials:
         return None if found is None else (chosen.id, found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Worked:
-    """How long jobs of a class worked while measured, in seconds and in GPU-seconds."""
-
-    seconds: float = 0.0
-    gpu_seconds: float = 0.0
-
-
-def _worked(samples: Sequence[SpeedSample]) -> Mapping[str, _Worked]:
-    found: dict[str, _Worked] = {}
-    for one in samples:
-        before = found.get(one.class_name, _Worked())
-        found[one.class_name] = _Worked(
-            before.seconds + one.seconds, before.gpu_seconds + one.seconds * one.gpus
-        )
-    return found
-
-
 def _is_over(one: WidthTrial, samples: Sequence[SpeedSample], now: float) -> bool:
-    """Return whether a trial has timed out, or its width was measured for long enough."""
+    """Return whether a trial has timed out, or its width was measured for long enough in these samples."""
     if now - one.began_at > LATEST_SECONDS:
         return True
     known = sum(
         sample.seconds
         for sample in samples
-        if (sample.class_name, sample.gpu_type, sample.gpus) == (one.class_name, one.gpu_type, one.found.gpus)
-        and sample.at >= one.began_at
+        if (sample.gpu_type, sample.gpus) == (one.gpu_type, one.found.gpus) and sample.at >= one.began_at
     )
     return known >= one.found.seconds

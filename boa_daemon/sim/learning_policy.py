@@ -6,11 +6,11 @@ jobs. Its beliefs about classes and about a job's remaining work are estimated f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 
-from boa_daemon.learning.beliefs import Beliefs, EvidenceWeights, remaining_work_of
+from boa_daemon.learning.beliefs import Beliefs, ClassBelief, EvidenceWeights, remaining_work_of, work_until
 from boa_daemon.learning.budget_watch import BudgetWatch
 from boa_daemon.learning.learner import STRETCH_SECONDS
 from boa_daemon.learning.learning_step import LearningStep, LearntClasses
@@ -19,23 +19,22 @@ from boa_daemon.learning.width_trials import ExploringAllocator, GpuHourWorth
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.simulated_job import SimulatedJob
 from boa_daemon.tick.decide.decision import Decision
-from boa_daemon.tick.facts.state import JobState
 from boa_daemon.tick.money.ledger import money_of
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
-from policies.fast_dataclasses import replace
-from policies.model import Job, JobClass, JobId, Money
+from policies.fast_dataclasses import field_replacer, replace
+from policies.model import Job, JobClass, JobId, Money, Width
 from policies.protocols import Allocator
 from policies.registry import PolicyOptions, Site, build_policy
 
 AGAIN_SECONDS = 300.0
 """Seconds between estimates: less often than in the daemon, because simulated time must pass quickly."""
-LATE_SECONDS = 7200.0
-"""The same for a class that few jobs came or ended of."""
+LATE_SECONDS = float("inf")
+"""The same for a class of which little was seen: nobody looks at its figures."""
 LOOK_SECONDS = 60.0
 """Seconds between two reports of a job's speed, unless its class tries a width: rows are of an hour in any
 case."""
-TRY_TICK_SECONDS = 30.0
+TRY_TICK_SECONDS = 60.0
 """Seconds between ticks while a job tries a width or is the first of its class, as in the daemon."""
 
 
@@ -62,6 +61,8 @@ class LearningPolicy:
         )
         self.learning = LearningStep(beliefs=beliefs, at_once=False)
         self._looks_at = float("-inf")
+        self._now = 0.0
+        self._running: Mapping[JobId, SimulatedJob] = {}
         self.plans = 1
         self._name, self._site, self._options = name, site, options
         self._jobs, self._noise, self._random = jobs, noise, Random(f"{seed}/reports")
@@ -70,15 +71,49 @@ class LearningPolicy:
         self._watch = BudgetWatch()
         self._base: Allocator | None = None
         self._told_of: dict[JobId, tuple[Job, Job]] = {}
+        self._told_by: dict[str, ClassBelief] = {}
         self._tried: frozenset[str] = frozenset()
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the policy's allocation for the believed remaining work of the jobs."""
         if self._base is None:
             self._base = self._built(self._site, now=now, spent=0.0 if money is None else money.spent)
+        self._now = now
         tries = self.learning.tries.explorations if self._watch.account is None else {}
-        allocator = ExploringAllocator(base=self._base, tries=tries)
-        return allocator.allocate([self._told(job) for job in jobs], now=now, money=money)
+        self._running = self._jobs.running
+        told = [self._told(job) for job in jobs]
+        if not tries:
+            return self._base.allocate(told, now=now, money=money)
+        return ExploringAllocator(base=self._base, tries=tries).allocate(told, now=now, money=money)
+
+    def alone(self, job: Job) -> Width | None:
+        """Return the width of one job at the planned multiplier."""
+        assert self._base is not None, "a job runs, so there was a tick"
+        self._running = self._jobs.running
+        told = self._as_believed(job)
+        alone: Callable[[Job], Width] | None = getattr(self._base, "alone", None)
+        if alone is not None:
+            return alone(told)
+        return self._base.allocate((told,), now=self._now).widths.get(job.id)
+
+    def keeps_until(self, job: Job) -> int:
+        """Return the first later phase in which `alone` may change the job's current width.
+
+        It is the phase that begins when the job, as it is believed, may have reached such a phase.
+        """
+        keeps_until: Callable[[Job], int] | None = getattr(self._base, "keeps_until", None)
+        self._running = self._jobs.running
+        running = self._running.get(job.id)
+        if keeps_until is None or running is None or self.learning.tries.explorations:
+            return job.phase + 1
+        told = self._as_believed(job)
+        work = work_until(self.classes.planned[job.class_name], told, keeps_until(told)) * SECONDS_PER_HOUR
+        sizes, phase = running.physics.sizes, job.phase
+        work -= running.left - sizes[phase] * running.trace.scale
+        while phase < len(sizes) and work > 0.0:
+            work -= sizes[phase] * running.trace.scale
+            phase += 1
+        return max(phase, job.phase + 1)
 
     def _told(self, job: Job) -> Job:
         """Return a job as the policy sees it; a job that has not changed since is not asked about again."""
@@ -89,7 +124,7 @@ class LearningPolicy:
 
     def _as_believed(self, job: Job) -> Job:
         """Return a job with the remaining work that follows from its class's believed size."""
-        running = self._jobs.running.get(job.id)
+        running = self._running.get(job.id)
         if running is None:
             return job
         done = _work(running) - job.remaining_gpu_hours / running.told_size
@@ -97,7 +132,7 @@ class LearningPolicy:
         rest = remaining_work_of(
             self.classes.planned[job.class_name], scale=job.scale, done=done, spread=spread
         )
-        return replace(job, remaining_gpu_hours=rest.left, phase=rest.phase, scale=rest.scale)
+        return _with_rest(job, rest.left, rest.phase, rest.scale)
 
     def watch(self, decision: Decision) -> None:
         """Learn from a tick: arrivals, ends and speeds of jobs; plan anew if beliefs have changed enough."""
@@ -119,12 +154,20 @@ class LearningPolicy:
                 self.learning.learner.arrived(state.job.class_name, state.job.arrived_at)
             self._measure(job, running, now)
         estimated = self.learning.beliefs.estimates
-        is_new = self.learning.follow(self.classes, partial(self._done_by_class, decision), now=now)
-        if is_new:
+        if self.learning.follow(self.classes, partial(self._done_by_class, decision), now=now):
             self._plan_anew(decision)
-        if is_new or self.learning.beliefs.estimates != estimated:
             self._told_of.clear()
+        elif self.learning.beliefs.estimates != estimated:
+            self._forget_told()
         self._explore(decision, now)
+
+    def _forget_told(self) -> None:
+        """Let jobs of newly estimated classes be believed anew: how far their sizes spread has changed."""
+        before, known = self._told_by, self.learning.beliefs.known
+        changed = {name for name, belief in known.items() if belief is not before.get(name)}
+        self._told_by = dict(known)
+        for job in [job for job, (_, told) in self._told_of.items() if told.class_name in changed]:
+            del self._told_of[job]
 
     def _explore(self, decision: Decision, now: float) -> None:
         """Let jobs try widths, as the daemon does."""
@@ -132,11 +175,7 @@ class LearningPolicy:
         tries, jobs = self.learning.tries, decision.state.jobs
         if worth is None or tries.fraction <= 0.0:
             return
-
-        def told() -> Mapping[JobId, JobState]:
-            return {name: replace(state, job=self._told(state.job)) for name, state in jobs.items()}
-
-        self.learning.explore(self.classes, told, worth=worth, now=now)
+        self.learning.explore(self.classes, lambda: jobs, worth=worth, now=now, believed=self._told)
         measured = {name for name, _ in self.classes.curves}
         is_new = any(state.slots and state.job.class_name not in measured for state in jobs.values())
         if (is_new or tries.explorations) and now >= self._looks_at:
@@ -200,9 +239,12 @@ class LearningPolicy:
         return build_policy(self._name, site, self._options, account=account).allocator
 
 
+_with_rest = field_replacer(Job, "remaining_gpu_hours", "phase", "scale")
+
+
 def _work(running: SimulatedJob) -> float:
     """Return the true work of a job, reference GPU-hours."""
-    return sum(running.physics.sizes) * running.trace.scale / SECONDS_PER_HOUR
+    return running.physics.size * running.trace.scale / SECONDS_PER_HOUR
 
 
 def _work_per_hour(classes: Mapping[str, JobClass]) -> float:

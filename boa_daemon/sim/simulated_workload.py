@@ -23,6 +23,7 @@ class Physics:
         "_speeds",
         "network",
         "rescale_seconds",
+        "size",
         "sizes",
         "startup_seconds",
         "tail_sizes",
@@ -33,6 +34,7 @@ class Physics:
         self._job_class = job_class
         self._speeds: dict[Width, tuple[float, ...]] = {}
         self.sizes = tuple(phase.size_gpu_hours * SECONDS_PER_HOUR for phase in job_class.phases)
+        self.size = sum(self.sizes)
         self.tail_sizes = tuple(math.fsum(self.sizes[phase + 1 :]) for phase in range(len(self.sizes)))
         self.startup_seconds = job_class.startup_hours * SECONDS_PER_HOUR
         self.rescale_seconds = job_class.rescale_hours * SECONDS_PER_HOUR

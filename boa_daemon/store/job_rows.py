@@ -25,6 +25,7 @@ _IN_SPEC = (
     "content", "size_gpu_hours", "failures", "starts", "micro_dollars",
     "begun_step", "lost_steps", "settled_generation", "failed", "not_before", "exit_code", "last_lines",
     "first_started_at", "ran_seconds", "lost_gpu_hours", "has_reported", "width_before",
+    "checkpoint_bytes",
 )  # fmt: skip
 
 

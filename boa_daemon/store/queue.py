@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -416,12 +416,13 @@ class JobQueue:
         else:
             self.instances.pop(node.id, None)
 
-    def holders(self) -> dict[NodeId, dict[int, JobId]]:
-        """Return by node which job holds which GPU."""
+    def holders(self, nodes: Collection[NodeId] | None = None) -> dict[NodeId, dict[int, JobId]]:
+        """Return by node, of these nodes or all, which job holds which GPU."""
         held: dict[NodeId, dict[int, JobId]] = {}
         for job in list(self.active.values()):
             for slot in job.slots:
-                held.setdefault(slot.node, {})[slot.index] = job.id
+                if nodes is None or slot.node in nodes:
+                    held.setdefault(slot.node, {})[slot.index] = job.id
         return held
 
     def nodes_of(self, job: JobRecord) -> dict[NodeId, NodeState]:

@@ -36,7 +36,8 @@ class JobRecord:
     `started_at` is the start of the newest generation, None for a waiting job. `ran_seconds` is how long
     ended generations held GPUs, `lost_gpu_hours` the part of that work that is in no checkpoint.
     `has_reported` says that the job has reported a step or written a checkpoint, so it can be resized.
-    `width_before` is the GPU type and the GPUs of the last ended generation.
+    `width_before` is the GPU type and the GPUs of the last ended generation, `checkpoint_bytes` the size of
+    its last save, if reported.
     """
 
     id: JobId
@@ -72,6 +73,7 @@ class JobRecord:
     lost_gpu_hours: float = 0.0
     has_reported: bool = False
     width_before: tuple[str, int] | None = None
+    checkpoint_bytes: int | None = None
 
     @property
     def name(self) -> str:

@@ -101,11 +101,12 @@ def _gpu(gpu: GpuSource) -> _Flow:
     """Return the entry of one GPU type."""
     if gpu.usd_per_gpu_hour is not None:
         entry = _Flow(usd_per_gpu_hour=gpu.usd_per_gpu_hour)
-        for key in ("gpus_per_instance", "link_gigabits_per_second"):
-            if getattr(gpu, key) is not None:
-                entry[key] = getattr(gpu, key)
-        return entry
-    return _Flow(instance_type=gpu.instance_type)
+    else:
+        entry = _Flow(instance_type=gpu.instance_type)
+    for key in ("gpus_per_instance", "link_gigabits_per_second", "places_per_gpu"):
+        if getattr(gpu, key) is not None:
+            entry[key] = getattr(gpu, key)
+    return entry
 
 
 def _class(job_class: JobClass, rates_known: bool) -> dict[str, Any]:
@@ -119,6 +120,8 @@ def _class(job_class: JobClass, rates_known: bool) -> dict[str, Any]:
         entry["startup_hours"] = _round(job_class.startup_hours)
     if job_class.rescale_hours:
         entry["rescale_hours"] = _round(job_class.rescale_hours)
+    if job_class.may_share:
+        entry["shares_gpu"] = True
     entry["phases"] = [_phase(phase) for phase in job_class.phases]
     return entry
 

@@ -115,6 +115,11 @@ class MultiplierTable:
         """Return the position at which an hour's expected arrivals cost the budget."""
         return self._planned[budget]
 
+    @property
+    def least_job_cost(self) -> float:
+        """The least cost of a mean job."""
+        return float(self.rates @ self.least_cost / self.rates.sum())
+
     def grain_hours(self, budget: float) -> float:
         """Return the grain of the expected load at a budget, in hours of budget (see `Pace`)."""
         planned = self.planned(budget)

@@ -159,7 +159,8 @@ class PacedBudgetOptimal:
         step = None if money is None else self.step(jobs, money)
         if step is not None and step.position.multiplier < position.multiplier:
             position, say = step.position, partial(_reason, self.unit, step.position, step)
-        return self._answer(jobs, position, None if step is None else step.memory, say)
+        memory = None if step is None else step.memory_at(position, self.table)
+        return self._answer(jobs, position, memory, say)
 
     def _widest_within(self, jobs: Sequence[Job], spend_per_hour: float) -> Position:
         """Return the last position at which the jobs together take at most `spend_per_hour`, or the first."""

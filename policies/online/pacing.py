@@ -112,6 +112,8 @@ WEEK = 0.15
 """Standard deviation of the log of the load in a part of a week (such as the workdays) over its mean."""
 FIRST_EVIDENCE_HOURS = 0.73
 """Hours of stated load that are added to both sides of A/P, so that neither is zero."""
+SAME = 1e-9
+"""Relative difference below which the cost of a mean job is the same."""
 BLOCKS = (1.0, 24.0, 168.0)
 """Hours of the blocks in which the noise of the load is measured: single jobs, days, and weeks."""
 UNSEEN, UNSEEN_WORTH = 100.0, 0.5
@@ -315,7 +317,8 @@ class Evidence:
     `yardstick` is the least cost per hour of the stated load, which shows changes of prices and statements.
     `carried` is the money left when the period began, `period_elapsed` its age at the last tick. `came` and
     `came_squared` are the arrivals alone and the sum of their squares, `blocks` the sums of each of `BLOCKS`.
-    `owed` is what the present jobs will cost; it is computed anew in each tick.
+    `owed` is what the present jobs will cost, and `job_cost` the least cost of a mean job; both are computed
+    anew in each tick. `new_value` is what present jobs cost more since the sizes of jobs are believed anew.
     """
 
     committed: float
@@ -329,6 +332,8 @@ class Evidence:
     came: float = 0.0
     came_squared: float = 0.0
     owed: float = 0.0
+    job_cost: float = 0.0
+    new_value: float = 0.0
     blocks: tuple[BlockSums, ...] = (BlockSums(),) * len(BLOCKS)
 
     @property
@@ -360,19 +365,46 @@ class Evidence:
         jobs = squared / max(self.came_squared, 1e-9 * squared) if squared > 0.0 else 0.0
         return (self.hours + STATED_JOBS * stated) / (jobs + STATED_JOBS)
 
+    def revalued(self, factor: float) -> Evidence:
+        """Return the evidence where jobs are believed to cost `factor` times as much as before.
+
+        What present jobs cost more corrects the load that came. It is no burst, and earlier jobs were as
+        large as these.
+        """
+        if abs(factor - 1.0) < SAME:
+            return self
+        return replace(
+            self,
+            came=self.came * factor,
+            came_squared=self.came_squared * factor * factor,
+            blocks=tuple(
+                replace(
+                    block,
+                    actual=block.actual * factor,
+                    actual_squared=block.actual_squared * factor * factor,
+                    crossed=block.crossed * factor,
+                )
+                for block in self.blocks
+            ),
+            new_value=(factor - 1.0) * self.owed,
+        )
+
     def to_memory(self, correction: float) -> tuple[float, ...]:
         """Return the numbers to be kept, the load correction last."""
         blocks = [value for block in self.blocks for value in _values(block)]
         kept = (self.committed, self.yardstick, self.actual, self.stated, self.hours)
         later = (self.stated_per_hour, self.carried, self.period_elapsed, self.came, self.came_squared)
-        return (*kept, *later, *blocks, correction)
+        return (*kept, *later, *blocks, self.owed, self.job_cost, correction)
 
     @classmethod
     def of(cls, memory: tuple[float, ...]) -> Evidence | None:
-        """Return what was kept; None without a memory, or with one of an earlier version."""
-        if len(memory) != 11 + 8 * len(BLOCKS):
+        """Return what was kept; None without a memory, or with one of an earlier law."""
+        end = 10 + 8 * len(BLOCKS)
+        # An earlier version kept neither what present jobs would cost nor the cost of a mean job.
+        if len(memory) not in (end + 1, end + 3):
             return None
-        blocks = (memory[at : at + 8] for at in range(10, len(memory) - 1, 8))
+        owed, job_cost = memory[end:-1] or (0.0, 0.0)
+        blocks = (memory[at : at + 8] for at in range(10, end, 8))
         return cls(
             committed=memory[0],
             yardstick=memory[1],
@@ -384,6 +416,8 @@ class Evidence:
             period_elapsed=memory[7],
             came=memory[8],
             came_squared=memory[9],
+            owed=owed,
+            job_cost=job_cost,
             blocks=tuple(BlockSums(**dict(zip(_BLOCK_FIELDS, part, strict=True))) for part in blocks),
         )
 
@@ -411,13 +445,23 @@ class Step:
     load_hours: float
     memory: tuple[float, ...]
 
+    def memory_at(self, position: Position, table: MultiplierTable) -> tuple[float, ...]:
+        """Return the memory for a tick that follows another position than the law's."""
+        seen = Evidence.of(self.memory)
+        assert seen is not None
+        return replace(seen, stated_per_hour=table.rates_cost_at(position)).to_memory(self.load_correction)
+
 
 def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money) -> Step:
     """Return the planned position for the believed load, or the nearest one that keeps the promise."""
     budget, yardstick = pace.budget * money.accrual, float(table.rates @ table.least_cost)
     committed = money.spent + (owed := table.cost_at(present, table.planned(budget)))
     # Jobs present at the first tick are no evidence of the arrival rate.
-    seen = replace(_seen(Evidence.of(money.memory), committed, yardstick, money, pace), owed=owed)
+    before = Evidence.of(money.memory)
+    if before is not None and before.job_cost > 0.0:
+        before = before.revalued(table.least_job_cost / before.job_cost)
+    seen = _seen(before, committed, yardstick, money, pace)
+    seen = replace(seen, owed=owed, job_cost=table.least_job_cost)
     present = present * seen.taken
     correction = pace.load_correction(seen)
     ahead = pace.ahead(money)
@@ -494,7 +538,7 @@ def _seen(before: Evidence | None, committed: float, yardstick: float, money: Mo
     kept, dearer = math.exp(-age / FORGETTING_HOURS), yardstick / before.yardstick
     actual = committed - before.committed
     # Jobs that end before they took what was believed are no bursts.
-    arrived = max(actual, 0.0)
+    arrived = max(actual - before.new_value, 0.0)
     stated = before.stated_per_hour * dearer * came
     # What a long tick brings evenly is no job.
     beyond = arrived - before.came_ratio * stated

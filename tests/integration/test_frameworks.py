@@ -13,6 +13,8 @@ from boa_daemon.engines.local import LocalEngine
 from boa_daemon.tick.facts.ports import Accepted
 from policies.model import GpuSlot
 
+pytestmark = pytest.mark.frameworks
+
 FRAMEWORKS = ("huggingface", "lightning", "fabric", "accelerate", "jax")
 """DDP, FSDP2, numpy and Ray Train have tests of their own."""
 UNEQUAL = (GpuSlot("n1", 0), GpuSlot("n1", 1), GpuSlot("n2", 0))

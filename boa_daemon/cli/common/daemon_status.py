@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,21 +25,11 @@ from boa_daemon.cli.common.daemon_client import (
     usd,
 )
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, print_json, show, stdout_console
-from boa_daemon.errors import PARTLY_DONE
+from boa_daemon.daemon.money.cost_groupings import BY_FORM, GROUPINGS
+from boa_daemon.errors import PARTLY_DONE, InputError, did_you_mean
 from boa_daemon.units import counted, format_hours
 
 WATCH_SECONDS = 2.0
-
-
-class CostGrouping(StrEnum):
-    """What costs are grouped by."""
-
-    job = "job"
-    class_ = "class"
-    user = "user"
-    team = "team"
-    day = "day"
-    kind = "kind"
 
 
 def status(
@@ -214,14 +204,31 @@ def _print_instances(document: Mapping[str, Any]) -> None:
     say_next("boa cost", "boa down")
 
 
+def _checked_grouping(by: str) -> str:
+    """Return what costs are grouped by, if it is known.
+
+    Raises:
+        InputError: when it is not.
+    """
+    if re.match(BY_FORM, by):
+        return by
+    hint = did_you_mean(by, GROUPINGS)
+    if by.startswith("tag") or not hint.startswith("Did"):
+        hint = f"Known: {', '.join(GROUPINGS)}, or tag:KEY such as tag:CostCentre"
+    raise InputError(f"--by {by}: costs are not grouped by that", hint=hint)
+
+
 def cost(
     *,
     by: Annotated[
-        CostGrouping,
+        str,
         typer.Option(
-            help="Group by job, class, user, team, day or kind.", metavar="job|class|user|team|day|kind"
+            help="Group by job, class, user, team, market, region, machine, day or kind, or by a tag of the "
+            "house.",
+            metavar="job|class|user|team|market|region|machine|day|kind|tag:KEY",
+            callback=_checked_grouping,
         ),
-    ] = CostGrouping.job,
+    ] = "job",
     days: Annotated[
         float | None, typer.Option(min=0.0, help="Costs of the last so many days. Default: this month.")
     ] = None,
@@ -236,7 +243,7 @@ def cost(
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Show costs by job, class, user, team, day or kind, and the forecast for this month."""
+    """Show costs by job, user, market, tag, day and more, and the forecast for this month."""
     if reconcile:
         from boa_daemon.cli.common.reconcile import reconcile as compare  # noqa: PLC0415 - AWS is slow to import
 
@@ -244,12 +251,12 @@ def cost(
         return
     since = None if days is None else time.time() - days * 86_400.0
     with a_client(config, socket) as client:
-        document: Mapping[str, Any] = client.cost(by=by.value, since=since)
+        document: Mapping[str, Any] = client.cost(by=by, since=since)
     show(
         output,
         document,
         rows=lambda: [{name: row[name] for name in row if name != "kinds"} for row in document["rows"]],
-        table=lambda: _print_cost(by.value, document),
+        table=lambda: _print_cost(by, document),
     )
 
 

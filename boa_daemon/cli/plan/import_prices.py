@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from boa_daemon.backends.aws.prices.offer_file import read_offers
-from boa_daemon.backends.aws.prices.spot_history import read_spot_history
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.common.planning_options import MarketName
+from boa_daemon.cli.plan.price_kinds import PRICE_KINDS, PriceFlags
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.price_lists import PriceList, write_price_list
-from boa_daemon.inputs.skypilot_catalog import read_skypilot
 
 
-class PriceSource(StrEnum):
-    """Kinds of price lists that are read."""
-
-    skypilot = "skypilot"
-    aws = "aws"
-    spot_history = "spot-history"
+def _known(name: str) -> str:
+    """Return the name of a kind, or raise an error that lists the kinds."""
+    if name not in PRICE_KINDS:
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(PRICE_KINDS)}")
+    return name
 
 
 def import_prices(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The price list.")],
     *,
-    source: Annotated[PriceSource, typer.Option("--from", help="Kind of the price list.")],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="KIND",
+            callback=_known,
+            help=f"Kind of the price list: {', '.join(PRICE_KINDS)}.",
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", metavar="FILE.csv", help="The price file to write.")] = Path(
         "prices.csv"
     ),
@@ -38,31 +43,31 @@ def import_prices(
         list[str] | None, typer.Option(metavar="REGION", help="Only prices of this region; may be repeated.")
     ] = None,
     market: Annotated[MarketName | None, typer.Option(help="Only prices of this market.")] = None,
+    cloud: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Cloud of the prices, for lists that do not name it.")
+    ] = None,
     as_of: Annotated[
         str | None,
         typer.Option(metavar="YYYY-MM-DD", help="Day of the prices, for lists that do not name it."),
     ] = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Write the prices of SkyPilot's catalogue, an AWS price list or a spot history as a price file."""
+    """Write the price list of a cloud, of SkyPilot, or what was paid, as a price file."""
     if out.suffix.lower() != ".csv":
         raise InputError(f"--out {out}: the price file is CSV", hint=f"Write --out {out.with_suffix('.csv')}")
     if out.exists() and file.exists() and out.samefile(file):
         raise InputError(f"--out {out} is the price list itself", hint="Name another file to write")
-    day = _day(as_of)
-    if source is PriceSource.skypilot:
-        read = read_skypilot(file, as_of=day)
-    elif source is PriceSource.aws:
-        read = read_offers(file, as_of=day)
-    else:
-        if day:
-            raise InputError("--as-of does not apply to --from spot-history: its entries have times")
-        read = read_spot_history(file)
+    kind = PRICE_KINDS[source]
+    if cloud is not None and kind.cloud not in ("", cloud):
+        raise InputError(f"--cloud {cloud}: --from {source} is always of {kind.cloud}", hint="Leave it out")
+    read = kind.reader(file, PriceFlags(as_of=_day(as_of), cloud=(cloud or "").lower()))
+    read = replace(read, prices=[replace(price, cloud=price.cloud or kind.cloud) for price in read.prices])
     found = read.only(region or [], None if market is None else market.value, path=file)
     write_price_list(found.prices, out)
     rows = [
         {
             "instance_type": price.instance_type,
+            "cloud": price.cloud or None,
             "region": price.region,
             "market": price.market,
             "currency": "USD",
@@ -72,7 +77,7 @@ def import_prices(
         for price in found.prices
     ]
     document = {
-        "source": source.value,
+        "source": source,
         "prices": rows,
         "left_out": {reason: count for reason, count in found.left_out.items() if count},
         "notes": [*found.notes, *_choices(found)],
@@ -99,7 +104,7 @@ def _choices(found: PriceList) -> Sequence[str]:
     if len(regions) < 2:
         return ()
     said = ", ".join(regions[:4]) + (f" and {len(regions) - 4} more" if len(regions) > 4 else "")
-    return (f"the file has {said}: a plan needs the prices of one region, so add --region",)
+    return (f"the file has {said}: add --region, or compare them with boa plan --cloud all --prices FILE",)
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -11,7 +11,14 @@ import typer
 from boa_daemon.cli.common.daemon_client import ConfigOption, SocketOption
 from boa_daemon.cli.common.daemon_status import show_live_plan
 from boa_daemon.cli.common.open import OpenOption, PageOption, show_page
-from boa_daemon.cli.common.output import OutputFormat, OutputOption, print_json, show, stderr_console
+from boa_daemon.cli.common.output import (
+    OutputFormat,
+    OutputOption,
+    print_json,
+    print_text,
+    show,
+    stderr_console,
+)
 from boa_daemon.cli.common.planning_options import (
     BestEffortOption,
     ClassesOrTraceOption,
@@ -31,14 +38,17 @@ from boa_daemon.cli.common.planning_options import (
 )
 from boa_daemon.cli.common.report import ReportOption, assumptions, check_report, write_report
 from boa_daemon.cli.plan.plan_calendar import CalendarFlags, plan_calendar, since
+from boa_daemon.cli.plan.plan_clouds import plan_clouds
 from boa_daemon.cli.plan.plan_diff import DiffOption, saved_plan, show_difference
 from boa_daemon.cli.plan.plan_list import plan_list
 from boa_daemon.cli.plan.plan_stream import plan_figure, plan_sentence, print_stream, show_best_effort
 from boa_daemon.cli.plan.solve import VersionName, VersionOption
-from boa_daemon.errors import PARTLY_DONE, InputError
+from boa_daemon.errors import PARTLY_DONE, InputError, did_you_mean
+from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.jobs_file import read_list
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.budget_plan import best_effort_plan, budget_plan, with_trace
+from boa_daemon.planning.exports import EXPORTS, export
 from boa_daemon.planning.plan_documents import infeasible_document
 from boa_daemon.planning.promises import pace_of, promise_rows, promise_sentence
 from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
@@ -96,6 +106,24 @@ def plan(
         Path | None,
         typer.Option(metavar="FILE", help="With --jobs: draw when each job runs; .svg, .png, .pdf."),
     ] = None,
+    cloud: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B", help="Compare what the budget buys on these clouds of the price files; or all."
+        ),
+    ] = None,
+    region: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REGION", help="With --cloud: only these regions; may be repeated."),
+    ] = None,
+    export_to: Annotated[
+        str | None,
+        typer.Option(
+            "--export",
+            metavar="KIND",
+            help=f"Print the plan's widths and quotas for another scheduler: {', '.join(EXPORTS)}.",
+        ),
+    ] = None,
     best_effort: BestEffortOption = False,
     version: VersionOption = VersionName.mixed,
     prices: PricesOption = None,
@@ -138,6 +166,29 @@ def plan(
         raise InputError("--spread needs --jobs", hint="It applies to the hours of a list's jobs")
     check_report(report)
     old = saved_plan(diff)
+    _check_export(export_to, is_list=jobs is not None or cloud is not None)
+    if region and cloud is None:
+        raise InputError("--region needs --cloud", hint="For example --cloud all")
+    if cloud is not None:
+        if jobs is not None or world is not None or commitments is not None or diff is not None:
+            problem = "--cloud does not go with --jobs, --world, --commitments and --diff"
+            raise InputError(problem, hint="It compares what a budget buys for a stream of jobs")
+        # The prices of several places are no prices of one plan.
+        file = _read(classes, trace, None, None)
+        _, asked = with_budget_flag(file, budget, is_plan=True)
+        raise typer.Exit(
+            plan_clouds(
+                file,
+                asked,
+                _whole(version),
+                clouds=cloud,
+                regions=region or [],
+                market=market,
+                prices=prices or [],
+                per=per_of(budget),
+                output=output,
+            )
+        )
     file = _read(classes, trace, jobs, prices)
     if jobs is not None:
         if commitments is not None:
@@ -176,11 +227,7 @@ def plan(
         raise InputError(
             "--min-budget needs --jobs", hint="For a stream read cheapest_feasible_spend in the JSON answer"
         )
-    whole: Version = version.value
-    if whole == "continuous":
-        raise InputError(
-            "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
-        )
+    whole = _whole(version)
     terms = chosen_market(market, world, file)
     file = file if terms is None else on_both_markets(file, terms)
     file, asked = with_budget_flag(file, budget, is_plan=True)
@@ -198,6 +245,13 @@ def plan(
         if output is OutputFormat.json:
             print_json(infeasible_document(error, asked.amount, file.problem, whole))
         raise
+    if export_to is not None:
+        text = export(export_to, result, Catalog.load(*(prices or ())))
+        if output is OutputFormat.json:
+            print_json({"export": export_to, "text": text})
+        else:
+            print_text(text)
+        return
     if opens or page is not None:
         show_page(f"boa plan {file.path}", curve_answers(file, asked), page=page, opens=opens)
     loads = None if trace is None else work_of(read_trace(trace), file.problem.classes)
@@ -236,6 +290,34 @@ def plan(
         gap = f"{result.solution.gap:.3%}"
         stderr_console().print(f"[yellow]note[/] search stopped early; no plan is more than {gap} better")
         raise typer.Exit(PARTLY_DONE)
+
+
+def _check_export(kind: str | None, *, is_list: bool) -> None:
+    """Refuse an unknown kind of export, and one that has no plan of a stream.
+
+    Raises:
+        InputError: when it is one of these.
+    """
+    if kind is None:
+        return
+    if kind not in EXPORTS:
+        hint = did_you_mean(kind, EXPORTS)
+        raise InputError(f"--export {kind!r} is none of {', '.join(EXPORTS)}", hint=hint)
+    if is_list:
+        raise InputError("--export does not go with --jobs and --cloud", hint="It is of one plan of a stream")
+
+
+def _whole(version: VersionName) -> Version:
+    """Return a version with whole widths.
+
+    Raises:
+        InputError: when it is the continuous one.
+    """
+    if version.value == "continuous":
+        raise InputError(
+            "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
+        )
+    return version.value
 
 
 def _read(

@@ -89,7 +89,7 @@ def _beside(config: Path, region: str | None, today: date, form: OutputFormat) -
         names = ", ".join(QUESTIONS)
         hint = f"{error.hint}. Or write [cloud.side_prices] by hand, from AWS's price pages: {names}, as_of"
         raise CloudFailed(error.problem, code=error.code, hint=hint) from error
-    values = found.model_dump()
+    values = found.model_dump(exclude_none=True)
     write_keys(config, {"cloud": {"region": settings.region, "side_prices": values}})
     rows = [{"what": name, "value": value} for name, value in values.items()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,8 +25,46 @@ from policies.model import InstanceType
 
 
 def classes(
-    name: Annotated[str | None, typer.Argument(help="Show one class, with all its widths.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Show one class, with all its widths. With --from: the file."),
+    ] = None,
     *,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            help="Make classes of a history instead, by clustering; formats of `boa trace import`.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="With --from: directory for trace.csv and classes.yaml.")
+    ] = None,
+    speedup: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORM",
+            help="With --from: speed-up to assume: amdahl:0.97 (default), power:EXPONENT, or rigid.",
+        ),
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option(min=1, max=50, help="With --from: most classes of a GPU type. Default: 8.")
+    ] = None,
+    time_zone: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --from: zone of times without one. Default: UTC.")
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="With --from: GPUs of each job that states none.")
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE=USD", help="With --from: dollars per GPU-hour of a GPU type."),
+    ] = None,
+    instance_type: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE=NAME", help="With --from: instance type of a GPU type."),
+    ] = None,
     export: Annotated[
         Path | None, typer.Option(metavar="FILE.yaml", help="Write the estimates as a class file.")
     ] = None,
@@ -34,6 +73,18 @@ def classes(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Show each class's arrival rate, job size and speed-up: configured, and measured with 95 % intervals."""
+    if source is not None:
+        # The laboratory is loaded by name, as its verbs are: nothing outside depends on it.
+        made = import_module("boa_daemon.lab.verbs.classes_from")
+
+        if name is None or out is None:
+            raise InputError("--from needs a file and --out", hint="boa classes --from sacct FILE --out DIR")
+        options = made.options_of(time_zone=time_zone, gpus=gpus, price=price, instance_type=instance_type)
+        made.classes_from(source, Path(name), out, options, speedup=speedup, most=most, output=output)
+        return
+    if any(given is not None for given in (out, speedup, most, time_zone, gpus, price, instance_type)):
+        problem = "--out, --speedup, --most, --time-zone, --gpus, --price and --instance-type need --from"
+        raise InputError(problem, hint="boa classes --from sacct FILE --out DIR")
     with a_client(config, socket) as client:
         document = client.get("/classes")
     rows = document["classes"]

@@ -44,6 +44,15 @@ def submit(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Job files; - is standard input.")],
     config: ConfigOption = None,
     socket: SocketOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="KIND", help="The files are tasks of another tool: sky (SkyPilot) or dstack."
+        ),
+    ] = None,
+    class_name: Annotated[
+        str | None, typer.Option("--class", metavar="NAME", help="With --from: the class of the jobs.")
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Only check the files against the settings; needs no daemon.")
     ] = False,
@@ -56,10 +65,18 @@ def submit(
     from boa_daemon.inputs.sbatch_file import is_sbatch, read_sbatch  # noqa: PLC0415
     from boa_daemon.inputs.submission import read_submission  # noqa: PLC0415
 
+    if source is None and class_name is not None:
+        raise InputError("--class goes with --from", hint="A job file states its class itself")
+    findings: list[dict[str, Any]] = []
     with packing_progress() as told:
-        contents = [
-            content for path in files for content in read_submission(path, now=time.time(), progress=told)
-        ]
+        if source is None:
+            contents = [
+                content for path in files for content in read_submission(path, now=time.time(), progress=told)
+            ]
+        else:
+            from boa_daemon.cli.run.other_jobs import read_other_tasks  # noqa: PLC0415 - few ask for it
+
+            contents, findings = read_other_tasks(files, source, class_name=class_name, progress=told)
     if check:
         rigid = [content["name"] for content in contents if not content.get("elastic")]
         document: dict[str, Any] = {
@@ -72,6 +89,8 @@ def submit(
     else:
         with a_client(config, socket) as client:
             document = dict(client.submit_checked(contents))
+    if source is not None:
+        document["translated"] = findings
     scripts = {str(path): read_sbatch(path).notes for path in files if is_sbatch(path)}
     if scripts:
         document["sbatch"] = {path: [asdict(note) for note in notes] for path, notes in scripts.items()}

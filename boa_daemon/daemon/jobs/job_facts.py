@@ -210,6 +210,7 @@ class JobFacts:
                 team=job.team,
                 grace_seconds=float(job.content["stop_grace_seconds"]),
                 due=due,
+                checkpoint_gb=None if job.checkpoint_bytes is None else job.checkpoint_bytes / 1e9,
             ),
             is_rigid=job.is_rigid,
             began_at=job.started_at if job.slots else None,

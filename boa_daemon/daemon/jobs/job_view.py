@@ -234,10 +234,11 @@ class JobView:
         begun = job.begun_step if job.step is not None else None
         since = self.liveness.take(report, begun_step=begun, now=now)
         step = job.step if report.step is None else report.step
+        size = job.checkpoint_bytes if report.checkpoint_bytes is None else report.checkpoint_bytes
         gpus = 0 if job.width is None else job.width.gpus
         self.progress.take(job.id, at=now, step=report.step, loss=report.loss, gpus=gpus)
-        if (step, since) != (job.step, job.stalled_since):
-            self._queue.note(replace(job, step=step, stalled_since=since))
+        if (step, since, size) != (job.step, job.stalled_since, job.checkpoint_bytes):
+            self._queue.note(replace(job, step=step, stalled_since=since, checkpoint_bytes=size))
         first = first_report_silence(job, report, now=now)
         stall = None if since is None else self.liveness.silence(job.id)
         self._warn(None if first is None else silence_warning(job, first, now))
@@ -306,6 +307,7 @@ class JobView:
             settled_generation=report.generation,
             exit_code=report.exit_code,
             last_lines=report.last_lines,
+            checkpoint_bytes=report.checkpoint_bytes or job.checkpoint_bytes,
         )
 
     def _failed(self, job: JobRecord, report: RunReport, now: float) -> None:

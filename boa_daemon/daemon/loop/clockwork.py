@@ -108,10 +108,18 @@ class Clockwork:
             _LOG.exception("a tick failed with an unexpected error")
         finally:
             self.first_tick.set()
+            self._after_tick()
             with self._guard:
                 self._is_ticking, again = False, self._again
             if again is not None:
                 self._bring_forward(again)
+
+    def _after_tick(self) -> None:
+        """Prepare what answers need of the last decision, so that no request has to compute it."""
+        try:
+            self._daemon.after_ticks()
+        except Exception:
+            _LOG.exception("answers could not be prepared")
 
     def _refresh(self) -> None:
         """Refresh prices and quotas that are getting old."""

@@ -84,6 +84,7 @@ class DaemonComponents:
         self.site_metrics = SiteMetrics(self.metrics.registry)
         self.standing = DaemonHealth(fault=fault, started_at=world.clock.now())
         self.wake: Callable[[float], None] = lambda _seconds: None
+        self.after_ticks: Callable[[], None] = lambda: None
         self.settings_source: SettingsReader | None = None
         """Where the settings come from; None for a daemon that reads none, as in tests."""
         self.apply_settings: Callable[[str], list[str]] = lambda _consent: []
@@ -172,6 +173,7 @@ class DaemonComponents:
             planner.boots = self.boots
         planner.spot = self.spot
         planner.standing_of_cloud = self.world.cloud.standing
+        planner.transfers_of_cloud = self.world.cloud.transfers
         self.settings, self.planner = settings, planner
         learning = settings.learning
         self.learning.beliefs = Beliefs(

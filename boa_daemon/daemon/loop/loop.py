@@ -149,11 +149,20 @@ class Daemon(AdaptiveDaemon):
         self._explore()
         if self.standing_costs is not None:
             self.standing_costs.charge(self.planner.standing(), now=self.world.clock.now())
+        self._expect_checkpoints()
         controller = self._controller_at_list_prices()
         decision = controller.run_once()
         going = {action.node for action in decision.actions if isinstance(action, TerminateNode)}
         self.world.cloud.renew([name for name in decision.state.nodes if name not in going])
         return decision
+
+    def _expect_checkpoints(self) -> None:
+        """Tell the cloud the largest checkpoint of the jobs that are present, for prices of far machines."""
+        if self.storage is not None:
+            jobs = list(self.storage.queue.active.values())
+            most = max((job.checkpoint_bytes or 0 for job in jobs), default=0)
+            hours = self.settings.learning.save_minutes / 60.0
+            self.world.cloud.expect_checkpoints(most / 1e9, every_hours=hours)
 
     def _controller_at_list_prices(self) -> Controller:
         """Return the controller of this tick, after planning anew if list prices have changed."""

@@ -1,9 +1,10 @@
-"""Attribute costs to jobs, classes, users, teams, days or kinds.
+"""Attribute costs to jobs, classes, users, teams, markets, regions, machines, tags, days or kinds.
 
 A job pays its GPUs' share of the node's price. A node's cost before its first job (its boot, the minimum
 charge of one minute) belongs to the jobs that start on it first. Two rows of their own hold the rest:
 `UNUSED_ROW` the cost of idle nodes, free GPUs and nodes that never ran a job, `STANDING_ROW` the costs
-without nodes (a NAT gateway, images, reservations). The rows therefore always add up to the bills.
+without nodes (a NAT gateway, images, reservations). Where rows are about nodes (market, region, machine,
+tag), what nobody uses of a node is in the node's own row. The rows therefore always add up to the bills.
 """
 
 from __future__ import annotations
@@ -11,31 +12,32 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy import select
 
+from boa_daemon.daemon.money.cost_labels import (
+    NO_TAGS,
+    STANDING_ROW,
+    UNOWNED_ROWS,
+    UNUSED_ROW,
+    CostBy,
+    HouseTags,
+    labels_by,
+)
 from boa_daemon.daemon.money.standing_costs import STANDING
 from boa_daemon.store.database import Database
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import GenerationRecord
 from boa_daemon.store.storage import Storage
-from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, JOBS
+from boa_daemon.store.tables import CHARGE_DAYS, CHARGES
 from boa_daemon.tick.facts.limits import DAY_SECONDS, FixedCost, Window, day_of, fixed_usd
 from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.tick.money.ledger import COMPUTE, bill, bill_by_kind_within, bill_within
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, dollars
 from policies.model import JobId
 
-CostBy: TypeAlias = Literal["job", "class", "user", "team", "day", "kind"]
 _Standing: TypeAlias = Sequence[tuple[str, int, int]]
-JOBS_PER_QUERY = 500
-"""Largest number of jobs in one query."""
-NO_TEAM = "(no team)"
-UNUSED_ROW = "(idle, unused, free GPUs)"
-STANDING_ROW = "(gateway, images, reservations)"
-UNOWNED_ROWS = frozenset({UNUSED_ROW, STANDING_ROW})
-"""Rows that belong to no job, user, team or class."""
 FIXED_ROW = "(commitments and blocks)"
 
 
@@ -46,41 +48,58 @@ def spent_usd(storage: Storage, *, now: float) -> float:
     return dollars(storage.store.settled_micro_dollars() + running)
 
 
-def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[dict[str, Any]]:
-    """Return rows of name, dollars and GPU-hours, most expensive first; days in order."""
+def cost_rows(
+    queue: JobQueue, *, by: CostBy, since: float, now: float, tags: HouseTags = NO_TAGS
+) -> list[dict[str, Any]]:
+    """Return rows of name, dollars and GPU-hours, most expensive first; days in order.
+
+    `tags` are those of the settings, for rows by `tag:KEY`.
+
+    Raises:
+        InputError: when nothing carries a tag of that key.
+    """
     nodes = {record.node.id: record.node for record in queue.past_instances(since)}
     nodes |= {name: record.node for name, record in queue.instances.items()}
     window = Window(begins_at=since, ends_at=max(now, since) + 1.0)
-    total = {
-        name: bill_within(node, window, until=now if node.ended_at is None else node.ended_at)
-        for name, node in nodes.items()
-    }
     stands = _standing(queue.database, since)
     if by == "kind":
         return _by_kind(nodes.values(), stands, window, now)
     if by == "day":
         return _by_day(queue.database, nodes, stands, since, now)
+    unused: dict[str, float] = {
+        name: bill_within(node, window, until=now if node.ended_at is None else node.ended_at)
+        for name, node in nodes.items()
+    }
     usd: dict[str, float] = defaultdict(float)
     hours: dict[str, float] = defaultdict(float)
     boots: dict[str, float] = defaultdict(float)
     usages = queue.usages(since)
-    labels = _labels(queue.database, by, sorted({usage.job for usage in usages}))
-    for job, micro in _boots(usages, nodes, since):
-        usd[labels.get(job, job)] += micro
-        boots[labels.get(job, job)] += micro
+    labels = labels_by(by, queue.database, usages, nodes.values(), tags)
+    for job, node, micro in _boots(usages, nodes, since):
+        name = labels.of_use(job, node)
+        usd[name] += micro
+        boots[name] += micro
+        unused[node.id] -= micro
     for usage in usages:
         begin, end = max(usage.started_at, since), now if usage.ended_at is None else usage.ended_at
         if end <= begin:
             continue
-        name = labels.get(usage.job, usage.job) or NO_TEAM
         for slot in usage.slots:
-            node = nodes.get(slot.node)
-            if node is None:
+            found = nodes.get(slot.node)
+            if found is None:
                 continue
-            part = bill_within(node, Window(begins_at=begin, ends_at=end), until=end)
-            usd[name] += part / node.instance_type.gpus
+            part = bill_within(found, Window(begins_at=begin, ends_at=end), until=end)
+            name = labels.of_use(usage.job, found)
+            usd[name] += part / found.instance_type.gpus
+            unused[found.id] -= part / found.instance_type.gpus
             hours[name] += (end - begin) / 3600.0
-    unused = sum(total.values()) - sum(usd.values())
+    rest: dict[str, float] = defaultdict(float)
+    for name, amount in unused.items():
+        rest[labels.of_unused(nodes[name])] += amount
+    for kind, _, amount in stands:
+        rest[labels.of_standing(kind)] += amount
+    for name in rest.keys() - UNOWNED_ROWS:
+        usd[name] += rest.pop(name)
     rows = [
         {
             "name": name,
@@ -90,12 +109,10 @@ def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[
         }
         for name, amount in sorted(usd.items(), key=lambda item: -item[1])
     ]
-    if abs(unused) >= 1.0:
-        usd_unused = unused / MICRO_DOLLARS_PER_DOLLAR
-        rows.append({"name": UNUSED_ROW, "usd": usd_unused, "boot_usd": 0.0, "gpu_hours": None})
-    if stands:
-        usd_standing = dollars(sum(amount for _, _, amount in stands))
-        rows.append({"name": STANDING_ROW, "usd": usd_standing, "boot_usd": 0.0, "gpu_hours": None})
+    for name in (UNUSED_ROW, STANDING_ROW):
+        if name in rest and (abs(rest[name]) >= 1.0 or (name == STANDING_ROW and stands)):
+            usd_rest = rest[name] / MICRO_DOLLARS_PER_DOLLAR
+            rows.append({"name": name, "usd": usd_rest, "boot_usd": 0.0, "gpu_hours": None})
     return rows
 
 
@@ -142,8 +159,8 @@ def _day_name(day: int) -> str:
 
 def _boots(
     usages: Sequence[GenerationRecord], nodes: Mapping[str, NodeState], since: float
-) -> Iterator[tuple[str, float]]:
-    """Yield (job, micro-dollars): a node's cost before its first jobs, divided by the GPUs of these jobs.
+) -> Iterator[tuple[JobId, NodeState, float]]:
+    """Yield (job, node, micro-dollars): a node's cost before its first jobs, divided by these jobs' GPUs.
 
     Nodes launched before `since` are left out: their first jobs are unknown here.
     """
@@ -166,27 +183,13 @@ def _boots(
             continue
         window = Window(begins_at=node.launched_at, ends_at=first[name])
         if window.ends_at > window.begins_at:
-            yield job, bill_within(node, window, until=first[name]) * gpus / in_all[name]
+            yield job, node, bill_within(node, window, until=first[name]) * gpus / in_all[name]
 
 
 def spent_today(queue: JobQueue, *, now: float) -> Mapping[str, float]:
     """Return the dollars that each user's jobs cost today (UTC)."""
     rows = cost_rows(queue, by="user", since=day_of(now).begins_at, now=now)
     return {row["name"]: float(row["usd"]) for row in rows if row["name"] not in UNOWNED_ROWS}
-
-
-def _labels(database: Database, by: CostBy, jobs: Sequence[JobId]) -> Mapping[str, str]:
-    """Return each job's user, team or class; nothing when rows are jobs."""
-    if by == "job":
-        return {}
-    # `by` is never day or kind here.
-    found: dict[str, str] = {}
-    column = {"user": JOBS.c.user_name, "team": JOBS.c.team_name}.get(by, JOBS.c.class_name)
-    with database.read() as connection:
-        for begin in range(0, len(jobs), JOBS_PER_QUERY):
-            query = select(JOBS.c.id, column).where(JOBS.c.id.in_(jobs[begin : begin + JOBS_PER_QUERY]))
-            found |= {row[0]: row[1] for row in connection.execute(query)}
-    return found
 
 
 def _by_kind(

@@ -38,7 +38,7 @@ from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.tick.facts.offers import Extras
 from boa_daemon.tick.facts.ports import Provider
-from boa_daemon.tick.facts.state import Rules
+from boa_daemon.tick.facts.state import Rules, Transfer
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.links.gpu_kinds import without_market
 from policies.model import Budget, JobClass, Width
@@ -68,6 +68,7 @@ class Planner(LearntClasses):
         self._boot_seconds = settings.cloud.boot_seconds if cloud.boot_seconds is None else cloud.boot_seconds
         self.boots: BootTimes | None = None
         self.standing_of_cloud: Callable[[], Extras] = tuple
+        self.transfers_of_cloud: Callable[[], Mapping[str, Transfer]] = dict
         """What the cloud bills without a node, by kind, in addition to the settings."""
         self.spot = SpotHistory()
         self._catalog = catalog or site_catalog(settings, cloud)
@@ -390,4 +391,11 @@ class Planner(LearntClasses):
             warm_pool=warm_pool_of(self.settings, self._boot_seconds, self.boots),
             standing_usd_per_hour=sum(usd for _, usd in self.standing()),
             fixed=self.paid.fixed,
+            transfers=self._transfers(),
         )
+
+    def _transfers(self) -> Mapping[str, Transfer]:
+        """Return what it takes to bring checkpoints to far machines, by GPU type."""
+        far = self.transfers_of_cloud()
+        named = {kind: without_market(machine.name) for kind, machine in self.machines.items() if far}
+        return {kind: far[name] for kind, name in named.items() if name in far}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.tick.facts.limits import Caps, FixedCost, Steady
-from boa_daemon.tick.facts.state import Rules, WarmPool
+from boa_daemon.tick.facts.state import Rules, Transfer, WarmPool
 from policies.model import InstanceType
 
 
@@ -17,8 +17,12 @@ def rules_of(
     warm_pool: WarmPool | None,
     standing_usd_per_hour: float,
     fixed: tuple[FixedCost, ...],
+    transfers: Mapping[str, Transfer],
 ) -> Rules:
-    """Return the rules; `standing_usd_per_hour` and `fixed` are what the site costs without a node."""
+    """Return the rules; `standing_usd_per_hour` and `fixed` are what the site costs without a node.
+
+    `transfers` are, by GPU type, what it takes to bring a checkpoint to a far machine.
+    """
     budget, steady, daemon = settings.budget, settings.steady, settings.daemon
     return Rules(
         instance_types=machines,
@@ -37,4 +41,5 @@ def rules_of(
             tick_seconds=daemon.tick_seconds,
         ),
         steady=Steady(**steady.model_dump()),
+        transfers=transfers,
     )

@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from boa_daemon.daemon.loop.loop import Daemon
-from boa_daemon.daemon.money.costs import UNUSED_ROW, cost_rows
+from boa_daemon.daemon.money.cost_labels import UNUSED_ROW
+from boa_daemon.daemon.money.costs import cost_rows
 from boa_daemon.errors import InputError
 from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.sim.spot_market import mean_price_fraction

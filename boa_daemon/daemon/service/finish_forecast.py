@@ -104,30 +104,33 @@ def forecast_finishes(
 ) -> dict[JobId, FinishForecast]:
     """Return when jobs end; a job whose width or start is unknown is left out."""
     courses = _courses(state, plan, known)
-    queue = waiting_in_order(state, plan)
-    opens = _opens(plan)
-    plays = [
-        _played(state, plan, courses, at, boot_hours=boot_hours, queue=queue, opens=opens) for at in range(3)
+    names = dict.fromkeys((*plan.slots, *waiting_in_order(state, plan), *plan.waiting, *courses))
+    queue = [
+        (name, course) for name in names if (course := courses.get(name)) is not None and not course.runs
     ]
-    ends = [ends for ends, _ in plays]
+    opens = _opens(plan)
+    (lows, _), (ends, by_money), (highs, _) = (
+        _played(state, plan, courses, at, boot_hours=boot_hours, queue=queue, opens=opens) for at in range(3)
+    )
     found: dict[JobId, FinishForecast] = {}
     for name, course in courses.items():
-        if not all(name in one for one in ends):
+        if name not in lows or name not in ends or name not in highs:
             continue
-        low, at, high = (state.now + SECONDS_PER_HOUR * one[name] for one in ends)
-        starts_at = None
-        if not course.runs:
-            starts_at = at - SECONDS_PER_HOUR * (course.startup_hours + course.hours[1])
-        cost = [(hours + course.startup_hours) * course.usd_per_hour for hours in course.hours]
+        at, startup, rate = (
+            state.now + SECONDS_PER_HOUR * ends[name],
+            course.startup_hours,
+            course.usd_per_hour,
+        )
+        low, expected, high = course.hours
         found[name] = FinishForecast(
             at=at,
-            low=min(low, at),
-            high=max(high, at),
-            usd_low=cost[0],
-            usd=cost[1],
-            usd_high=cost[2],
-            starts_at=starts_at,
-            opens_at=opens[name] if name in plays[1][1] else None,
+            low=min(state.now + SECONDS_PER_HOUR * lows[name], at),
+            high=max(state.now + SECONDS_PER_HOUR * highs[name], at),
+            usd_low=(low + startup) * rate,
+            usd=(expected + startup) * rate,
+            usd_high=(high + startup) * rate,
+            starts_at=None if course.runs else at - SECONDS_PER_HOUR * (startup + expected),
+            opens_at=opens[name] if name in by_money else None,
         )
     return found
 
@@ -147,10 +150,21 @@ def _courses(state: ClusterState, plan: Plan, known: Mapping[JobId, JobEstimate]
     machines = {kind.gpu_type: kind for kind in plan.instance_types.values()}
     machines |= {node.instance_type.gpu_type: node.instance_type for node in state.nodes.values()}
     found = {}
+    alike: dict[tuple[object, ...], _Course | None] = {}
     for name, job in jobs:
         width = job.job.width if job.slots else plan.widths.get(name)
         about = known.get(name)
-        course = None if width is None or about is None else _course(state, machines, job, width, about)
+        if width is None or about is None:
+            continue
+        if job.slots:
+            course = _course(state, machines, job, width, about)
+        else:
+            # Thousands of waiting jobs differ in nothing that counts here.
+            like = id(about.job_class), about.size_gpu_hours, about.spread
+            key = (*like, job.job.remaining_gpu_hours, job.job.scale, width)
+            if key not in alike:
+                alike[key] = _course(state, machines, job, width, about)
+            course = alike[key]
         if course is not None:
             found[name] = course
     return found
@@ -211,10 +225,10 @@ def _played(
     at: int,
     *,
     boot_hours: float,
-    queue: Sequence[JobId],
+    queue: Sequence[tuple[JobId, _Course]],
     opens: Mapping[JobId, float],
 ) -> tuple[dict[JobId, float], set[JobId]]:
-    """Simulate once; `at` selects low, expected or high work.
+    """Simulate once; `at` selects low, expected or high work, and `queue` has the jobs that wait, in order.
 
     Returns the hours until each job ends, and the jobs that start on nodes for which a cap opens first.
     """
@@ -238,10 +252,7 @@ def _played(
     for pool in free.values():
         heapq.heapify(pool)
     by_money: set[JobId] = set()
-    for name in dict.fromkeys((*plan.slots, *queue, *plan.waiting, *courses)):
-        course = courses.get(name)
-        if course is None or course.runs:
-            continue
+    for name, course in queue:
         kind, gpus = course.width.gpu_type, course.width.gpus
         pool, opens_in = free.setdefault(kind, []), inf
         if name in opens:
@@ -263,7 +274,12 @@ def _taken(pool: list[tuple[float, int]], gpus: int, *, by: float) -> float:
 
     If that is later than `by`, take none and return infinity.
     """
-    start, taken = 0.0, []
+    start, count = pool[0]
+    if count > gpus and start <= by:
+        # The first GPUs are enough, and stay the first.
+        pool[0] = (start, count - gpus)
+        return start
+    taken = []
     while gpus > 0:
         start, count = heapq.heappop(pool)
         taken.append((start, count))

@@ -22,7 +22,6 @@ from boa_daemon.tick.explain.runner_up import Choice, width_choice
 from boa_daemon.tick.facts.ports import ArtifactStore
 from boa_daemon.tick.facts.reasons import JobReason
 from boa_daemon.tick.facts.state import WaitReason
-from boa_daemon.tick.room.service_order import places_in_queue
 from boa_daemon.tick.room.shortfall import shortfall_sentence
 from boa_daemon.units import dollars, format_hours
 from policies.model import JobId
@@ -88,7 +87,7 @@ class JobService(ServiceBase):
         records = self._storage().queue.jobs(
             limit=limit + 1, user=user, ended=ended, team=team, within=within, before=before
         )
-        places = self._places()
+        places = self.outlook.places()
         rows = [
             row_for(self._job(job, places), job, is_readable=may_read(job.user)) for job in records[:limit]
         ]
@@ -101,14 +100,9 @@ class JobService(ServiceBase):
         is_readable = may_read(record.user)
         return {
             "as_of": self._as_of(),
-            **row_for(self._job(record, self._places()), record, is_readable=is_readable),
+            **row_for(self._job(record, self.outlook.places()), record, is_readable=is_readable),
             "file": file_for(record.content, is_readable=is_readable),
         }
-
-    def _places(self) -> Mapping[JobId, int]:
-        """Return the place in the queue of each job that waits for GPUs, by the last decision."""
-        decision = self.daemon.standing.decision
-        return {} if decision is None else places_in_queue(decision.state, decision.plan)
 
     def _starts_at(self, name: JobId) -> float | None:
         """Return when a waiting job should start, as far as that can be foretold."""

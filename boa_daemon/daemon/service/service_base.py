@@ -36,6 +36,7 @@ class ServiceBase:
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
         self.outlook = JobForecasts(daemon)
+        daemon.after_ticks = self.outlook.prepare
 
     def _find(self, name: JobId) -> JobRecord:
         """Return a job.

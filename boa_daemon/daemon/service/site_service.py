@@ -6,7 +6,9 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from boa_daemon.daemon.money.costs import CostBy, cost_rows, with_fixed_costs
+from boa_daemon.backends.cloud_kinds import cloud_kind
+from boa_daemon.daemon.money.cost_labels import CostBy, house_tags
+from boa_daemon.daemon.money.costs import cost_rows, with_fixed_costs
 from boa_daemon.daemon.service.service_base import NotReady, ServiceBase
 from boa_daemon.daemon.settings.settings_reload import PendingChanges
 from boa_daemon.daemon.watch.daemon_health import LATE_SECONDS, LATE_TICKS
@@ -159,14 +161,21 @@ class SiteService(ServiceBase):
         """Return the record of one decision, for `boa replay`."""
         return self._storage().store.decision_record(tick)
 
-    def instances(self, *, ended: bool = False) -> dict[str, Any]:
-        """Return the nodes, and on request those that ended within a day."""
+    def instances(self, *, ended: bool = False, limit: int | None = None, after: str = "") -> dict[str, Any]:
+        """Return the nodes by id, and on request those that ended within a day.
+
+        With a `limit`, `next` is the `after` of the next page; None on the last page.
+        """
         now = self.daemon.world.clock.now()
         queue = self._storage().queue
-        records = list(queue.instances.values())
-        if ended:
-            records = queue.past_instances(now - 86_400.0)
-        held, notes = queue.holders(), self.daemon.fleet.unusable()
+        records = queue.past_instances(now - 86_400.0) if ended else list(queue.instances.values())
+        records = sorted((one for one in records if one.node.id > after), key=lambda one: one.node.id)
+        following = None
+        if limit is not None and len(records) > limit:
+            records = records[:limit]
+            following = records[-1].node.id
+        held = queue.holders({record.node.id for record in records})
+        notes = self.daemon.fleet.unusable()
         rows = [
             {
                 "id": record.node.id,
@@ -191,14 +200,20 @@ class SiteService(ServiceBase):
             }
             for record in records
         ]
-        return {"as_of": self._as_of(), "instances": sorted(rows, key=lambda row: str(row["id"]))}
+        return {"as_of": self._as_of(), "instances": rows, "next": following}
 
     def cost(self, *, by: CostBy = "job", since: float | None = None) -> dict[str, Any]:
-        """Return what was spent since an instant, by default this month, grouped as `by` says."""
+        """Return what was spent since an instant, by default this month, grouped as `by` says.
+
+        Raises:
+            InputError: when `by` is a tag that nothing carries.
+        """
         storage, now = self._storage(), self.daemon.world.clock.now()
         month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         begin = month.timestamp() if since is None else since
-        rows = cost_rows(storage.queue, by=by, since=begin, now=now)
+        settings = self.daemon.settings
+        tags = house_tags(settings, on_aws=cloud_kind(settings.cloud.provider).on_aws)
+        rows = cost_rows(storage.queue, by=by, since=begin, now=now, tags=tags)
         rows = with_fixed_costs(rows, self.daemon.planner.paid.fixed, by=by, since=begin, now=now)
         picture = self.daemon.standing.picture
         return {

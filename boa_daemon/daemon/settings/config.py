@@ -381,15 +381,21 @@ class ApiSettings(Strict):
     hosts: list[str] = Field(
         default_factory=list, description="names by which a browser may reach the page over TCP"
     )
-    proxies: list[str] = Field(
+    proxies: Annotated[list[str], Limit("more")] = Field(
         default_factory=list,
         description="addresses, and users of this machine at the unix socket, of proxies that sign people in "
         "and name them in proxy_user_header; from anybody else that header says nothing",
     )
-    proxy_user_header: str = Field(
+    proxy_user_header: Annotated[str, Limit("other")] = Field(
         default="X-Forwarded-User",
         pattern=r"^[A-Za-z0-9-]{1,64}$",
         description="header in which such a proxy names the user; it must remove the header from requests",
+    )
+    proxy_user_domain: Annotated[str | None, Limit("other")] = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9.-]{1,253}$",
+        description="the only domain of the users that a proxy names as NAME@DOMAIN; they are called NAME "
+        "here, as on this machine; if unset, a name is taken as it is",
     )
 
 
@@ -460,6 +466,11 @@ class TeamSettings(Strict):
     )
     apprise: Annotated[list[Name], Private()] = Field(
         default_factory=list, description="URLs of apprise for alerts about its caps"
+    )
+    tags: dict[Name, Name] = Field(
+        default_factory=dict,
+        description="tags of its jobs in boa cost --by tag:KEY; they come before those of the nodes. AWS "
+        "does not get them, as teams share nodes",
     )
 
 

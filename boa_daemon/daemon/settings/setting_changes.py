@@ -169,6 +169,8 @@ def _loosening(path: SettingPath, was: Any, will: Any, before: Content, after: C
         return "it grants more"
     if by == "fewer" and set(was or ()) - set(will or ()):
         return "who is left out is limited no more"
+    if by == "other":
+        return "other people could be let in"
     if by in ("true", "false") and will is (by == "true"):
         return "it grants more"
     return ""

@@ -271,13 +271,13 @@ def _aws(settings: Settings) -> Iterator[SettingConflict]:
 
 
 def _other_clouds(settings: Settings) -> Iterator[SettingConflict]:
-    """Keys of AWS where the provider is another: they have no effect."""
+    """Keys of AWS where the provider is another: they have no effect, but for tags (of cost reports)."""
     cloud = settings.cloud
     kind = CLOUD_KINDS.get(cloud.provider)
     if kind is None or kind.on_aws:
         return
     for key in AWS_ONLY:
-        if getattr(cloud, key, None) is not None:
+        if key != "tags" and getattr(cloud, key, None) is not None:
             yield SettingConflict(
                 setting=("cloud", key),
                 problem=f"[cloud] {key} is of AWS, and has no effect with provider = {cloud.provider!r}",

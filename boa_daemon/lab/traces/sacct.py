@@ -16,13 +16,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
+from functools import cache
 from pathlib import Path
 
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.lab.traces.csv_tables import TableRow, pick_file, read_rows, read_text
+from boa_daemon.lab.traces.csv_tables import TableRow, pick_file, read_rows
 from boa_daemon.lab.traces.instants import row_seconds, run_seconds, zone_of
 from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_workload
+from boa_daemon.text_files import open_text
 from boa_daemon.traces.workload import Options, Workload
+from policies.fast_dataclasses import fast_init
 
 FILES = ("sacct*", "*.txt", "*.psv", "*.csv")
 COMMAND = "sacct -a -X -P --starttime 2026-01-01 -o JobID,Submit,Start,End,Elapsed,State,AllocTRES,ReqTRES"
@@ -51,11 +54,12 @@ _JOB_ID = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[[^\]]*\]))?)(?:\+(?P<part>\d+))?(
 _TRES = re.compile(r"gres/gpu(?::(?P<type>[^=]+))?=(?P<count>\d+)")
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
     """A row about a job: one attempt of it, or of one part of it."""
 
-    row: TableRow
+    line: int
     part: str
     submitted_at_seconds: float
     gpus: int
@@ -77,7 +81,8 @@ def import_sacct(source: Path, options: Options) -> Workload:
     by_job: dict[str, list[_Row]] = defaultdict(list)
     for job, found in _rows(path, zone, dropped, states):
         by_job[job].append(found)
-    jobs = [one for job, rows in by_job.items() if (one := _job(job, rows, dropped))]
+    # Each job's rows are dropped as soon as the job is made: both together would take twice the memory.
+    jobs = [one for job in list(by_job) if (one := _job(job, by_job.pop(job), dropped, path))]
     said = []
     if not_completed := sum(count for state, count in states.items() if state != "COMPLETED"):
         parts = ", ".join(f"{n} {state}" for state, n in sorted(states.items()) if state != "COMPLETED")
@@ -119,7 +124,8 @@ def _rows(
     path: Path, zone: tzinfo, dropped: Counter[str], states: Counter[str]
 ) -> Iterator[tuple[str, _Row]]:
     """Yield (job id, row) of each row of a job that has ended."""
-    first = read_text(path).partition("\n")[0]
+    with open_text(path) as file:
+        first = file.readline().rstrip("\r\n")
     delimiter = next((mark for mark in "|\t;," if mark in first), "|")
     names = [name.strip() for name in first.rstrip("\r").split(delimiter)]
     known = {name.lower(): name for name in names}
@@ -149,7 +155,7 @@ def _rows(
         yield (
             found["job"],
             _Row(
-                row=row,
+                line=row.line,
                 part=found["part"] or "",
                 submitted_at_seconds=row_seconds(row, at["submit"], zone),
                 gpus=count,
@@ -183,14 +189,24 @@ def _columns(known: dict[str, str], path: Path) -> dict[str, str]:
 
 def _state(row: TableRow, column: str) -> str:
     """Return the state's first word; empty where the file has none."""
-    words = row.cells[column].split() if column else []
+    words = row.cells[column].split(maxsplit=1) if column else []
     if not words:
         return ""
     state = words[0].rstrip("+").upper()
-    matches = [name for name in _STATES if name == state] or [n for n in _STATES if n.startswith(state)]
+    matches = _states_like(state)
     if len(matches) != 1:
         raise row.refuse(f"State {row.cells[column]!r} is none of Slurm's", hint=did_you_mean(state, _STATES))
     return matches[0]
+
+
+@cache
+def _states_like(word: str) -> tuple[str, ...]:
+    """Return the states that a word means, or begins."""
+    return tuple(name for name in _STATES if name == word) or tuple(n for n in _STATES if n.startswith(word))
+
+
+# A cluster has few kinds of jobs: their texts repeat a million times.
+_gpus_of = cache(gpus_of)
 
 
 def _gpus(row: TableRow, at: dict[str, str]) -> dict[str, int]:
@@ -198,7 +214,7 @@ def _gpus(row: TableRow, at: dict[str, str]) -> dict[str, int]:
     for column in (at["alloctres"], at["reqtres"]):
         if column and row.cells[column].strip():
             try:
-                return gpus_of(row.cells[column])
+                return _gpus_of(row.cells[column])
             except ValueError as error:
                 raise row.refuse(f"{column}: {error}") from None
     return {}
@@ -230,19 +246,30 @@ def _seconds(row: TableRow, at: dict[str, str], zone: tzinfo) -> float:
         raise row.refuse(f"Start and End: {error}") from None
 
 
-def _job(job: str, rows: Sequence[_Row], dropped: Counter[str]) -> RigidJob | None:
+def _job(job: str, rows: Sequence[_Row], dropped: Counter[str], path: Path) -> RigidJob | None:
     """Return the job of its rows: attempts in time, or parts that ran at once.
 
     Raises:
         InputError: when two rows of one job id are neither.
     """
+    if len(rows) == 1:
+        (row,) = rows
+        return RigidJob(
+            id=job,
+            submitted_at_seconds=row.submitted_at_seconds,
+            gpus=row.gpus,
+            gpu_seconds=row.gpus * row.seconds,
+            gpu_type=row.gpu_type,
+        )
     by_part: dict[str, list[_Row]] = defaultdict(list)
     for row in rows:
         earlier = by_part[row.part]
         for other in earlier:
             if not _apart(other.span, row.span):
-                raise row.row.refuse(
-                    f"a second row for job {job}; the first is on line {other.row.line}",
+                raise InputError(
+                    f"a second row for job {job}; the first is on line {other.line}",
+                    file=path,
+                    line=row.line,
                     hint="Rows of one job are attempts where Start and End say that one followed the other",
                 )
         earlier.append(row)

@@ -13,7 +13,7 @@ import typer
 from boa_daemon.cli.common.daemon_client import ConfigOption, SocketOption, a_client
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.errors import InputError
-from boa_daemon.lab.traces.importers import SourceName, import_source, source_names
+from boa_daemon.lab.traces.importers import HISTORIES, import_source, source_names
 from boa_daemon.lab.verbs.trace_fit import fit
 from boa_daemon.traces.workload import GpuSource, Options, Workload
 from boa_daemon.traces.writer import write_workload
@@ -63,7 +63,7 @@ def import_trace(
             "--from",
             metavar="FORMAT",
             callback=_known,
-            help=f"Format of the source: {', '.join(SourceName)}, or one of a plug-in.",
+            help=f"Format of the source: {', '.join(HISTORIES)}, or one of a plug-in.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Directory for trace.csv and classes.yaml.")],
@@ -83,6 +83,9 @@ def import_trace(
     time_zone: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Zone of times without one, such as Europe/Berlin. Default: UTC."),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="GPUs of each job that states none, for ray and wandb.")
     ] = None,
     price: Annotated[
         list[str] | None, typer.Option(metavar="TYPE=USD", help="Dollars per GPU-hour of a GPU type.")
@@ -104,7 +107,8 @@ def import_trace(
         to_hours=_seconds("--to-hours", to_hours),
         limit=limit,
         time_zone=time_zone,
-        gpu_types=_gpu_types(price or [], instance_type or []),
+        gpus=gpus,
+        gpu_types=gpu_sources(price or [], instance_type or []),
     )
     found = import_source(source, src, options)
     _show(output, _summary(found, write_workload(found, out)))
@@ -121,7 +125,7 @@ def _seconds(flag: str, value: float | None) -> float | None:
     return value
 
 
-def _gpu_types(prices: Sequence[str], instance_types: Sequence[str]) -> dict[str, GpuSource]:
+def gpu_sources(prices: Sequence[str], instance_types: Sequence[str]) -> dict[str, GpuSource]:
     """Return the source of the price by GPU type, from the repeated flags."""
     found = {}
     for text in instance_types:

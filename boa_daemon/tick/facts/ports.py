@@ -25,7 +25,16 @@ from boa_daemon.tick.facts.actions import (
 from boa_daemon.tick.facts.limits import Act
 from boa_daemon.tick.facts.offers import Cooldown, Extras, Offer, RefusalKind, scope_of_gang
 from boa_daemon.tick.facts.retries import FailureCause
-from boa_daemon.tick.facts.state import Claim, ClusterState, GateView, JobState, NodeState, Plan, UserMoney
+from boa_daemon.tick.facts.state import (
+    Claim,
+    ClusterState,
+    GateView,
+    JobState,
+    NodeState,
+    Plan,
+    Transfer,
+    UserMoney,
+)
 from boa_daemon.tick.facts.team_money import TeamMoney
 from policies.errors import InvalidProblem
 from policies.fast_dataclasses import fast_init
@@ -217,8 +226,8 @@ class RunReport:
 
     `step` is the last step reported, counted over all generations; `samples` and `seconds` are what this
     generation processed and how long that took, so their ratio is its speed. `gradient_noise` is its gradient
-    noise scale, if reported; `save_seconds` is the duration of its last save, `gap_seconds` the longest
-    time between two of its steps. `quiet_seconds` is the time
+    noise scale, if reported; `save_seconds` is the duration of its last save, `checkpoint_bytes` the size
+    of what it saved, `gap_seconds` the longest time between two of its steps. `quiet_seconds` is the time
     since any of its commands printed anything, None if unknown. `manifest` is the job's newest complete
     checkpoint. `lost_steps`, after an end, are reported steps that the checkpoint lacks. `evidence` is a
     sentence. A generation that `was_refused` never started, because its nodes refused it.
@@ -240,6 +249,7 @@ class RunReport:
     cause: FailureCause | None = None
     gradient_noise: float | None = None
     save_seconds: float | None = None
+    checkpoint_bytes: int | None = None
     gap_seconds: float | None = None
     quiet_seconds: float | None = None
     gpus: int = 0
@@ -362,6 +372,14 @@ class Provider(Cloud, Protocol):
         """Return what capacity that is paid for and not used costs per hour."""
         return 0.0
 
+    def transfers(self) -> Mapping[str, Transfer]:
+        """Return what it takes to bring a checkpoint to a machine that is far from it, by machine."""
+        return {}
+
+    def expect_checkpoints(self, gigabytes: float, *, every_hours: float) -> None:
+        """Learn how large checkpoints are and how often they are saved, for prices of far machines."""
+        return
+
     def list_prices(self) -> Mapping[str, float]:
         """Return the cloud's own prices on demand in USD per hour, by type, as far as it knows them."""
         return {}
@@ -373,7 +391,7 @@ class Provider(Cloud, Protocol):
     def faults(self) -> Mapping[str, str]:
         """Return the facts that cannot be had and the safety nets that are lost, each with the reason.
 
-        The names come from a closed list (`boa_daemon.daemon.watch.safety_nets.NETS`).
+        The names come from a closed list (`boa_daemon.daemon.safety_nets.NETS`).
         """
         return {}
 

@@ -17,6 +17,7 @@ from boa_daemon.tick.facts.rests import Refusal
 from boa_daemon.tick.facts.retries import ANY_RETRIES, Failure, GivenUp, Retries, Silence, TryAgain, Verdict
 from boa_daemon.tick.facts.room_caps import RoomCap
 from boa_daemon.tick.facts.team_money import TeamMoney
+from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import NodePrices, changed_widths
 from policies.fast_dataclasses import fast_init, replace
 from policies.memo import LatestMemo
@@ -75,12 +76,13 @@ class NodeState:
     the launch action: it matches an intent with its instance after a crash. A node that is not `is_listed`
     was requested, but no listing shows it yet, so it cannot be terminated. `ends_by` is the announced instant
     when the cloud takes the node back. A stop or a restart begins a new life of the instance
-    (`boa_daemon.tick.facts.node_lives`).
+    (`boa_daemon.tick.node_lives`).
 
     `prices` are pairs (instant, USD/hour of compute from then on), in order; if empty, the price of the
     instance type holds. `extras` are further costs in USD/hour by kind (disk, public address, requests); a
     `stopped` node costs only these. `ended_at` is set once the node is terminated and its bill is final.
-    `tiers` are the network tiers above the node within its zone, widest first, if known.
+    `tiers` are the network tiers above the node within its zone, widest first, if known. `tags` are (key,
+    value) of the house's own tags on the instance, for cost reports.
     """
 
     id: NodeId
@@ -98,6 +100,7 @@ class NodeState:
     is_listed: bool = True
     extras: Extras = ()
     tiers: tuple[str, ...] = ()
+    tags: tuple[tuple[str, str], ...] = ()
 
     @property
     def usd_per_hour(self) -> float:
@@ -152,6 +155,19 @@ class DateNote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """What it takes to bring a checkpoint to a machine from `source`, where checkpoints are kept."""
+
+    usd_per_gb: float
+    gb_per_second: float
+    source: str
+
+    def hours(self, gigabytes: float) -> float:
+        """Return how long a start waits for so many GB."""
+        return gigabytes / self.gb_per_second / SECONDS_PER_HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobTerms:
     """What applies to a job whatever the policy wants.
 
@@ -165,7 +181,8 @@ class JobTerms:
     the job. `silences` are what its running generation fails to do.
 
     `money_ends_at` and `hours_end_at` are when the job reaches the cost and the run time that its file allows
-    if it keeps its GPUs; None without a limit, or while it waits below the limit.
+    if it keeps its GPUs; None without a limit, or while it waits below the limit. `checkpoint_gb` is the
+    size of its last checkpoint in GB (1e9 bytes), if measured.
     """
 
     user: str = ""
@@ -185,6 +202,7 @@ class JobTerms:
     team: str = ""
     grace_seconds: float = 0.0
     due: Due | None = None
+    checkpoint_gb: float | None = None
 
     @property
     def verdict(self) -> Verdict | None:
@@ -423,7 +441,8 @@ class Rules:
     on every shared link, as in the simulator. With a `pace`, money left unspent for a whole window is
     forfeited. With `round_seconds` the policy is asked again that long after it last changed its mind, even
     if nothing happens. `caps` are never exceeded; `steady` limits how often jobs move. A `warm_pool` keeps
-    idle nodes stopped; without one they all end.
+    idle nodes stopped; without one they all end. `transfers` are, by GPU type, those of machines that are far
+    from the checkpoints.
     """
 
     instance_types: Mapping[str, InstanceType]
@@ -436,6 +455,7 @@ class Rules:
     steady: Steady | None = None
     round_seconds: float | None = None
     warm_pool: WarmPool | None = None
+    transfers: Mapping[str, Transfer] = field(default_factory=dict)
 
     def under(self, built: BuiltPolicy) -> Rules:
         """Return the rules with a policy's own pace, rounds and idle hold."""

@@ -83,6 +83,19 @@ def money_behind(state: ClusterState, name: str, why: WaitReason, rules: Rules) 
     )
 
 
+def money_of_user(state: ClusterState, name: str, rules: Rules) -> HeldMoney:
+    """Return what a user has spent today, what their running jobs reserve, and when the day ends."""
+    window = day_of(state.now)
+    least = 0.0 if rules.caps is None else rules.caps.least_run_seconds
+    seconds = window.overlap_seconds(state.now, state.now + least)
+    running = (job for job in state.jobs.values() if job.slots and job.terms.user == name)
+    return HeldMoney(
+        spent_usd=state.users[name].spent_usd,
+        reserved_usd=sum(usd_per_hour(state, job.slots) for job in running) * seconds / 3600.0,
+        room_at=window.ends_at,
+    )
+
+
 def _rate(state: ClusterState, team: str) -> float:
     """Return the most that the running jobs of a team may cost, in dollars per hour."""
     running = (job for job in state.jobs.values() if job.terms.team == team and job.slots)

@@ -195,6 +195,22 @@ def test_the_costs_by_user_add_up_to_the_total(boa: Boa) -> None:
     assert "cap 500.00" in said
 
 
+def test_costs_are_grouped_by_market_and_by_tags_in_json_and_csv(boa: Boa) -> None:
+    """An unknown grouping or key is bad input, with the ones that exist."""
+    document = json.loads(boa("cost", "--by", "market", "-o", "json")[1])
+    assert document["by"] == "market"
+    assert document["rows"][0]["name"] == "on-demand"
+    header, first, *_ = boa("cost", "--by", "machine", "-o", "csv")[1].splitlines()
+    assert (header, first.split(",")[0]) == ("name,usd,boot_usd,gpu_hours", "g4dn.12xlarge")
+    code, said = boa("cost", "--by", "tag:CostCentre")
+    assert code == 2
+    assert "nothing that cost money carries the tag 'CostCentre'" in said
+    for by in ("users", "tag", "tags:CostCentre"):
+        code, said = boa("cost", "--by", by)
+        assert code == 2
+        assert f"--by {by}: costs are not grouped by that" in " ".join(said.split())
+
+
 def test_decisions_are_listed_with_the_next_best_width(boa: Boa) -> None:
     """Each start has its reason, and the output says how to replay a decision."""
     said = boa("decisions", "--acting")[1]

@@ -358,6 +358,16 @@ def test_a_stop_loses_no_step_of_an_ordinary_command(bench: Bench, name: str) ->
     assert "it went on" not in printed
 
 
+@pytest.mark.parametrize("kill_at", [-0.5, 1.0, 3.2], ids=["before it", "while it saves", "after the save"])
+def test_a_stop_loses_no_step_though_its_keeper_is_killed(bench: Bench, kill_at: float) -> None:
+    """Each engine: the next keeper goes on (all commands: `integration/test_commands`)."""
+    shape = SHAPES["followed by &&"]
+    end, printed = try_shape(bench, shape, save_seconds=3.0, kill_at=kill_at)
+
+    assert (end.phase, end.lost_steps) == ("stopped", 0), f"{end}\n{printed}"
+    assert "it went on" not in printed
+
+
 @LOCAL_FIRST
 def test_a_stop_that_lost_steps_says_why_and_what_to_change(bench: Bench) -> None:
     """The evidence of the end, which `boa jobs` shows, and the job's log name the grace."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,21 @@ from memory_samples import MemorySamples
 from boa_daemon.daemon.planner.planner import Planner
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError
-from boa_daemon.learning.beliefs import Beliefs, ClassBelief, EvidenceWeights, estimate_class
+from boa_daemon.learning.beliefs import (
+    Beliefs,
+    ClassBelief,
+    EvidenceWeights,
+    estimate_class,
+    phase_at,
+    work_until,
+)
 from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.samples import Sample, SampleStore, compact_samples
 from boa_daemon.learning.speedups import SpeedSample
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
 from boa_daemon.store.samples import SqlSamples
-from boa_daemon.testing import ManualClock
+from boa_daemon.testing import ManualClock, a_job
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.facts.ports import RunReport
 from policies.model import JobClass, Phase, Width
@@ -329,6 +338,87 @@ def test_at_most_sixteen_classes_are_estimated_per_tick() -> None:
     assert sorted(looked_at) == names
     assert beliefs.due(names, names, now=100.0) == []
     assert len(beliefs.due(names, names, now=150.0)) == 16
+
+
+def test_a_class_is_estimated_again_only_on_evidence() -> None:
+    """Four hundred jobs in four hundred hours: a tenth as many estimates, never far from the newest."""
+    job_class = JobClass(name="c", phases=(a_phase(),), arrivals_per_hour=1.0)
+    beliefs, learner, looks = Beliefs(late_seconds=math.inf), Learner(), 0
+    for hour in range(400):
+        now = 3600.0 * hour
+        learner.arrived("c", now)
+        learner.ended(f"j{hour}", class_name="c", work_gpu_hours=2.0, at=now, is_whole=True)
+        if beliefs.due(["c"], learner.seen, events=learner.events, now=now + 300.0):
+            looks += 1
+            beliefs.refresh(job_class, learner.rows_of("c"), [], events=learner.events["c"], now=now + 300.0)
+        newest = estimate_class(job_class, learner.rows_of("c"), [], now=now, weights=EvidenceWeights())
+        found = beliefs.known["c"]
+        assert newest.size.low < found.size.mean < newest.size.high
+        assert newest.rate.low < found.rate.mean < newest.rate.high
+    assert looks <= 40
+
+
+def test_a_size_is_estimated_again_when_jobs_end_or_outrun_it() -> None:
+    """As time passes only the rate changes; of running jobs it counts what they have done."""
+    job_class = JobClass(name="c", phases=(a_phase(),), arrivals_per_hour=1.0)
+    beliefs, learner = Beliefs(), Learner()
+    learner.arrived("c", 0.0)
+    sizes, rates = [], []
+    for hour, running in ((1, [0.5]), (3, [0.6]), (5, [3.0])):
+        beliefs.refresh(job_class, learner.rows_of("c"), running, now=3600.0 * hour)
+        sizes.append(beliefs.known["c"].size)
+        rates.append(beliefs.known["c"].rate)
+    learner.ended("j", class_name="c", work_gpu_hours=3.0, at=3600.0 * 5, is_whole=True)
+    beliefs.refresh(job_class, learner.rows_of("c"), [], now=3600.0 * 6)
+
+    assert sizes[0] is sizes[1]
+    assert sizes[2].mean > 1.2 * sizes[1].mean
+    assert beliefs.known["c"].size is not sizes[2]
+    assert rates[0].mean > rates[1].mean > rates[2].mean
+
+
+def test_speeds_are_estimated_again_when_their_error_has_halved() -> None:
+    """At a width that was never measured at once, and after a day of work at the latest."""
+    learner = Learner()
+    job_class = JobClass(name="c", phases=(a_phase(),), arrivals_per_hour=1.0)
+
+    def looks_again(gpus: int, seconds: float, at: float) -> bool:
+        before = learner.curves([job_class], now=at).get(("c", "v100"))
+        learner.worked(
+            SpeedSample(class_name="c", gpu_type="v100", gpus=gpus, samples=seconds, seconds=seconds, at=at)
+        )
+        return learner.curves([job_class], now=at).get(("c", "v100")) is not before
+
+    assert looks_again(1, 60.0, 60.0)
+    assert [looks_again(1, 60.0, 60.0 * n) for n in range(2, 6)] == [False, False, True, False]
+    assert looks_again(2, 30.0, 400.0)
+    assert looks_again(1, 100 * 3600.0, 500.0)
+    assert not looks_again(1, 23 * 3600.0, 600.0)
+    assert looks_again(1, 3600.0, 700.0)
+
+
+@given(
+    sizes=st.lists(st.floats(0.01, 10.0), min_size=1, max_size=12),
+    part=st.floats(0.0, 1.0, exclude_min=True),
+    size=st.floats(0.1, 20.0),
+)
+def test_the_phase_of_a_job_is_the_one_whose_end_is_next(
+    sizes: list[float], part: float, size: float
+) -> None:
+    """By its work left; and the work until a later phase leaves exactly that phase and those behind it."""
+    phases = tuple(Phase(size_gpu_hours=one, speedups=a_phase().speedups) for one in sizes)
+    job_class = JobClass(name="c", phases=phases)
+    left = part * size
+    phase, scale = phase_at(job_class, left, size)
+
+    after = [math.fsum(sizes[number:]) * scale for number in range(1, len(sizes) + 1)]
+    assert scale == size / math.fsum(sizes)
+    assert phase == next((number for number, one in enumerate(after) if left > one), len(sizes) - 1)
+
+    job = a_job("j", class_name="c", remaining_gpu_hours=left)
+    job = replace(job, scale=scale, phase=phase)
+    for later in range(phase + 1, len(sizes) + 1):
+        assert left - work_until(job_class, job, later) == pytest.approx(after[later - 1], abs=1e-9)
 
 
 class Site:

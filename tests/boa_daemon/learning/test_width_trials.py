@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sampling import sampled
 
 from boa_daemon.learning.exploration_value import Exploration
+from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.speedups import (
     NOISE,
     RIGHT,
@@ -68,8 +69,10 @@ def tried(tries: WidthTrials, samples: list[SpeedSample], *, size: float, now: f
         nodes=[a_node("n1")],
         held={"j": some_slots("n1", 0)},
     )
-    curve = a_curve(*samples)
-    tries.update(state.jobs, [curve], {"c": a_class_of(size)}, samples, worth=WORTH, now=now)
+    curve, learner = a_curve(*samples), Learner()
+    for sample in samples:
+        learner.worked(sample)
+    tries.update(state.jobs, [curve], {"c": a_class_of(size)}, learner, worth=WORTH, now=now)
     return [found.gpus for found in tries.explorations.values()]
 
 

@@ -13,6 +13,7 @@ from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare, simulate, site_of
 from boa_daemon.sim.world_settings import WorldSettings, WrongBeliefs
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
+from boa_daemon.tick.decide.decision import Decision
 from policies.model import Budget
 from policies.speedup import Table
 
@@ -102,3 +103,34 @@ def test_learns_gives_the_same_run_as_a_learning_policy_set_by_hand() -> None:
         by_hand.mean_usd_per_hour,
         by_hand.mean_jct_hours,
     )
+
+
+def test_a_phase_that_changes_no_width_needs_no_look() -> None:
+    """Of forty alike phases none is looked at; the widths that a job would get by itself are the same."""
+    one = a_class(
+        sizes=[0.05] * 40, curve=Table(gpus=(1, 2, 4), speeds=(1.0, 1.8, 3.0)), arrivals_per_hour=4.0
+    )
+    settings = SimulationSettings(
+        trace=a_trace(*(900.0 * n for n in range(20)), class_names=["c"] * 20),
+        problem=a_problem(one),
+        instance_types={"gpu": an_instance_type()},
+        budget=Budget(amount=20.0),
+        policy="boa-paced",
+        learns=True,
+    )
+    run = prepare(settings)
+    taught, looks = run.controller.allocator, list[tuple[int, int]]()
+    assert isinstance(taught, LearningPolicy)
+
+    def look(decision: Decision) -> None:
+        for state in decision.state.jobs.values():
+            if state.slots and not taught.learning.tries.explorations:
+                looks.append((state.job.phase, taught.keeps_until(state.job)))
+                alone = taught.allocate((state.job,), now=decision.state.now).widths[state.job.id]
+                assert taught.alone(state.job) == alone
+
+    run.finish(look)
+
+    assert looks
+    assert all(phase < until <= 40 for phase, until in looks)
+    assert max(until - phase for phase, until in looks) > 20

@@ -212,6 +212,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, where: str) -> 
         AnswerCache(tmp_path / where)
 
 
+@pytest.mark.frameworks
 @pytest.mark.exhaustive  # A cluster takes a quarter of a minute to start.
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open.

@@ -271,8 +271,8 @@ def one_at_a_time(ended: SizeSums, bounds: Floats, weights: Floats, scale: float
     ends = np.array(
         [[points.min() - 5.0 * scale - 1.0, points.max() + 5.0 * scale + 1.0], np.log([0.1, 2000.0])]
     )
-    for _ in range(4):
-        log_m, log_k = np.linspace(*ends[0], 64), np.linspace(*ends[1], 20)
+    for nodes in ((32, 10), (32, 10), (32, 10), (64, 20)):
+        log_m, log_k = np.linspace(*ends[0], nodes[0]), np.linspace(*ends[1], nodes[1])
         m, k = np.exp(log_m)[:, None], np.exp(log_k)
         log = scipy.stats.norm.logpdf(log_m, 0.0, scale)[:, None]
         log = log + scipy.stats.norm.logpdf(log_k, -2.0 * math.log(SPREAD), DOUBT)
@@ -283,9 +283,9 @@ def one_at_a_time(ended: SizeSums, bounds: Floats, weights: Floats, scale: float
             z = (1.0 - 1.0 / (9.0 * k) - np.cbrt(bound / m)) * 3.0 * np.sqrt(k)
             log = log + weight * scipy.stats.norm.logcdf(z)
         density = np.exp(log - log.max())
-        for row, (nodes, mass) in enumerate(((log_m, density.sum(axis=1)), (log_k, density.sum(axis=0)))):
-            inside = nodes[mass > 1e-7 * mass.max()]
-            step = nodes[1] - nodes[0]
+        for row, (points, mass) in enumerate(((log_m, density.sum(axis=1)), (log_k, density.sum(axis=0)))):
+            inside = points[mass > 1e-7 * mass.max()]
+            step = points[1] - points[0]
             ends[row] = inside[0] - step, inside[-1] + step
     of_mean, of_shape = density.sum(axis=1) / density.sum(), density.sum(axis=0) / density.sum()
     low, high = np.interp([0.025, 0.975], np.cumsum(of_mean) - 0.5 * of_mean, log_m)

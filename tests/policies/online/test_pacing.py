@@ -283,6 +283,46 @@ def test_the_load_correction_survives_a_change_of_prices() -> None:
     assert after.load_correction == pytest.approx(steps[-1].load_correction, rel=0.01)
 
 
+def test_a_new_belief_about_sizes_is_no_burst() -> None:
+    """A step after which jobs are believed a quarter as large keeps the noise; earlier jobs were as small."""
+    jobs, memory = np.array([2.0, 1.0, 1.0]), tuple[float, ...]()
+    for hour in range(30):
+        step = pace_step(
+            PACE, TABLE, jobs, books(spent=55.0 * hour, elapsed_hours=float(hour), memory=memory)
+        )
+        memory = step.memory
+    before = Evidence.of(memory)
+    assert before is not None
+    smaller = tuple(
+        replace(
+            c,
+            phases=tuple(replace(p, size_gpu_hours=0.25 * p.size_gpu_hours) for p in c.phases),
+            arrivals_per_hour=4.0 * c.arrivals_per_hour,
+        )
+        for c in PROBLEM.classes
+    )
+    table = MultiplierTable.of(replace(PROBLEM, classes=smaller))
+    after = Evidence.of(
+        pace_step(PACE, table, jobs, books(spent=55.0 * 30, elapsed_hours=30.0, memory=memory)).memory
+    )
+    assert after is not None
+
+    assert 0.25 * before.came <= after.came < 0.25 * before.came + 2.0 * 55.0
+    assert PACE.noise_hours(after) < 1.2 * PACE.noise_hours(before)
+
+
+def test_a_memory_without_the_cost_of_jobs_is_read() -> None:
+    """An earlier version kept two numbers less."""
+    step = pace_step(PACE, TABLE, np.ones(3), books(spent=100.0, elapsed_hours=3.0))
+    memory = *step.memory[:-3], step.memory[-1]
+    found, known = Evidence.of(memory), Evidence.of(step.memory)
+
+    assert found is not None
+    assert known is not None
+    assert found == replace(known, owed=0.0, job_cost=0.0)
+    pace_step(PACE, TABLE, np.ones(3), books(spent=120.0, elapsed_hours=4.0, memory=memory))
+
+
 @pytest.mark.parametrize("values", [{"budget": 0.0}, {"budget": 1.0, "window_hours": float("nan")}])
 def test_a_pace_is_positive(values: dict[str, float]) -> None:
     """A budget of zero and a window of NaN are refused."""

@@ -120,4 +120,5 @@ def _on_disk(node: NodeState, *, since: float, ended_at: float | None, is_stoppe
         market=node.market,
         prices=((since, 0.0),),
         extras=disk_extras(node.extras, otherwise=DISK_USD_PER_HOUR),
+        tags=node.tags,
     )

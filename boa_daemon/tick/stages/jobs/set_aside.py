@@ -10,7 +10,7 @@ O(jobs).
 from __future__ import annotations
 
 from boa_daemon.tick.facts.draft import Draft
-from boa_daemon.tick.facts.limits import Held, HeldMoney, day_of
+from boa_daemon.tick.facts.limits import Held, day_of
 from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.state import ClusterState, WaitReason
 from boa_daemon.tick.money.team_turns import (
@@ -19,6 +19,7 @@ from boa_daemon.tick.money.team_turns import (
     closed_teams,
     held_team,
     money_behind,
+    money_of_user,
 )
 from policies.fast_dataclasses import replace
 from policies.model import JobId
@@ -59,9 +60,7 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
             what=f"user {name}",
             code="user-day-cap",
             numbers={"spent_usd": state.users[name].spent_usd, "cap_usd": state.users[name].cap_usd},
-            money=HeldMoney(
-                spent_usd=state.users[name].spent_usd, reserved_usd=0.0, room_at=day_of(state.now).ends_at
-            ),
+            money=money_of_user(state, name, draft.rules),
         )
         for name in broke
     )

@@ -1,7 +1,8 @@
 """May change widths: move a job to another machine or market with its GPU if its own is unavailable.
 
 A job that waits for a machine without stock or quota gets the next best width by the plan's own prices among
-those with room: free GPUs, coming nodes, and possible launches. A running job on another machine of the GPU
+those with room: free GPUs, coming nodes, and possible launches. What a job's checkpoint costs on its way to a
+far machine, and the time that takes, count with each start there. A running job on another machine of the GPU
 than the policy names stays there while that machine is out of stock, and until the change saves more than it
 costs. If each GPU has one machine, nothing changes, unless the nodes that a job spans were not available
 together: then the job is narrower for a while.
@@ -16,8 +17,9 @@ from collections.abc import Collection, Mapping
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.offers import closes_wide_orders, room_to_rent
-from boa_daemon.tick.facts.state import ClusterState, JobState, Rules
+from boa_daemon.tick.facts.state import ClusterState, JobState, Rules, Transfer
 from boa_daemon.tick.room.launches import is_coming
+from boa_daemon.units import format_hours
 from policies.fast_dataclasses import replace
 from policies.links.gpu_kinds import siblings
 from policies.memo import LatestMemo
@@ -46,11 +48,14 @@ def change_machine(state: ClusterState, draft: Draft) -> Draft:
             continue
         kinds = family[width.gpu_type]
         most = room.most_gpus()
-        found = _width_for(job, width, holds, prices=prices, room=most, kinds=kinds)
+        begins = _begins(job, draft.rules)
+        found = _width_for(job, width, holds, prices=prices, room=most, kinds=kinds, begins=begins)
         if found != width:
             changed[name] = found
             is_there = width.gpus <= most.get(width.gpu_type, 0.0)
             notes[name] = _note(width, found, is_held=found == holds, is_there=is_there)
+            if found != holds:
+                notes[name] += _transfer_note(job, draft.rules.transfers.get(found.gpu_type))
         if found != holds:
             grown = holds.gpus if holds is not None and holds.gpu_type == found.gpu_type else 0
             room.take(found.gpu_type, found.gpus - grown)
@@ -71,6 +76,7 @@ def _width_for(
     prices: WholeNodePrices,
     room: Mapping[str, float],
     kinds: Collection[str],
+    begins: Mapping[str, tuple[float, float]],
 ) -> Width:
     """Return the width for a job that does not hold the width that the policy named."""
     if holds is not None and (holds.gpu_type == width.gpu_type or holds.gpu_type not in kinds):
@@ -87,6 +93,7 @@ def _width_for(
         room=room,
         holds=holds,
         gpus=job.terms.ordered_gpus,
+        begins=begins,
     )
     if holds is not None:
         return holds if best == holds else width
@@ -141,6 +148,23 @@ def _kept(state: ClusterState, job: JobState) -> Width | None:
     if any(state.nodes[slot.node].ends_by is not None for slot in job.slots if slot.node in state.nodes):
         return None
     return job.job.width if job.slots else None
+
+
+def _begins(job: JobState, rules: Rules) -> Mapping[str, tuple[float, float]]:
+    """Return the hours and dollars that a job's checkpoint takes to each far machine, by GPU type."""
+    size = job.terms.checkpoint_gb
+    return {kind: (far.hours(size), far.usd_per_gb * size) for kind, far in rules.transfers.items() if size}
+
+
+def _transfer_note(job: JobState, far: Transfer | None) -> str:
+    """Return what a job's checkpoint takes to a far machine, in words; empty if nothing."""
+    size = job.terms.checkpoint_gb
+    if far is None or not size:
+        return ""
+    return (
+        f"; its checkpoint of {size:.3g} GB comes from {far.source} for {far.usd_per_gb * size:.2f} USD, in "
+        f"about {format_hours(far.hours(size))}"
+    )
 
 
 def _note(width: Width, found: Width, *, is_held: bool, is_there: bool) -> str:

@@ -139,3 +139,13 @@ def test_tags_are_read_from_the_settings_with_their_case(tmp_path: Path) -> None
     path.write_text('[cloud]\nprovider = "aws"\n[cloud.tags]\n"Cost Centre" = "7"\n')
     with pytest.raises(InputError, match=r"boa\.toml:\d: cloud\.tags .*no key"):
         load_aws_settings(path)
+
+
+def test_nodes_carry_the_tags_that_ec2_shows(make_rig: RigMaker) -> None:
+    """Cost reports use them as AWS's bill does: those of the launch, without BOA's and AWS's own."""
+    rig = make_rig(Terms(boot_seconds=60.0), tags=HOUSE)
+    assert isinstance(rig.cloud.launch(a_launch(rig.offer())), Launched)
+    rig.clock.instant += 90.0
+    (node,) = rig.cloud.nodes()
+
+    assert dict(node.tags) == HOUSE

@@ -111,7 +111,7 @@ def test_cost_rows_add_up_to_the_bill(stage: Stage) -> None:
     stage.run(5400.0)
     spent = stage.play.storage.store.settled_micro_dollars() / 1e6
     for by in ("job", "class", "user", "day"):
-        assert stage.play.service.cost(by=by)["usd"] == pytest.approx(spent, abs=2e-5)  # type: ignore[arg-type]
+        assert stage.play.service.cost(by=by)["usd"] == pytest.approx(spent, abs=2e-5)
 
 
 def test_a_restarted_daemon_reattaches_running_jobs(stage: Stage) -> None:

@@ -12,7 +12,8 @@ from daemon_time import pass_time
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from boa_daemon.daemon.money.costs import STANDING_ROW, UNUSED_ROW
+from boa_daemon.daemon.money.cost_groupings import GROUPINGS
+from boa_daemon.daemon.money.cost_labels import STANDING_ROW, UNUSED_ROW
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.facts.offers import Extras
@@ -21,7 +22,7 @@ from boa_daemon.tick.facts.state import NodeState
 START = 1_800_057_600.0
 SETTINGS: dict[str, dict[str, Any]] = {
     "budget": {"usd_per_hour": 20.0, "standing_usd_per_hour": 0.045},
-    "cloud": {"boot_seconds": 60.0},
+    "cloud": {"boot_seconds": 60.0, "tags": {"CostCentre": "4711"}},
     "daemon": {"tick_seconds": 30.0, "idle_hold_seconds": 60.0},
 }
 EXTRAS = (("disk", 0.2), ("address", 0.05), ("requests", 0.003), ("transfer", 0.01))
@@ -54,7 +55,7 @@ class WithExtras:
 def test_every_cost_breakdown_adds_up_to_the_bill(
     tmp_path_factory: pytest.TempPathFactory, jobs: list[tuple[float, int, int]]
 ) -> None:
-    """Costs by job, class, user, team, day and kind each sum to the amount billed, for any job arrivals."""
+    """Costs in every grouping sum to the amount billed, for any job arrivals."""
     clock = ManualClock(START)
     play = DaemonInAFolder(tmp_path_factory.mktemp("site"), clock, SETTINGS, wrap_cloud=WithExtras)
     try:
@@ -68,8 +69,8 @@ def test_every_cost_breakdown_adds_up_to_the_bill(
             spent = play.storage.store.settled_micro_dollars() + sum(
                 round(row["usd"] * 1e6) for row in play.service.instances()["instances"]
             )
-            for by in ("job", "class", "user", "team", "day", "kind"):
-                found = play.service.cost(by=by)["usd"]  # type: ignore[arg-type]
+            for by in (*GROUPINGS, "tag:CostCentre"):
+                found = play.service.cost(by=by)["usd"]
                 assert found == pytest.approx(spent / 1e6, abs=2e-5)
             last = play.daemon.standing.decision
             assert last is not None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from boa_daemon.daemon.loop.fallback_tick import FallbackTick
-from boa_daemon.daemon.money.costs import CostBy
+from boa_daemon.daemon.money.cost_labels import CostBy
 from boa_daemon.daemon.planner.warm_pool import start_seconds_of, warm_pool_of
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.daemon.watch.minute_history import current_figures

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from daemon_time import pass_time
 
+from boa_daemon.daemon.service.finish_forecast import FinishForecast, forecast_finishes
 from boa_daemon.errors import BoaError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+from boa_daemon.tick.facts.state import ClusterState
 
 SETTINGS = {
     "budget": {"usd_per_hour": 10.0, "max_instances": 1},
@@ -99,4 +102,58 @@ def test_the_status_stays_small_with_many_jobs(tmp_path: Path, monkeypatch: pyte
         "high": max(found.high for found in ends.values()),
         "usd": pytest.approx(sum(found.usd for found in ends.values())),
     }
+    play.close()
+
+
+def test_no_request_computes_the_ends_of_many_jobs_once_ticks_prepare_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests get the last prepared forecast, of a tick before; few jobs are always up to date."""
+    computed: list[int] = []
+
+    def counted(state: ClusterState, *given: Any, **more: Any) -> dict[str, FinishForecast]:
+        computed.append(state.tick)
+        return forecast_finishes(state, *given, **more)
+
+    monkeypatch.setattr("boa_daemon.daemon.service.job_forecasts.forecast_finishes", counted)
+    monkeypatch.setattr("boa_daemon.daemon.service.job_forecasts.MOST_AT_ONCE", 2)
+    play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0), SETTINGS)
+    jobs = play.service.submit([job_content(hours=hours) for hours in (5.0, 1.0, 3.0)], user="ann")["jobs"]
+    play.daemon.tick()
+    assert play.service.status()["ends"]["jobs"] == 3  # Nobody prepares them yet.
+    play.daemon.after_ticks()
+    first = list(computed)
+    assert len(first) == 1
+
+    play.daemon.tick()
+    play.service.jobs(limit=10)
+    assert play.service.status()["ends"]["jobs"] == 3
+    assert computed == first
+    play.daemon.after_ticks()
+    assert len(computed) == 2
+
+    play.service.cancel(jobs[0], user="ann", is_admin=False)
+    play.daemon.tick()
+    assert play.service.status()["ends"]["jobs"] == 2
+    assert len(computed) == 3
+    play.close()
+
+
+def test_nodes_are_listed_in_pages(tmp_path: Path) -> None:
+    """The pages together hold each node once, with its jobs, as the whole list does."""
+    settings = {**SETTINGS, "budget": {"usd_per_hour": 100.0, "max_instances": 5}}
+    play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0), settings)
+    play.service.submit([job_content(hours=50.0, min_gpus=1, max_gpus=1) for _ in range(40)], user="ann")
+    pass_time(play, 600.0)
+    whole = play.service.instances()
+    assert len(whole["instances"]) > 2
+    assert whole["next"] is None
+    found, after = [], ""
+    while after is not None:
+        page = play.service.instances(limit=2, after=after)
+        assert len(page["instances"]) <= 2
+        found += page["instances"]
+        after = page["next"]
+    assert found == whole["instances"]
+    assert any(node["jobs"] for node in found)
     play.close()

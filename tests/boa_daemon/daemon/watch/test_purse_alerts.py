@@ -9,7 +9,7 @@ import json
 import socketserver
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from boa_daemon.daemon.settings.config import AlertSettings, TeamSettings, UserSettings
-from boa_daemon.daemon.watch.alerts import Alerts
+from boa_daemon.daemon.watch.alerts import Alerts, due_alerts
 from boa_daemon.daemon.watch.purse_alerts import (
     JobMoney,
     Purse,
@@ -28,7 +28,7 @@ from boa_daemon.daemon.watch.purse_alerts import (
 )
 from boa_daemon.testing import ManualClock, a_state
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
-from boa_daemon.tick.facts.limits import DAY_SECONDS, FixedCost
+from boa_daemon.tick.facts.limits import DAY_SECONDS, Caps, FixedCost
 from boa_daemon.tick.facts.state import UserMoney
 from boa_daemon.tick.facts.team_money import TeamMoney
 
@@ -99,6 +99,64 @@ def test_a_commitment_is_alerted_as_it_runs_out() -> None:
     assert due(commitment_purses([one], 200 * 3600.0))[0] == "commitment:plan:1"
     open_ended = FixedCost(name="x", usd_per_hour=2.0, begins_at=0.0)
     assert commitment_purses([open_ended, FixedCost(name="y", usd_per_hour=1.0)], 1e6) == []
+
+
+def at_part(kind: str, part: float) -> list[Purse]:
+    """Return one purse of 100 USD, of which this part is spent and nothing more will be."""
+    spent = 100.0 * part
+    if kind == "team-day":
+        return purses(red=TeamMoney(day_cap_usd=100.0, spent_today_usd=spent))
+    if kind == "team-month":
+        return purses(red=TeamMoney(month_cap_usd=100.0, spent_month_usd=spent))
+    if kind == "user":
+        state = a_state(now=NOON, users={"ann": UserMoney(cap_usd=100.0, spent_usd=spent)})
+        return team_and_user_purses(state, reserve_seconds=900.0)
+    if kind == "commitment":
+        one = FixedCost(name="plan", usd_per_hour=1.0, begins_at=0.0, ends_at=100 * 3600.0)
+        return commitment_purses([one], spent * 3600.0)
+    return job_purses(
+        [JobMoney(name="j-1", user="ann", spent_usd=spent, max_usd=100.0, usd_per_hour=1.0, hours_left=0.0)]
+    )
+
+
+@pytest.mark.parametrize("kind", ["team-day", "team-month", "user", "job", "commitment"])
+@pytest.mark.parametrize("fraction", FRACTIONS)
+def test_every_purse_speaks_at_every_fraction_and_not_before(
+    kind: str, fraction: float, inbox: Inbox
+) -> None:
+    """A cent before it is silent; at it the sentence arrives by mail and by webhook, with the figures."""
+    before = due(at_part(kind, fraction - 1e-4))
+    reached = list(due_purse_alerts(at_part(kind, fraction), FRACTIONS))
+    assert f"{fraction:g}" not in {key.rpartition(":")[2] for key in before}
+    purse, key, sentence = reached[0]
+    assert key.rpartition(":")[2] == f"{fraction:g}"
+    assert f"{fraction:.0%} of" in sentence
+    assert "100.00 USD" in sentence
+    assert ("there is room again" in sentence) == (fraction == 1.0 and purse.kind in ("team", "user"))
+    alerts = Alerts(None, AlertSettings())
+    owners = [UserSettings(webhook=f"{inbox.webhook}/own"), UserSettings(apprise=[inbox.mail])]
+    alerts.tell_owners(key, sentence, owners, at=NOON, is_site=True)
+    alerts.close()
+    assert inbox.posted == [("/own", f"BOA: {sentence}")]
+    (mail,) = inbox.mails
+    body = mail.replace("=\r\n", "").replace("\r\n", "")
+    assert sentence[:40] in body
+
+
+@pytest.mark.parametrize("unit", ["day", "month"])
+@pytest.mark.parametrize("fraction", FRACTIONS)
+def test_the_sites_caps_speak_at_every_fraction(unit: str, fraction: float) -> None:
+    """A cent before it is silent, and the forecast of a quiet site too."""
+    caps = Caps(usd_per_day=100.0) if unit == "day" else Caps(usd_per_month=100.0)
+
+    def at(part: float) -> set[str]:
+        amount = round(part * 100.0 * 1e6)
+        field_of = {"day": "settled_today_micro_dollars", "month": "settled_month_micro_dollars"}[unit]
+        state = replace(a_state(now=NOON), **{field_of: amount})
+        return {key.rpartition(":")[2] for key, _ in due_alerts(state, caps, FRACTIONS)}
+
+    assert at(fraction - 1e-4) == {f"{one:g}" for one in FRACTIONS if one < fraction}
+    assert at(fraction) == {f"{one:g}" for one in FRACTIONS if one <= fraction}
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 
 from boa_daemon.errors import InputError
 from boa_daemon.lab.traces.gavel import read_throughputs
-from boa_daemon.lab.traces.importers import SourceName, import_source
+from boa_daemon.lab.traces.importers import import_source
 from boa_daemon.lab.traces.shockwave import import_shockwave
 from boa_daemon.traces.workload import Options
 
@@ -28,7 +28,7 @@ def test_work_is_run_time_times_the_speed_of_the_gpus(data: Path) -> None:
 
 def test_the_work_of_a_job_on_one_gpu_is_its_run_time(data: Path) -> None:
     """Its number of steps does not count, since its batch size changes."""
-    found = import_source(SourceName.shockwave, data / "shockwave", Options(profiles=data / "gavel"))
+    found = import_source("shockwave", data / "shockwave", Options(profiles=data / "gavel"))
 
     first = found.trace.jobs[0]
     size = next(c for c in found.classes if c.name == first.class_name).size_gpu_hours * first.scale

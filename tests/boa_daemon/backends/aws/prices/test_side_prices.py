@@ -81,7 +81,8 @@ def test_two_prices_for_the_same_item_are_an_error(
 def test_side_prices_in_the_settings_file_price_the_launched_node(tmp_path: Path, make_rig: RigMaker) -> None:
     path = tmp_path / "boa.toml"
     path.write_text('[cloud]\nprovider = "aws"\ninstance_types = ["g5.xlarge"]\n')
-    values = SidePrices(**IRELAND, as_of="2026-11-22", source="the AWS Pricing API").model_dump()
+    found = SidePrices(**IRELAND, transfer_usd_per_gb=0.02, as_of="2026-11-22", source="the AWS Pricing API")
+    values = found.model_dump()
     write_keys(path, {"cloud": {"region": "eu-west-1", "side_prices": values}})
     settings = load_aws_settings(path)
     assert settings.side_prices is not None

@@ -15,6 +15,7 @@ from boa_daemon.tick.facts.limits import DAY_SECONDS, Caps
 from boa_daemon.tick.facts.retries import Failure
 from boa_daemon.tick.facts.state import ClusterState, JobState, UserMoney
 from boa_daemon.tick.facts.team_money import TeamMoney
+from boa_daemon.tick.money.team_caps import usd_per_hour
 from policies.placement.first_fit import FirstFit
 from policies.protocols import Allocator
 
@@ -71,6 +72,13 @@ def test_no_job_of_a_user_at_the_daily_cap_starts_until_midnight() -> None:
     assert "user bob have spent today's cap: 5.00 of 5.00 USD" in found.explain("b")
     rested = changed(spent, "b", failed=(Failure(at=NOON - 6.0, step=0),), failures=1)
     assert decided(rested, a=1, b=1, c=1).wake_at == DAY_SECONDS, "a rest that is over wakes nobody"
+    capped = replace(rules(), caps=Caps(least_run_seconds=900.0))
+    held = decide(spent, allocator=Wishes(widths={"a": 1}), placer=FirstFit(), rules=capped).plan.held
+    money = next(note.money for note in held if note.what == "user bob")
+    assert money is not None
+    # Job a has one GPU of a node, for as long as it takes to stop it.
+    per_hour = usd_per_hour(spent, spent.jobs["a"].slots)
+    assert 0.0 < money.reserved_usd == per_hour * 900.0 / 3600.0
     richer = replace(spent, users={"bob": UserMoney(cap_usd=5.01, spent_usd=5.0)})
     assert set(decided(richer, a=1, b=1, c=1).plan.slots) == {"b", "c"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from boa_daemon.tick.facts.actions import LaunchNodes
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.offers import Cooldown, Offer
 from boa_daemon.tick.facts.ports import Launched, Refused, Unknown
-from boa_daemon.tick.facts.state import ClusterState, Plan, Rules
+from boa_daemon.tick.facts.state import ClusterState, Plan, Rules, Transfer
 from boa_daemon.tick.stages.widths.change_machine import change_machine
 from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Phase, Problem, Width
 from policies.placement.first_fit import FirstFit
@@ -49,11 +50,11 @@ def the_job(name: str = "a", **changes: float) -> Job:
     return a_job(name, draw=0.5, **{"remaining_gpu_hours": 4.0, **changes})
 
 
-def plan_of(state: ClusterState, site: Site | None = None) -> Plan:
+def plan_of(state: ClusterState, site: Site | None = None, **terms: Any) -> Plan:
     """Return the plan of the policy `boa`."""
     site = site or a_site()
     allocator = build_policy("boa", site, PolicyOptions()).allocator
-    rules = Rules(instance_types=site.instance_types)
+    rules = Rules(instance_types=site.instance_types, **terms)
     return decide(state, allocator=allocator, placer=FirstFit(), rules=rules).plan
 
 
@@ -213,3 +214,27 @@ def test_stopping_jobs_and_jobs_on_another_family_get_no_other_machine() -> None
         the_job(), nodes=[a_node("n1", kind=other)], held={"a": some_slots("n1", 0)}, cooldowns=CLOSED
     )
     assert plan_of(elsewhere).widths["a"] == Width("t4@s1", 1)
+
+
+NEAR = InstanceType(name="n1", gpu_type="t4@n1", gpus=1, usd_per_hour=0.6)
+FAR = InstanceType(name="s1~eu-west-1", gpu_type="t4@far", gpus=1, usd_per_hour=0.55)
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "rented"), [(None, "s1~eu-west-1"), (1.0, "s1~eu-west-1"), (100.0, "n1")]
+)
+def test_a_checkpoint_that_is_dear_to_move_decides_between_two_machines(
+    gigabytes: float | None, rented: str
+) -> None:
+    """Without the planned machine the cheaper one is far away; 100 GB cost 2 USD and half an hour."""
+    site = a_site(machines={"t4@s1": SMALL, "t4@n1": NEAR, "t4@far": FAR})
+    far = Transfer(usd_per_gb=0.02, gb_per_second=0.05, source="us-east-1")
+    state = a_state(the_job(), cooldowns=CLOSED)
+    job = state.jobs["a"]
+    terms = replace(job.terms, checkpoint_gb=gigabytes)
+    state = replace(state, jobs={"a": replace(job, terms=terms)})
+    plan = plan_of(state, site, transfers={"t4@far": far})
+
+    assert plan.launches == {rented: 1}
+    said = "its checkpoint of 1 GB comes from us-east-1 for 0.02 USD, in about 20 s"
+    assert (said in plan.reasons["a"]) == (gigabytes == 1.0)
