@@ -368,8 +368,8 @@ class Evidence:
     def revalued(self, factor: float) -> Evidence:
         """Return the evidence where jobs are believed to cost `factor` times as much as before.
 
-        What present jobs cost more corrects the load that came. It is no burst, and earlier jobs were as large
-        as these.
+        What present jobs cost more corrects the load that came. It is no burst, and earlier jobs were as
+        large as these.
         """
         if abs(factor - 1.0) < SAME:
             return self
