@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.ada_srsf_bug import double_counting
 from benchmarks.ada_srsf_plots import draw
-from boa_daemon.network.compiled import compiled_run
-from boa_daemon.network.model import Experiment, NetworkOutcome, PlacerName
-from boa_daemon.network.simulate import simulate
+from boa_daemon.lab.network.compiled import compiled_run
+from boa_daemon.lab.network.model import Experiment, NetworkOutcome, PlacerName
+from boa_daemon.lab.network.simulate import simulate
 from policies.links.ada_srsf import LinkPolicy, default_bucket_bytes, link_policy
 from policies.links.contention import Link
 

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from boa_daemon.network import kernel, messages
-from boa_daemon.network.state import SENDING, TOUCHED, WAITING, LinkRules, State, schedule
+from boa_daemon.lab.network import kernel, messages
+from boa_daemon.lab.network.state import SENDING, TOUCHED, WAITING, LinkRules, State, schedule
 from policies.links.contention import pace
 
 

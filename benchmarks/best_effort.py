@@ -20,8 +20,8 @@ from pathlib import Path
 from statistics import fmean
 
 from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare, site_of
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.ledger import Ledger
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.money.ledger import Ledger
 from policies.answer import Allocation
 from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem
 from policies.protocols import Allocator

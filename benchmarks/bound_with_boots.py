@@ -12,7 +12,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from boa_daemon.comparing.study_file import load_study
+from boa_daemon.lab.compare.study_file import load_study
 from boa_daemon.sim.budget_tuning import tune_planning_budget
 from boa_daemon.sim.wiring import prepare
 

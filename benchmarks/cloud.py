@@ -28,11 +28,11 @@ from boa_daemon.testing import ManualClock, Wishes, a_job
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS, mocked
-from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.ports import Launched
-from boa_daemon.tick.state import Claim, JobState, Rules, UserMoney
-from boa_daemon.tick.team_money import TeamMoney
+from boa_daemon.tick.decide.controller import Controller, Ports
+from boa_daemon.tick.facts.actions import LaunchNodes
+from boa_daemon.tick.facts.ports import Launched
+from boa_daemon.tick.facts.state import Claim, JobState, Rules, UserMoney
+from boa_daemon.tick.facts.team_money import TeamMoney
 from policies.placement.first_fit import FirstFit
 
 TYPE, TICK_SECONDS = "g5.xlarge", 30.0

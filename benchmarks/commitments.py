@@ -28,18 +28,18 @@ from time import process_time
 
 from rent import least_of
 
-from boa_daemon.comparing.commitment_backtest import (
+from boa_daemon.inputs.commitments_file import CommitmentTerms
+from boa_daemon.inputs.problem_file import ProblemFile, load_problem
+from boa_daemon.lab.traces.load_model import fit_load
+from boa_daemon.planning.commitment_backtest import (
     first_part,
     loads_around,
     rentals_of,
     settings_from_known_part,
     split_instant,
 )
-from boa_daemon.comparing.tasks import AnswerCache, Tasks
-from boa_daemon.inputs.commitments_file import CommitmentTerms
-from boa_daemon.inputs.problem_file import ProblemFile, load_problem
 from boa_daemon.planning.commitments import AdviceBacktest, backtests
-from boa_daemon.traces.load_model import fit_load
+from boa_daemon.tasks.tasks import AnswerCache, Tasks
 from boa_daemon.traces.reader import Trace, TraceJob, read_trace
 from policies.model import Budget
 from policies.optimum.commitments import LoadDistribution, bill_of

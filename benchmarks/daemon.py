@@ -28,11 +28,11 @@ from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, unix_socket
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
-from boa_daemon.daemon.assembly import open_storage
-from boa_daemon.daemon.components import World
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.loop.assembly import open_storage
+from boa_daemon.daemon.loop.components import World
+from boa_daemon.daemon.loop.loop import Daemon
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.serve import keep_answering
 from boa_daemon.sim.simulated_runner import SimulatedRunner
 from boa_daemon.store.database_setup import sqlite_url
@@ -189,7 +189,10 @@ def one_tick(daemon: Daemon) -> float:
     began = time.perf_counter()
     if daemon.tick() is None:
         raise SystemExit(daemon.standing.fault)
-    return time.perf_counter() - began
+    took = time.perf_counter() - began
+    # As `daemon/clockwork.py` does, after the tick and without its lock.
+    daemon.after_ticks()
+    return took
 
 
 def under_load(folder: Path, service: Service, options: argparse.Namespace) -> None:

@@ -30,11 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
-from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.decision import decide
-from boa_daemon.tick.limits import Caps
-from boa_daemon.tick.offers import Cooldown, Offer
-from boa_daemon.tick.state import DateNote, Due, JobTerms
+from boa_daemon.tick.decide.decision import decide
+from boa_daemon.tick.facts.actions import LaunchNodes
+from boa_daemon.tick.facts.limits import Caps
+from boa_daemon.tick.facts.offers import Cooldown, Offer
+from boa_daemon.tick.facts.state import DateNote, Due, JobTerms
 from policies.answer import Allocation
 from policies.model import Job, Money, Width
 from policies.online.date_programme import date_plan

@@ -33,7 +33,7 @@ from engine_worlds import ENGINES, World, ray_world  # noqa: E402  after its fol
 from boa_daemon.job.run import Run  # noqa: E402
 from boa_daemon.job.stops import REGISTER, STOP_FILE  # noqa: E402
 from boa_daemon.testing import a_node  # noqa: E402
-from boa_daemon.tick.ports import Accepted  # noqa: E402
+from boa_daemon.tick.facts.ports import Accepted  # noqa: E402
 
 WIDTHS = (1, 2)
 STEPS = "--steps 1000000"

@@ -30,8 +30,8 @@ from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.sim.world_settings import WorldSettings, WrongBeliefs
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.ledger import Ledger
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.money.ledger import Ledger
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from boa_daemon.cli.demo import shipped_settings
+from boa_daemon.cli.plan.demo import shipped_settings
 from boa_daemon.inputs.problem_file import load_problem
-from boa_daemon.sim.lower_bound import lower_bound_hours
+from boa_daemon.sim.bounds.lower_bound import lower_bound_hours
 from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare, settings_for, simulate, site_of
 from boa_daemon.sim.world_settings import WrongBeliefs
@@ -29,7 +29,8 @@ from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
 from policies.optimum.boa import BudgetOptimal, solve
-from policies.registry import PolicyOptions, menu_of
+from policies.registry import PolicyOptions
+from policies.rivals.width_menu import menu_of
 
 MULTIPLES = (1.5, 2.0, 2.5, 3.0)
 PLANS, THRESHOLDS = 14, 16

@@ -40,7 +40,7 @@ from engine_worlds import ENGINES, ray_world  # noqa: E402  after its folder is 
 
 from boa_daemon.job.processes import carrying, started_ticks  # noqa: E402
 from boa_daemon.testing import a_node  # noqa: E402
-from boa_daemon.tick.ports import Accepted, Runner, RunReport  # noqa: E402
+from boa_daemon.tick.facts.ports import Accepted, Runner, RunReport  # noqa: E402
 
 FOUND = HERE.parent / "docs" / "explanation" / "data" / "frameworks.json"
 WIDTHS = (1, 2, 4)

@@ -40,8 +40,8 @@ from boa_daemon.gate.virtual_hosts import (
     start_worker_groups,
     why_not,
 )
-from boa_daemon.network.model import Cluster, Experiment, NetworkJob
-from boa_daemon.network.simulate import simulate
+from boa_daemon.lab.network.model import Cluster, Experiment, NetworkJob
+from boa_daemon.lab.network.simulate import simulate
 from policies.links.ada_srsf import DEFAULT_LINK_POLICY, LEAST_BUCKET_BYTES, LinkPolicy, link_policy
 from policies.links.contention import ETHERNET_10G, Link, LinkFit, LinkSample, fit_link
 

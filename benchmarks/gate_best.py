@@ -25,7 +25,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.gate_model import LINK, Running, run
-from boa_daemon.cli.output import a_table
+from boa_daemon.cli.common.output import a_table
 from boa_daemon.gate.types import GateSettings
 
 PIECE_BYTES = 1_500_000.0

@@ -24,7 +24,7 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.gate import BEHIND_UPLINK, CASES, UPLINK, bucket_bytes, draw_jobs
-from boa_daemon.cli.output import a_table
+from boa_daemon.cli.common.output import a_table
 from boa_daemon.gate.broker import Broker
 from boa_daemon.gate.types import GateSettings, SendRequest
 from policies.links.ada_srsf import Message

@@ -23,12 +23,12 @@ from typing import Any
 from sqlalchemy import insert
 
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
-from boa_daemon.daemon.assembly import open_storage
-from boa_daemon.daemon.components import World
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.pruning import prune
-from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.loop.assembly import open_storage
+from boa_daemon.daemon.loop.components import World
+from boa_daemon.daemon.loop.loop import Daemon
+from boa_daemon.daemon.loop.pruning import prune
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.sim.simulated_runner import SimulatedRunner
 from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.store.job_rows import row_of

@@ -5,6 +5,11 @@ Imports for types and imports inside functions count. Run without arguments for 
 
     $ python benchmarks/house.py
     $ python benchmarks/house.py --json
+
+`--places REVISION...` counts, in each revision of the repository, the source files that name an existing
+member of a kind: what one more such member has to be written into. Tests, docs and data are not counted.
+
+    $ python benchmarks/house.py --places v0.1 HEAD
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -19,6 +25,31 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("policies", "boa_daemon")
 LONGEST = 300
 """Files above this many lines are named."""
+
+
+EXAMPLES = {
+    "a job key (memory_gb)": "memory_gb",
+    "a verb of the daemon (resize)": "resize",
+    "a reason to wait (fleet-full)": "fleet-full",
+    "an AWS setting (nat_gb_per_hour)": "nat_gb_per_hour",
+    "a cloud (FileCloud)": "FileCloud",
+    "a policy (TIRESIAS)": "TIRESIAS",
+}
+"""Example changes, and the word by which an existing member of that kind is found."""
+
+
+def places(word: str, revision: str) -> int:
+    """Return the number of source files that name a word in a revision.
+
+    Raises:
+        subprocess.CalledProcessError: when there is no such revision.
+    """
+    # `git grep` ends with 1 where nothing is found.
+    asked = ["git", "grep", "-lwF", "-e", word, revision, "--", *(f"{each}/*.py" for each in PACKAGES)]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode > 1:
+        done.check_returncode()
+    return sum(f":{PACKAGES[1]}/testing/" not in line for line in done.stdout.splitlines())
 
 
 def modules() -> dict[str, Path]:
@@ -104,7 +135,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    as_json = parser.parse_args().json
+    parser.add_argument("--places", nargs="+", metavar="REVISION", help="count places per example change")
+    options = parser.parse_args()
+    as_json = options.json
+    if options.places:
+        print(f"{'to add':34}" + "".join(f" {revision:>10}" for revision in options.places))
+        for what, word in EXAMPLES.items():
+            counts = [places(word, revision) for revision in options.places]
+            print(f"{what:34}" + "".join(f" {count:10}" for count in counts))
+        return
 
     files = modules()
     graph = imports(files)

@@ -19,13 +19,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from scipy.special import stdtrit
 
-from boa_daemon.comparing.cells import Comparison
-from boa_daemon.comparing.run_cells import run_all
-from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.lab.compare.cells import Comparison
+from boa_daemon.lab.compare.run_cells import run_all
+from boa_daemon.lab.traces.importers import import_source
 from boa_daemon.sim.wiring import SimulationSettings, settings_for, simulate
+from boa_daemon.tasks.tasks import Tasks
 from boa_daemon.testing import a_class, a_problem, an_instance_type
-from boa_daemon.traces.importers import SourceName, import_source
 from boa_daemon.traces.reader import Trace, TraceJob, read_trace
 from boa_daemon.traces.workload import Options
 from boa_daemon.traces.writer import write_workload
@@ -51,7 +51,7 @@ def print_published(boots: tuple[float, ...]) -> None:
     print("| published | GPU-h | mean JCT, s | boot | BOA, s | its GPU-h | ratio |")
     print("|---|---|---|---|---|---|---|")
     with TemporaryDirectory() as folder:
-        workload = import_source(SourceName.pollux, POLLUX, SHORT_JOBS)
+        workload = import_source("pollux", POLLUX, SHORT_JOBS)
         trace_path, classes_path = write_workload(workload, Path(folder))
         trace, file = read_trace(trace_path), load_problem(classes_path, require_rates=False)
     budgets = tuple(Budget(amount=held / trace.window_hours, unit="gpus") for _, held, _ in PUBLISHED)

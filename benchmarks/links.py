@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from scipy import stats
 
-from boa_daemon.cli.output import a_table
+from boa_daemon.cli.common.output import a_table
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.wiring import SimulationSettings, settings_for, simulate
 from boa_daemon.traces.reader import Trace, TraceJob

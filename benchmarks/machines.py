@@ -38,14 +38,14 @@ import numpy as np
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.inputs.speedup_file import limited
+from boa_daemon.lab.traces.elastic import ApplicationProfile, profile_directory
+from boa_daemon.lab.traces.pollux import read_arrivals
+from boa_daemon.lab.traces.profiles import POLLUX_FACTS, read_statistics, read_step_times
 from boa_daemon.sim.spot_market import with_spot
 from boa_daemon.sim.wiring import SimulationSettings, simulate, site_of
 from boa_daemon.sim.world_settings import Checkpoints, Spot, Stock, WorldSettings
-from boa_daemon.tick import decision
-from boa_daemon.tick.stages.change_machine import change_machine
-from boa_daemon.traces.elastic import ApplicationProfile, profile_directory
-from boa_daemon.traces.pollux import read_arrivals
-from boa_daemon.traces.profiles import POLLUX_FACTS, read_statistics, read_step_times
+from boa_daemon.tick.decide import decision
+from boa_daemon.tick.stages.widths.change_machine import change_machine
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.traces.workload import RESTART_SECONDS, Options
 from policies.errors import InfeasibleBudget

@@ -1,7 +1,7 @@
 """Mutation testing in a copy of the tree: how many small changes of the deciding code do tests notice?
 
     python benchmarks/mutants.py --draw 150 --seed 1
-    python benchmarks/mutants.py boa_daemon/tick/ledger.py
+    python benchmarks/mutants.py boa_daemon/tick/money/ledger.py
 
 A place in the modules is drawn, and then one of the changes that cosmic-ray has for that place; without
 `--draw`, every change at every place is tried. A change is judged by the tests of its module first (the

@@ -20,9 +20,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from boa_daemon.network.compiled import compiled_run
-from boa_daemon.network.model import Cluster, Experiment, NetworkJob
-from boa_daemon.network.simulate import KernelName, simulate
+from boa_daemon.lab.network.compiled import compiled_run
+from boa_daemon.lab.network.model import Cluster, Experiment, NetworkJob
+from boa_daemon.lab.network.simulate import KernelName, simulate
 from policies.links.ada_srsf import link_policy
 from policies.links.contention import ETHERNET_10G
 from policies.model import InstanceType, Node, Width

@@ -32,8 +32,8 @@ from scipy.stats import t as student
 
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.sim.world_settings import WrongBeliefs
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.ledger import Ledger
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.money.ledger import Ledger
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, Money

@@ -20,8 +20,8 @@ import httpx
 from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, tcp_socket
-from boa_daemon.daemon.config import ApiSettings
-from boa_daemon.daemon.minute_history import current_figures, pack
+from boa_daemon.daemon.settings.config import ApiSettings
+from boa_daemon.daemon.watch.minute_history import current_figures, pack
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 

@@ -36,9 +36,10 @@ from scipy import stats
 
 from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.sim.world_settings import Tier, WorldSettings
-from boa_daemon.tick import decision, placeable_nodes
-from boa_daemon.tick.stages.bring_together import bring_together
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.decide import decision
+from boa_daemon.tick.facts import placeable_nodes
+from boa_daemon.tick.facts.state import ClusterState
+from boa_daemon.tick.stages.nodes.bring_together import bring_together
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.model import AllReduce, Budget, GpuType, InstanceType, JobClass, Phase, Problem
 from policies.placement.kappa import widest_to_spread

@@ -28,9 +28,9 @@ from types import MappingProxyType
 import numpy as np
 from scipy.interpolate import LinearNDInterpolator
 
+from boa_daemon.lab.traces.elastic import read_profile
+from boa_daemon.lab.traces.profiles import POLLUX_FACTS, ApplicationFacts
 from boa_daemon.testing import an_instance_type
-from boa_daemon.traces.elastic import read_profile
-from boa_daemon.traces.profiles import POLLUX_FACTS, ApplicationFacts
 from policies.model import Job as PolicyJob
 from policies.model import JobClass, Phase, Width
 from policies.rivals.pollux import GoodputShares

@@ -46,20 +46,20 @@ from typing import TypeAlias
 import numpy as np
 from machines import NAMES, classes_on
 
-from boa_daemon.comparing.comparison_summary import ratio_of
-from boa_daemon.comparing.tasks import AnswerCache, Tasks
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.commitments_file import CommitmentTerms
 from boa_daemon.inputs.problem_file import ProblemFile
+from boa_daemon.lab.compare.comparison_summary import ratio_of
+from boa_daemon.lab.traces.elastic import profile_directory
+from boa_daemon.lab.traces.importers import import_source
 from boa_daemon.planning.commitments import choices
 from boa_daemon.planning.rentals import Rental, load_between
 from boa_daemon.sim.spot_market import with_spot
 from boa_daemon.sim.wiring import SimulationSettings, check_budget, prepare, site_of
 from boa_daemon.sim.world_settings import Checkpoints, Spot, WorldSettings
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.ledger import Ledger
-from boa_daemon.traces.elastic import profile_directory
-from boa_daemon.traces.importers import import_source
+from boa_daemon.tasks.tasks import AnswerCache, Tasks
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.money.ledger import Ledger
 from boa_daemon.traces.reader import Trace
 from boa_daemon.traces.workload import GpuSource, Options
 from boa_daemon.units import SECONDS_PER_HOUR

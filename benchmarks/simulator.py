@@ -26,7 +26,7 @@ from pathlib import Path
 from rich.console import Console
 
 from boa_daemon.cli import app
-from boa_daemon.cli.output import a_table
+from boa_daemon.cli.common.output import a_table
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, settings_for, simulate

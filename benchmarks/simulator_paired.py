@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from boa_daemon.traces.importers import SourceName, import_source
+from boa_daemon.lab.traces.importers import import_source
 from boa_daemon.traces.workload import Options
 from boa_daemon.traces.writer import write_workload
 
@@ -34,7 +34,7 @@ if case == "month":
     from simulator import a_stretch
     settings = a_stretch(720.0, jobs)
 else:
-    from boa_daemon.comparing.study_file import load_study
+    from boa_daemon.lab.compare.study_file import load_study
     (only,) = load_study(study).cases
     settings = replace(only.comparison.shared, policy=case)
 digest = hashlib.sha256()
@@ -62,7 +62,7 @@ def main() -> None:
 
 def a_study(folder: Path) -> Path:
     """Write the 160 jobs and a study of them, which checkouts of any age read; return its path."""
-    workload = import_source(SourceName.pollux, POLLUX, Options(workload="workloads/workload-6.csv"))
+    workload = import_source("pollux", POLLUX, Options(workload="workloads/workload-6.csv"))
     trace, classes = write_workload(workload, folder)
     study = folder / "study.yaml"
     study.write_text(f"budgets: [x1.5]\ntraces: [{{name: all, trace: {trace}, classes: {classes}}}]\n")

@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from boa_daemon.comparing.study import CaseRow, run_study
-from boa_daemon.comparing.study_file import load_study
-from boa_daemon.comparing.tasks import Tasks
-from boa_daemon.comparing.workers import InlineWorkers
+from boa_daemon.lab.compare.study import CaseRow, run_study
+from boa_daemon.lab.compare.study_file import load_study
+from boa_daemon.tasks.tasks import Tasks
+from boa_daemon.tasks.workers import InlineWorkers
 
 ROOT = Path(__file__).resolve().parents[1]
 WAYS = ("one", "two", "killed", "ray", "graph")

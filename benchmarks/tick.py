@@ -20,13 +20,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
-from boa_daemon.daemon.finish_forecast import JobEstimate, forecast_finishes
+from boa_daemon.daemon.service.finish_forecast import JobEstimate, forecast_finishes
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import Ideal, a_class, a_job, a_node, a_problem, a_state, an_instance_type
-from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.decision import decide
-from boa_daemon.tick.limits import Caps, Steady
-from boa_daemon.tick.state import ClusterState, Rules
+from boa_daemon.tick.decide.controller import Controller, Ports
+from boa_daemon.tick.decide.decision import decide
+from boa_daemon.tick.facts.limits import Caps, Steady
+from boa_daemon.tick.facts.state import ClusterState, Rules
 from policies.model import Budget, GpuSlot, JobClass
 from policies.protocols import Allocator
 from policies.registry import PolicyOptions, Site, build_policy, find_placer

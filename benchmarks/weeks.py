@@ -35,9 +35,9 @@ import numpy as np
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare, settings_for, site_of
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.ledger import Ledger
-from boa_daemon.tick.limits import month_of
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.limits import month_of
+from boa_daemon.tick.money.ledger import Ledger
 from boa_daemon.traces.reader import Trace, TraceJob, read_trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation

@@ -31,7 +31,7 @@ from following import hours_at, load_of, plans, runs_of
 from scipy.optimize import minimize
 
 from boa_daemon.inputs.problem_file import load_problem
-from boa_daemon.sim.lower_bound import lower_bound_hours
+from boa_daemon.sim.bounds.lower_bound import lower_bound_hours
 from boa_daemon.sim.wiring import SimulationSettings, settings_for
 from boa_daemon.traces.reader import read_trace
 from policies.model import Budget

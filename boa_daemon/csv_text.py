@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from typing import Protocol
+from typing import IO, Protocol
 
 
 class Rows(Protocol):
@@ -26,12 +26,16 @@ MAX_CELL_BYTES = 256 * 2**20
 
 
 def csv_reader(text: str, *, delimiter: str = ",", strict: bool = True, is_quoted: bool = True) -> Rows:
-    """Return a reader of the rows of `text`; its `line_num` is the line on which the last row ended.
+    """Return a reader of the rows of `text`, like `csv_rows`."""
+    return csv_rows(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict, is_quoted=is_quoted)
 
-    With `is_quoted` false a quotation mark is a sign like others.
+
+def csv_rows(lines: IO[str], *, delimiter: str = ",", strict: bool = True, is_quoted: bool = True) -> Rows:
+    """Return a reader of the rows of an open file; its `line_num` is the line on which the last row ended.
+
+    The file is opened with ``newline=""``. With `is_quoted` false a quotation mark is a sign like others.
     """
     csv.field_size_limit(MAX_CELL_BYTES)
-    lines = io.StringIO(text, newline="")
     if is_quoted:
         return csv.reader(lines, delimiter=delimiter, strict=strict)
     return csv.reader(lines, delimiter=delimiter, strict=strict, quoting=csv.QUOTE_NONE)

@@ -1,7 +1,7 @@
 """The daemon's process: one life after another, until it is told to stop, and settings that are read again.
 
-`daemon/waiting.py` waits before a life begins, `daemon/clockwork.py` ticks and `api/doors.py` answers during
-it.
+`daemon/loop/waiting.py` waits before a life begins, `daemon/loop/clockwork.py` ticks and `api/doors.py`
+answers during it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.doors import Doors
 from boa_daemon.api.spare_descriptors import raise_limit
-from boa_daemon.daemon import systemd
-from boa_daemon.daemon.assembly import open_daemon, reload_cloud, try_database
-from boa_daemon.daemon.clockwork import Clockwork
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
-from boa_daemon.daemon.lock import AlreadyRunning, Lock
-from boa_daemon.daemon.log_lines import set_up_logs
-from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.service import Service
-from boa_daemon.daemon.settings_reload import SettingsReader, keep_observe_mode, keys_needing_restart
-from boa_daemon.daemon.waiting import Stopped, on_signals, patiently, stand_by, until_free
+from boa_daemon.daemon.loop import systemd
+from boa_daemon.daemon.loop.assembly import open_daemon, reload_cloud, try_database
+from boa_daemon.daemon.loop.clockwork import Clockwork
+from boa_daemon.daemon.loop.lock import AlreadyRunning, Lock
+from boa_daemon.daemon.loop.log_lines import set_up_logs
+from boa_daemon.daemon.loop.loop import Daemon
+from boa_daemon.daemon.loop.waiting import Stopped, on_signals, patiently, stand_by, until_free
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.daemon.settings.daemon_paths import DaemonPaths, daemon_paths, make_folder
+from boa_daemon.daemon.settings.settings_reload import SettingsReader, keep_observe_mode, keys_needing_restart
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.store.database_troubles import PASSING
 from boa_daemon.store.leader import LedElsewhere
@@ -128,7 +128,10 @@ def _serve_lives(
         daemon = patiently(open_one, stop, reload) if storage is None else open_one()
         try:
             gatekeeper = Authenticator(settings.api)
-            app = create_app(Service(daemon), gatekeeper, version=__version__)
+            service = Service(daemon)
+            if not daemon.settings.daemon.observe:
+                daemon.after_tick = service.after_tick
+            app = create_app(service, gatekeeper, version=__version__)
             doors = Doors(settings, there, app)
         except InputError:
             daemon.close()

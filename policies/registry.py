@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 
 from policies import plugins
 from policies.builders import BOA, BOA_PACED, best_effort, shortfall_of_site
@@ -13,16 +14,6 @@ from policies.online.pacing import PERIOD_MONTHS
 from policies.placement.first_fit import FirstFit
 from policies.placement.lwf import AnyFree, LeastWorkloadFirst
 from policies.protocols import Placer
-from policies.rivals.a_srpt import A_SRPT
-from policies.rivals.baselines import EFFICIENCY, EQUAL_WIDTH, STATIC_EQUAL, STATIC_FIFO, STATIC_SRSF
-from policies.rivals.boa_authors import BOA_AUTHORS
-from policies.rivals.dally import DALLY
-from policies.rivals.fixed_widths import SRPT
-from policies.rivals.greedy import GREEDY_MARGINAL
-from policies.rivals.pollux import POLLUX, POLLUX_AUTOSCALE
-from policies.rivals.requested_widths import ASKED, ASKED_HOLD
-from policies.rivals.tiresias import TIRESIAS
-from policies.rivals.width_menu import menu_of
 from policies.site import (
     BuiltPolicy,
     PolicyEntry,
@@ -44,33 +35,51 @@ __all__ = [
     "build_policy",
     "find_placer",
     "find_policy",
-    "menu_of",
     "parse_options",
     "shortfall_of_site",
 ]
 
-POLICIES: Mapping[str, PolicyEntry] = {
-    entry.name: entry
-    for entry in (
-        BOA,
-        BOA_PACED,
-        EQUAL_WIDTH,
-        EFFICIENCY,
-        GREEDY_MARGINAL,
-        BOA_AUTHORS,
-        ASKED,
-        ASKED_HOLD,
-        POLLUX_AUTOSCALE,
-        POLLUX,
-        TIRESIAS,
-        STATIC_FIFO,
-        STATIC_SRSF,
-        SRPT,
-        A_SRPT,
-        DALLY,
-        STATIC_EQUAL,
-    )
+_RIVALS: Mapping[str, str] = {
+    "equal-width": "baselines:EQUAL_WIDTH",
+    "efficiency": "baselines:EFFICIENCY",
+    "greedy-marginal": "greedy:GREEDY_MARGINAL",
+    "boa-authors": "boa_authors:BOA_AUTHORS",
+    "asked": "requested_widths:ASKED",
+    "asked-hold": "requested_widths:ASKED_HOLD",
+    "pollux-autoscale": "pollux:POLLUX_AUTOSCALE",
+    "pollux": "pollux:POLLUX",
+    "tiresias": "tiresias:TIRESIAS",
+    "static-fifo": "baselines:STATIC_FIFO",
+    "static-srsf": "baselines:STATIC_SRSF",
+    "srpt": "fixed_widths:SRPT",
+    "a-srpt": "a_srpt:A_SRPT",
+    "dally": "dally:DALLY",
+    "static-equal": "baselines:STATIC_EQUAL",
 }
+"""The entry of each rival as `module:name` in `policies.rivals`, imported when it is asked for."""
+
+
+class _Policies(Mapping[str, PolicyEntry]):
+    """BOA's own policies, and the rivals, each loaded on first use as a plug-in is."""
+
+    def __init__(self, own: Sequence[PolicyEntry], rivals: Mapping[str, str]) -> None:
+        self._entries = {entry.name: entry for entry in own}
+        self._names = (*self._entries, *rivals)
+
+    def __getitem__(self, name: str) -> PolicyEntry:
+        if name not in self._entries:
+            module, _, entry = _RIVALS[name].partition(":")
+            self._entries[name] = getattr(import_module(f"policies.rivals.{module}"), entry)
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+POLICIES: Mapping[str, PolicyEntry] = _Policies((BOA, BOA_PACED), _RIVALS)
 """Every built-in policy, in the order in which tables show them."""
 
 DEFAULT_KAPPA = 1.0

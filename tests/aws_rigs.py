@@ -17,8 +17,8 @@ from boa_daemon.testing import ManualClock
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import FakeServer, mocked
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.offers import Offer
 
 START = 1_800_000_000.0
 CATALOG = Catalog.load()

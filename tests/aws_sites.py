@@ -18,11 +18,11 @@ from request_shapes import RequestShapes, request_shapes
 from boa_daemon.backends.aws.rights.policy import node_policy, policy
 from boa_daemon.backends.aws.stack.settings import StackSettings, stack_settings_of
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon import assembly
-from boa_daemon.daemon.assembly import open_daemon
-from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.service import Service
-from boa_daemon.daemon.setting_layers import load_settings
+from boa_daemon.daemon.loop import assembly
+from boa_daemon.daemon.loop.assembly import open_daemon
+from boa_daemon.daemon.loop.loop import Daemon
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.settings.setting_layers import load_settings
 from boa_daemon.engines.ssm import SsmSettings
 from boa_daemon.testing.fake_checks import ACCOUNT
 from boa_daemon.testing.fake_cloud import FakeCloud

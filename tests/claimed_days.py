@@ -9,7 +9,7 @@ from pathlib import Path
 
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
-from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.decide.decision import Decision
 
 TICK_SECONDS = 60.0
 BOOT_SECONDS = 180.0

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
 from engine_bench import EXAMPLES, TORCHRUN, Bench
 
-from boa_daemon.tick.ports import Accepted, RunReport
+from boa_daemon.job.unit import read_json
+from boa_daemon.tick.facts.ports import Accepted, RunReport
 
 JOBS = Path(__file__).parent / "command_jobs"
 PYTHON = sys.executable
@@ -308,11 +312,18 @@ SHAPES: dict[str, Shape] = {**SHELLS, **HELPERS, **LAUNCHERS, **FRAMEWORKS}
 
 
 def try_shape(
-    bench: Bench, shape: Shape, *, seconds: float = 180.0, save_seconds: float = 0.0
+    bench: Bench,
+    shape: Shape,
+    *,
+    seconds: float = 180.0,
+    save_seconds: float = 0.0,
+    kill_at: float | None = None,
+    whom: tuple[str, ...] = ("pid",),
 ) -> tuple[RunReport, str]:
     """Start a shape, stop it after some steps, and return its end and what it printed.
 
-    A save of the loop takes `save_seconds`, unless its command says otherwise.
+    A save of the loop takes `save_seconds`, unless its command says otherwise. `kill_at` seconds after the
+    order to stop, or before it if that is negative, all of `whom` are killed: the keeper ("pid"), its guard.
     """
     bench.workdir.mkdir(parents=True, exist_ok=True)
     for name, text in shape.files.items():
@@ -324,6 +335,21 @@ def try_shape(
     bench.start(shape.gpus)
     bench.wait(lambda report: (report.step or 0) >= shape.after_step, seconds=seconds)
     time.sleep(0.1)
+    if kill_at is not None and kill_at < 0.0:
+        kill_keepers(bench, whom)
+        time.sleep(-kill_at)
     bench.stop()
+    if kill_at is not None and kill_at >= 0.0:
+        time.sleep(kill_at)
+        kill_keepers(bench, whom)
     end = bench.wait_end(seconds=seconds)
     return end, bench.printed()
+
+
+def kill_keepers(bench: Bench, whom: tuple[str, ...] = ("pid",)) -> None:
+    """Kill those who keep the units of the newest generation, as far as they live."""
+    for file in bench.workdir.parent.glob(f"**/g{bench.generation}/n*/keeper.json"):
+        kept = read_json(file) or {}
+        for name in whom:
+            with suppress(ProcessLookupError):
+                os.kill(int(kept[name]), signal.SIGKILL)

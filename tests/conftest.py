@@ -1,6 +1,6 @@
 """Settings for all tests: hypothesis has no deadlines, and CI always tries the same examples.
 
-Without the exhaustive tests a property is tried with fewer examples (sampling.py).
+Without the exhaustive tests a property is tried with fewer examples (sampling.py), except in CI.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import functools
 import gc
 import logging
 import os
+import re
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import botocore.loaders
 import botocore.session
@@ -20,6 +22,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sampling import EXAMPLES, SAMPLED
 from shared_work import dealt, rewrite_asserts_once
+
+SETS = ("frameworks", "lab")
+"""Markers of tests that need more than the extra `test`."""
 
 # Python keeps compiled files even if a container disables that: the suite starts about a hundred
 # processes, and each would compile all of BOA anew.
@@ -29,12 +34,13 @@ sys.dont_write_bytecode = False
 
 def pytest_configure(config: pytest.Config) -> None:
     """Set the number of examples of a property, restore Ctrl-C, and share caches between workers."""
+    is_quick = "not exhaustive" in config.getoption("markexpr") and "CI" not in os.environ
     settings.register_profile(
         "boa",
         deadline=None,
         derandomize="CI" in os.environ,
         suppress_health_check=[HealthCheck.too_slow],
-        max_examples=SAMPLED if config.getoption("markexpr") == "not exhaustive" else EXAMPLES,
+        max_examples=SAMPLED if is_quick else EXAMPLES,
     )
     settings.load_profile("boa")
     # A background job of a shell ignores Ctrl-C, and so would every program that a test starts.
@@ -48,6 +54,16 @@ def pytest_configure(config: pytest.Config) -> None:
     rewrite_asserts_once(config)
     # Collecting tests makes hardly any garbage, and each garbage collection takes longer than the last.
     gc.disable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files of a set of tests that is left out: they import what the set needs."""
+    if not collection_path.name.startswith("test_"):
+        return None
+    left_out = [name for name in SETS if f"not {name}" in config.getoption("markexpr")]
+    text = collection_path.read_text(encoding="utf-8") if left_out else ""
+    of_file = re.findall(r"^pytestmark = (.*)$", text, re.M)
+    return any(f"pytest.mark.{name}" in marks for name in left_out for marks in of_file) or None
 
 
 @pytest.hookimpl(trylast=True)

@@ -15,12 +15,12 @@ from typing import Any
 from boa_daemon.backends.simulated import FileCloud
 from boa_daemon.store.purses import read_purses
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.ledger import bill_within, charge_for
-from boa_daemon.tick.limits import Window, day_of
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Accepted, Launched, Provider, Refused, Unknown
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.limits import Window, day_of
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import Accepted, Launched, Provider, Refused, Unknown
+from boa_daemon.tick.facts.state import NodeState
+from boa_daemon.tick.money.ledger import bill_within, charge_for
 from boa_daemon.units import dollars
 from policies.model import NodeId
 

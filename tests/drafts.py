@@ -8,9 +8,9 @@ from typing import Any
 from followers import Known
 
 from boa_daemon.testing import as_read, rules
-from boa_daemon.tick.draft import Changes, Draft
-from boa_daemon.tick.placeable_nodes import PlaceableNodes
-from boa_daemon.tick.state import ClusterState, Plan, Rules
+from boa_daemon.tick.facts.draft import Changes, Draft
+from boa_daemon.tick.facts.placeable_nodes import PlaceableNodes
+from boa_daemon.tick.facts.state import ClusterState, Plan, Rules
 from policies.answer import Allocation
 from policies.model import JobId, NodeId, Width
 from policies.placement.first_fit import FirstFit

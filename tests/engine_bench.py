@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from boa_daemon.engines.local import LocalEngine
-from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.ports import Accepted, JobSpec, Refused, Runner, RunReport
+from boa_daemon.tick.facts.actions import StartJob, StopJob
+from boa_daemon.tick.facts.ports import Accepted, JobSpec, Refused, Runner, RunReport
 from policies.model import GpuSlot, Width
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

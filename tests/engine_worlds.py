@@ -10,10 +10,15 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pytest
+from slurm_cluster import slurm_cluster, why_no_slurm
+
 from boa_daemon.engines.local import LocalEngine
+from boa_daemon.engines.slurm import SlurmEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
+from boa_daemon.slurm.commands import Slurm
 from boa_daemon.testing.fake_ssm import FakeSsm
-from boa_daemon.tick.ports import JobGate, Runner
+from boa_daemon.tick.facts.ports import JobGate, Runner
 
 World: TypeAlias = Callable[[Path], AbstractContextManager[Callable[..., Runner]]]
 
@@ -110,4 +115,15 @@ def ray_world(root: Path) -> Iterator[Callable[..., Runner]]:
         cluster.shutdown()
 
 
-ENGINES: Mapping[str, World] = {"local": local_world, "ssm": ssm_world}
+@contextmanager
+def slurm_world(root: Path) -> Iterator[Callable[..., Runner]]:
+    """Yield a maker of engines on a real Slurm with four nodes."""
+    why = why_no_slurm()
+    if why:
+        pytest.skip(why)
+    with slurm_cluster() as cluster:
+        slurm = lambda: Slurm(environment=cluster.environment)  # noqa: E731
+        yield lambda gate=None: SlurmEngine(root, slurm=slurm(), gate=gate)
+
+
+ENGINES: Mapping[str, World] = {"local": local_world, "ssm": ssm_world, "slurm": slurm_world}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from plain_narrowing import Claim, claims_of
 
 from boa_daemon.testing import rules
-from boa_daemon.tick.decision import decide
-from boa_daemon.tick.state import ClusterState, Plan, Rules
+from boa_daemon.tick.decide.decision import decide
+from boa_daemon.tick.facts.state import ClusterState, Plan, Rules
 from policies.answer import Allocation, LentWidth, NodeRetention
 from policies.capacity_claims import Claims, PhaseWidths
 from policies.model import Job, JobId, Money, Width

@@ -27,13 +27,13 @@ from starlette.testclient import TestClient
 
 from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
-from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.daemon.settings.config import ApiSettings
 from boa_daemon.engines.accounts import COUNT, FIRST
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.testing import ManualClock, a_node
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
-from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.ports import Accepted, JobSpec, Runner
+from boa_daemon.tick.facts.actions import StartJob, StopJob
+from boa_daemon.tick.facts.ports import Accepted, JobSpec, Runner
 from policies.model import GpuSlot, Width
 
 SECRET = "secret-that-is-not-the-jobs"

@@ -90,7 +90,7 @@ FILES = {
     "policy.toml": '[workload]\npolicy = "bao"\n',
     "region.toml": '[cloud]\nprovider = "aws"\nregion = "us-esat-1"\n' + STATE,
     "provider.toml": '[cloud]\nprovider = "asw"\n' + STATE,
-    "engine.toml": '[engine]\nname = "slurm"\n' + STATE,
+    "engine.toml": '[engine]\nname = "pbs"\n' + STATE,
     "machine.toml": '[cloud]\ninstance_types = ["p4d.24xlagre"]\n' + STATE,
     "tokens.toml": '[api]\nlisten = "127.0.0.1:0"\n' + STATE,
     "port.toml": '[api]\nlisten = "127.0.0.1:{taken}"\ntokens = "tokens"\n' + STATE,

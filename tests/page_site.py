@@ -13,10 +13,10 @@ from typing import Any
 from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
-from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.daemon.settings.config import ApiSettings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
-from boa_daemon.tick.ports import LogChunk, RunReport
+from boa_daemon.tick.facts.ports import LogChunk, RunReport
 
 TOKEN = "a-token-that-is-long-enough"
 CLASSES = """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from boa_daemon.network.model import Cluster, NetworkJob
+from boa_daemon.lab.network.model import Cluster, NetworkJob
 
 PAPER_CLUSTER = Cluster(servers=16, gpus_per_server=4, gpu_memory_bytes=32768e6)
 """64 V100 with 32768 MB each, a network card per server."""

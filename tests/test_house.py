@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from benchmark_modules import benchmark_module
+from pure_code import ALLOWED, ALSO, impurities
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_THE_ROOT = {
-    "boa_daemon": {"__init__", "__main__", "clock", "csv_text", "errors", "serve", "units", "version"},
+    "boa_daemon": {
+        "__init__",
+        "__main__",
+        "clock",
+        "csv_text",
+        "errors",
+        "serve",
+        "text_files",
+        "units",
+        "version",
+    },
     "policies": {
         "__init__",
         "answer",
@@ -38,7 +52,7 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/cli/test_daemon_verbs.py": "the verbs of the daemon, in several modules",
     "boa_daemon/cli/test_mistakes.py": "what a new user types wrong, over all verbs",
     "boa_daemon/cli/test_main.py": "the command itself, cli/__init__.py",
-    "boa_daemon/comparing/test_compare.py": "the whole package",
+    "boa_daemon/lab/compare/test_compare.py": "the whole package",
     "boa_daemon/dashboard/test_scripts.py": "data/page/*.js: what the scripts of the page work out",
     "boa_daemon/daemon/test_budget_settings.py": "config.py and the planner: budgets per month and per hour",
     "boa_daemon/daemon/test_health.py": "the loop with jobs that stall, fail, or lose their node",
@@ -50,14 +64,15 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/inputs/test_problem_file_network.py": "problem_file.py: what classes send",
     "boa_daemon/job/test_inject.py": "the package job/inject, in a job's Python",
     "boa_daemon/job/test_job.py": "what boa_daemon.job exports",
-    "boa_daemon/network/test_network_cli.py": "the package through the command",
+    "boa_daemon/lab/test_apart.py": "the program without the laboratory",
+    "boa_daemon/lab/network/test_network_cli.py": "the package through the command",
     "boa_daemon/sim/test_outage.py": "the cloud and the world together",
     "boa_daemon/sim/test_tries.py": "tries of unknown widths, from the learner to the bill",
     "boa_daemon/store/test_store_contract.py": "what every store promises",
     "boa_daemon/test_serve_refusals.py": "serve.py: starts that are refused",
     "boa_daemon/tick/test_leaving.py": "find_changes.py, place.py and diff.py: nodes whose end is announced",
     "boa_daemon/tick/test_whole_nodes.py": "rent.py, start_early.py, release.py: plans in whole nodes",
-    "boa_daemon/traces/test_cli.py": "the package through the command",
+    "boa_daemon/lab/traces/test_cli.py": "the package through the command",
     "boa_daemon/backends/aws/test_house_tags.py": "tags of the house, wherever they are written",
     "boa_daemon/backends/aws/instances/test_reservations.py": "market, launch and ledger of reservations",
     "boa_daemon/traces/test_demo.py": "the trace that is shipped",
@@ -67,10 +82,13 @@ NOT_OF_ONE_MODULE = {
 """Tests that are not about the one module of their name, and what they are about."""
 
 
+NAMES_FOR_PLUG_INS = {"actions", "assembly", "config", "ports"}
+"""One-line names of modules that plug-ins import; the modules themselves are in a room."""
+
 MAY_CHANGE = {
-    "boa_daemon/tick/cap_projection.py:_Purse": "money that a projection takes out",
-    "boa_daemon/tick/stages/empty_nodes.py:_Shared": "counted up node by node",
-    "boa_daemon/tick/team_caps.py:_Purse": "money that a projection takes out",
+    "boa_daemon/tick/money/cap_projection.py:_Purse": "money that a projection takes out",
+    "boa_daemon/tick/stages/nodes/empty_nodes.py:_Shared": "counted up node by node",
+    "boa_daemon/tick/money/team_caps.py:_Purse": "money that a projection takes out",
     "policies/optimum/real_widths.py:_Builder": "terms that are collected",
     "policies/online/cost_to_go.py:CostsByScale": "keeps the tables that it has made",
     "policies/rivals/a_srpt.py:VirtualMachine": "the policy's own machine, which it plays on",
@@ -125,6 +143,48 @@ def test_circles_finds_a_cycle_of_three(house: ModuleType) -> None:
     assert house.circles(graph) == [["a", "b", "c"]]
 
 
+def test_the_map_of_layers_is_that_of_the_contracts() -> None:
+    """docs/explanation/architecture.md draws the same layers as pyproject.toml, from the top down."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layered = {each["containers"][0]: each["layers"] for each in contracts["contracts"] if "layers" in each}
+    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    drawn = page.split("## Who may import whom")[1].split("```")[1]
+
+    outer, _, inner = drawn.strip().partition("\ncli:")
+    assert [_names(line.split("  none of")[0].split("  nor these")[0]) for line in outer.splitlines()] == [
+        _names(layer) for layer in layered.pop("boa_daemon")
+    ]
+    rooms = dict(re.findall(r"^(\w+):([^:]*)(?=\n\w+:|\Z)", f"cli:{inner}", re.MULTILINE))
+    for package, layers in layered.items():
+        drawn_layers = [_names(layer) for layer in rooms.pop(package.rpartition(".")[2]).split(">")]
+        own = [_names(layer) - NAMES_FOR_PLUG_INS for layer in layers]
+        assert drawn_layers == [layer for layer in own if layer]
+    assert not rooms
+
+
+def _names(text: str) -> set[str]:
+    """Return the names in a layer."""
+    return set(re.findall(r"\w+", text))
+
+
+def test_the_places_of_a_member_are_the_files_that_name_it(
+    house: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of `testing/` is no place; a revision that does not exist is an error."""
+    listed = "HEAD:boa_daemon/cli/verbs.py\nHEAD:boa_daemon/testing/shims.py\n"
+    answers = iter([(0, listed), (1, ""), (128, "")])
+
+    def run(asked: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        code, text = next(answers)
+        return subprocess.CompletedProcess(asked, code, text)
+
+    monkeypatch.setattr(house.subprocess, "run", run)
+    assert house.places("resize", "HEAD") == 1
+    assert house.places("nowhere", "HEAD") == 0
+    with pytest.raises(subprocess.CalledProcessError):
+        house.places("resize", "gone")
+
+
 def _asks_for_a_name(node: ast.AST) -> bool:
     """Return whether code compares a cloud's or engine's name, or types it as one of a few literals."""
     if isinstance(node, ast.Compare):
@@ -162,3 +222,77 @@ def test_dataclasses_of_policies_and_tick_are_frozen_or_listed() -> None:
                         found.add(f"{path.relative_to(ROOT)}:{one.name}")  # type: ignore[attr-defined]
 
     assert found == set(MAY_CHANGE)
+
+
+@pytest.mark.parametrize("package", sorted(ALLOWED))
+def test_what_decides_reads_no_clock_no_file_and_no_random_source(package: str) -> None:
+    """`tick/` and `policies/` import only what is listed, and call nothing that answers differently twice."""
+    found = {
+        path.relative_to(ROOT).as_posix(): impure
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if (impure := impurities(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()))
+    }
+
+    assert found == {}
+    assert all((ROOT / path).is_file() for path in ALSO)
+
+
+@pytest.mark.parametrize("path", ["boa_daemon/tick/decide/diff.py", "policies/online/pacing.py"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time",
+        "from time import monotonic",
+        "import random",
+        "from random import choice as pick",
+        "import os.path",
+        "import pandas",
+        "import requests",
+        "import numba",
+        "import secrets, uuid",
+        "from pathlib import Path",
+        "def inside():\n    import socket",
+        "if TYPE_CHECKING:\n    from boa_daemon.store.queue import JobQueue",
+        "from boa_daemon import clock",
+        "from boa_daemon.clock import SystemClock",
+        "from . import caps",
+        "import importlib",
+        "from numpy import random",
+        "import numpy.random as draws",
+        "from numpy.random import rand",
+        "np.random.rand(3)",
+        "numpy.random.seed(1)",
+        "np.random.default_rng()",
+        "np.load('table.npy')",
+        "from scipy.io import loadmat",
+        "datetime.now(UTC)",
+        "datetime.datetime.utcnow()",
+        "date.today()",
+        "datetime.fromtimestamp(now)",
+        "open('/proc/uptime')",
+        "__import__('time').time()",
+        "eval('1')",
+        "exec('import time')",
+        "print('here')",
+    ],
+)
+def test_what_is_impure_is_noticed(source: str, path: str) -> None:
+    """An import of a clock, a file or a network is refused in each form that Python has for it."""
+    assert impurities(source, path)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import math",
+        "from collections.abc import Mapping",
+        "from policies.model import Job",
+        "np.random.default_rng(seed).gamma(1.0)",
+        "def draw(rng: np.random.Generator) -> float: return rng.random()",
+        "datetime.fromtimestamp(now, UTC)",
+        "state.now",
+    ],
+)
+def test_what_is_pure_is_allowed(source: str) -> None:
+    """Mathematics, our own nouns, and random numbers of a given seed."""
+    assert impurities(source, "policies/online/pacing.py") == []

@@ -1,6 +1,6 @@
 """requirements/runtime.txt: exact versions with hashes, in step with pyproject.toml."""
 
-# To lock again: uv pip compile pyproject.toml --extra postgres --universal --generate-hashes
+# To lock again: uv pip compile --group daemon --extra postgres --universal --generate-hashes
 #     --python-version 3.11 --no-emit-index-url --no-header --no-annotate -o requirements/runtime.txt
 
 from __future__ import annotations
@@ -21,8 +21,13 @@ PINS = {
         r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^ ;\\]+)", TEXT, flags=re.MULTILINE
     )
 }
-_PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-WANTED = [*_PROJECT["dependencies"], *_PROJECT["optional-dependencies"]["postgres"]]
+_SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+_GROUPS = _SETTINGS["dependency-groups"]
+WANTED = [
+    *_GROUPS["client"],
+    *(line for line in _GROUPS["daemon"] if isinstance(line, str)),
+    *_SETTINGS["project"]["optional-dependencies"]["postgres"],
+]
 
 
 @pytest.mark.parametrize("wanted", WANTED)

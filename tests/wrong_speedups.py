@@ -9,7 +9,7 @@ from load_scenarios import SCENARIOS, a_trace_of
 
 from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
-from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem
 from policies.speedup import Table

@@ -6,7 +6,7 @@ the tick that an answer rests on. Keys may be added; no key changes its meaning.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 _Class = TypedDict("_Class", {"class": str})
 
@@ -283,10 +283,11 @@ class InstanceAnswer(TypedDict):
 
 
 class InstancesAnswer(TypedDict):
-    """Nodes."""
+    """Nodes by id; `next` is the `after` of the next page, if a limit was asked for."""
 
     as_of: float
     instances: list[InstanceAnswer]
+    next: str | None
 
 
 class DownAnswer(TypedDict):
@@ -296,4 +297,5 @@ class DownAnswer(TypedDict):
     is_down: bool
 
 
-By = Literal["job", "class", "user", "day", "kind", "team"]
+By = str
+"""job, class, user, team, market, region, machine, day, kind, or tag: and the key of a tag."""

@@ -26,11 +26,11 @@ from boa_daemon.api.authentication import Authenticator, Caller
 from boa_daemon.api.browser_security import BrowserGuard
 from boa_daemon.api.job_access import job_access_routes
 from boa_daemon.api.page import file_routes, page_routes
-from boa_daemon.daemon.costs import CostBy
-from boa_daemon.daemon.orders import CannotRehearse
-from boa_daemon.daemon.service import Service
-from boa_daemon.daemon.service_base import NotAllowed, NotReady, UnknownJob
-from boa_daemon.daemon.submissions import MOST_JOBS_AT_ONCE
+from boa_daemon.daemon.money.cost_labels import CostBy
+from boa_daemon.daemon.service.orders import CannotRehearse
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.service.service_base import NotAllowed, NotReady, UnknownJob
+from boa_daemon.daemon.service.submissions import MOST_JOBS_AT_ONCE
 from boa_daemon.errors import BoaError, InputError, exit_code_of
 from boa_daemon.store.database import DatabaseBusy
 from boa_daemon.store.database_setup import StoreUnusable
@@ -96,6 +96,26 @@ class Resize(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     gpus: Annotated[int, Field(ge=1, le=100_000)] | None
+
+
+class SlurmOrder(BaseModel):
+    """Nodes of Slurm, as a host list such as `c[1-3]`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    nodes: str = Field(min_length=1, max_length=1_000_000)
+
+
+def _check_slurm(caller: Caller) -> None:
+    """Refuse a caller who may not act for Slurm.
+
+    Raises:
+        NotAllowed: when the caller is no administrator.
+    """
+    if not caller.is_admin:
+        raise NotAllowed(
+            f"only Slurm's user may ask for its nodes, not {caller.user}. Name that user in [api] admins"
+        )
 
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -218,7 +238,15 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
         BrowserGuard, listen=gatekeeper.listen, hosts=gatekeeper.hosts, is_proxied=gatekeeper.is_proxied
     )
     app.state.proxies = gatekeeper.proxy_hosts
+    _prepare_routes(app)
     return app
+
+
+def _prepare_routes(app: FastAPI) -> None:
+    """Build the routes' validators now: the first request would wait a third of a second for them."""
+    nowhere = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
+    for route in app.router.routes:
+        route.matches(dict(nowhere))
 
 
 def _open_routes(service: Service) -> APIRouter:
@@ -259,10 +287,10 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         settle = partial(copy_context().run, service.settled, ticket)
         return await asyncio.get_running_loop().run_in_executor(writer, settle)
 
-    @router.get("/jobs")
-    def jobs(*, page: Annotated[JobPage, Query()], caller: Caller = ask) -> dict[str, Any]:
+    @router.get("/jobs", response_model=dict[str, Any])
+    def jobs(*, page: Annotated[JobPage, Query()], caller: Caller = ask) -> JSONResponse:
         """List jobs, newest first; `next` of a page is the `before` of the next page."""
-        return service.jobs(
+        found = service.jobs(
             user=page.user,
             ended=page.ended,
             team=page.team,
@@ -271,6 +299,7 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
             limit=page.limit,
             may_read=caller.may_read,
         )
+        return JSONResponse(found)
 
     @router.get("/groups/{name}")
     def group_of_jobs(name: JobName, caller: Caller = ask) -> dict[str, Any]:
@@ -326,6 +355,18 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         await run_in_threadpool(service.take_code, digest, await request.body())
         return {"digest": digest, "is_here": True}
 
+    @router.post("/slurm/resume")
+    def slurm_resume(order: SlurmOrder, caller: Caller = ask) -> dict[str, Any]:
+        """Ask for nodes of Slurm, as its ResumeProgram does."""
+        _check_slurm(caller)
+        return service.slurm.resume(order.nodes)
+
+    @router.post("/slurm/suspend")
+    def slurm_suspend(order: SlurmOrder, caller: Caller = ask) -> dict[str, Any]:
+        """Give nodes of Slurm back, as its SuspendProgram does."""
+        _check_slurm(caller)
+        return service.slurm.suspend(order.nodes)
+
     @router.post("/jobs/{name}/cancel")
     def cancel(name: JobName, caller: Caller = ask) -> dict[str, Any]:
         """Cancel a job."""
@@ -362,10 +403,15 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         return service.decision(tick)
 
     @router.get("/instances", response_model=dict[str, Any])
-    def instances(ended: bool = False, caller: Caller = ask) -> JSONResponse:
-        """List nodes."""
+    def instances(
+        ended: bool = False,
+        count: Annotated[int | None, Query(alias="limit", ge=1, le=20_000)] = None,
+        after: Annotated[str, Query(max_length=200)] = "",
+        caller: Caller = ask,
+    ) -> JSONResponse:
+        """List nodes by id; `next` of a page is the `after` of the next page."""
         # Thousands of nodes: their validation would delay every other request.
-        return JSONResponse(service.instances(ended=ended))
+        return JSONResponse(service.instances(ended=ended, limit=count, after=after))
 
     @router.get("/cost")
     def cost(
@@ -373,7 +419,7 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         by: CostBy = "job",
         since: Annotated[float | None, Query(ge=0, le=1e11)] = None,
     ) -> dict[str, Any]:
-        """Return costs by job, class, user, team, day or kind."""
+        """Return costs by job, class, user, team, market, region, machine, `tag:KEY`, day or kind."""
         return service.cost(by=by, since=since)
 
     @router.get("/classes")

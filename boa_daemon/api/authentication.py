@@ -1,7 +1,9 @@
 """Identify callers: a user of this machine, as the kernel reports, the owner of a token, or a proxy's user.
 
 A proxy that signs people in (with OIDC, for example) names them in a header. The header counts only from the
-peers that `[api] proxies` lists, which are no users themselves; from anybody else it says nothing.
+peers that `[api] proxies` lists, which are no users themselves; from anybody else it says nothing. People
+choose names at the place where they sign in, so a proxy cannot name an account of the system, as whom a job
+might run.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from boa_daemon.api.browser_security import COOKIE, Sessions
-from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.daemon.settings.config import ApiSettings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.watched_files import WatchedFiles
 
@@ -35,6 +37,8 @@ _LOG = logging.getLogger("boa.api")
 _USER = re.compile(r"[A-Za-z0-9_.@+-]{1,64}")
 USER_SECONDS = 300.0
 """Seconds that the name of a user is kept."""
+FIRST_PERSON = 1000
+"""First user id of people; those below are of the system."""
 WRONG_TOKEN_SECONDS = 1.0
 """Delay of the answer to a wrong token; with few connections, guessing takes too long."""
 
@@ -98,7 +102,7 @@ class Authenticator:
         self._tokens: WatchedFiles[Mapping[str, str]] | None = None
         self.sessions = Sessions()
         self.listen, self.hosts = settings.listen, tuple(settings.hosts)
-        self._header = settings.proxy_user_header.lower()
+        self._header, self._domain = settings.proxy_user_header.lower(), settings.proxy_user_domain
         self._proxy_users = frozenset(one for one in settings.proxies if not is_address(one))
         self.proxy_hosts = frozenset(one for one in settings.proxies if is_address(one))
         if settings.listen is not None:
@@ -195,7 +199,14 @@ class Authenticator:
         named = request.headers.getlist(self._header)
         if len(named) != 1 or not _USER.fullmatch(named[0]):
             raise HTTPException(401, f"the proxy has to name one user in the header {self._header}")
-        return named[0]
+        user = named[0]
+        if self._domain is not None:
+            user, _, domain = user.rpartition("@")
+            if domain.lower() != self._domain.lower() or not user:
+                raise HTTPException(401, f"the proxy names {named[0]}, who is not of {self._domain}")
+        if user not in self._admins and is_system_account(user):
+            raise HTTPException(401, f"{user} is an account of the system here, and no person to sign in")
+        return user
 
     def _caller(self, user: str) -> Caller:
         """Return the caller for a user who connected over TCP."""
@@ -239,6 +250,21 @@ def _user_name(uid: int, era: int) -> str:
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)
+
+
+def is_system_account(name: str) -> bool:
+    """Whether a name is root's, the daemon's or another account of the system on this machine."""
+    return _is_system_account(name, int(time.monotonic() // USER_SECONDS))
+
+
+@lru_cache(maxsize=1024)
+def _is_system_account(name: str, era: int) -> bool:
+    del era
+    try:
+        uid = pwd.getpwnam(name).pw_uid
+    except (KeyError, ValueError):
+        return name.isdecimal()  # `user_name` says the number of a user without a name.
+    return uid < FIRST_PERSON or uid == os.getuid()
 
 
 def group_id(name: str) -> int | None:

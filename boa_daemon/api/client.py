@@ -46,6 +46,7 @@ from boa_daemon.errors import BoaError, InputError
 from boa_daemon.inputs.code_archive import pack
 from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.submission import as_submitted, read_submission
+from boa_daemon.job.whole_files import whole_file
 from boa_daemon.store.records import first_of_group
 
 __all__ = ["Client", "DaemonUnreachable", "JobsFailed", "RefusedByDaemon", "WaitedTooLong"]
@@ -349,15 +350,10 @@ class Client:
         """
         path = Path(target)
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.part")
-        try:
-            with aside.open("wb") as content:
-                where = f"/jobs/{_quoted(name)}/artifacts/{quote(file)}"
-                for block in stream(self._http, where, at=self._at):
-                    content.write(block)
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
+        where = f"/jobs/{_quoted(name)}/artifacts/{quote(file)}"
+        with whole_file(path) as aside, aside.open("wb") as content:
+            for block in stream(self._http, where, at=self._at):
+                content.write(block)
         return path
 
     def status(self) -> StatusAnswer:
@@ -413,9 +409,9 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
     if config is None:
         with suppress(KeyError):
             return os.environ["BOA_ADDRESS"]
-    from boa_daemon.daemon.daemon_paths import socket_of  # noqa: PLC0415 - slow to import, and unused with an address
-    from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
-    from boa_daemon.daemon.settings_reload import running_socket  # noqa: PLC0415
+    from boa_daemon.daemon.settings.daemon_paths import socket_of  # noqa: PLC0415 - slow to import, and unused with an address
+    from boa_daemon.daemon.settings.setting_layers import load_settings  # noqa: PLC0415
+    from boa_daemon.daemon.settings.settings_reload import running_socket  # noqa: PLC0415
 
     try:
         found = socket_of(load_settings(config).settings)

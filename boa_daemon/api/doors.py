@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.daemon_paths import DaemonPaths
+from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.daemon.settings.daemon_paths import DaemonPaths
 from boa_daemon.errors import InputError
 from boa_daemon.store.database_troubles import trouble_of
 

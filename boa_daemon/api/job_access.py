@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from boa_daemon.api.authentication import Authenticator, Caller
-from boa_daemon.daemon.job_access import MOST_SECONDS, JobAccess
-from boa_daemon.daemon.service import Service
-from boa_daemon.daemon.service_base import NotAllowed
+from boa_daemon.daemon.service.job_access import MOST_SECONDS, JobAccess
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.service.service_base import NotAllowed
 
 JobName = Annotated[str, Path(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 ExecId = Annotated[

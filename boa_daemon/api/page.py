@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from boa_daemon.api.authentication import Authenticator, Caller
 from boa_daemon.api.browser_security import COOKIE, SESSION_SECONDS
-from boa_daemon.daemon.costs import CostBy
-from boa_daemon.daemon.replay import replay
-from boa_daemon.daemon.service import Service
-from boa_daemon.daemon.service_base import NotAllowed
+from boa_daemon.daemon.money.cost_labels import CostBy
+from boa_daemon.daemon.service.replay import replay
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.service.service_base import NotAllowed
 from boa_daemon.dashboard.assets import asset
 from boa_daemon.dashboard.job_page import job_document
 from boa_daemon.dashboard.money import MoneyView

@@ -1,6 +1,6 @@
 """Properties of each cloud by its name in the settings, for callers that do not open the cloud.
 
-`boa_daemon.daemon.assembly` has the classes and opens them. Clouds of plug-ins have no properties here.
+`boa_daemon.daemon.loop.assembly` has the classes and opens them. Clouds of plug-ins have no properties here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ class CloudKind:
 
 
 CLOUD_KINDS: Mapping[str, CloudKind] = MappingProxyType(
-    {"aws": CloudKind(on_aws=True), "simulated": CloudKind(in_a_file=True), "local": CloudKind()}
+    {
+        "aws": CloudKind(on_aws=True),
+        "simulated": CloudKind(in_a_file=True),
+        "local": CloudKind(),
+        "slurm": CloudKind(),
+    }
 )
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.job.unit import read_json, write_json
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import WARNING_SECONDS, Accepted, Clock, Launched, Provider, Refused, Unknown
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import WARNING_SECONDS, Accepted, Clock, Launched, Provider, Refused, Unknown
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import InstanceType, NodeId
 
 RETRY_SECONDS = 30.0

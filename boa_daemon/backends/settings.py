@@ -1,6 +1,6 @@
 """Settings of the AWS backend: keys of the `[cloud]` table of `boa.toml`. Every key has a default.
 
-`boa_daemon.daemon.config` adds the keys to the section, where the same types check them.
+`boa_daemon.daemon.settings.config` adds the keys to the section, where the same types check them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from boa_daemon.inputs.schema import FORMS, Limit, Name, Names, Strict
-from boa_daemon.tick.offers import Market
+from boa_daemon.tick.facts.offers import Market
 
 DRIVER_IMAGE = "ssm:/aws/service/deeplearning/ami/x86_64/{}/latest/ami-id"
 OPEN_DRIVER = DRIVER_IMAGE.format("base-oss-nvidia-driver-gpu-ubuntu-22.04")
@@ -128,6 +128,8 @@ class SidePrices(Strict):
     """Dollars per 1,000 writes or listings."""
     sqs_usd_per_million: float = Field(gt=0.0, le=100.0)
     """Dollars per million requests to a queue."""
+    transfer_usd_per_gb: float | None = Field(default=None, gt=0.0, le=10.0)
+    """Dollars per GB from the region to another; unset: the most that AWS asks anywhere."""
     as_of: str = Field(pattern=DAY_FORM)
     """The day that the prices are of."""
     source: str = "set by hand"

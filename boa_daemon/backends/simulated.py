@@ -16,13 +16,13 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
 
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.codec import dumps, loads
-from boa_daemon.tick.ledger import bill
-from boa_daemon.tick.node_lives import next_life
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import WARNING_SECONDS, Accepted, Clock, Launched, Provider, Refused
-from boa_daemon.tick.state import DISK_USD_PER_HOUR, NodePhase, NodeState
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.codec import dumps, loads
+from boa_daemon.tick.facts.node_lives import next_life
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import WARNING_SECONDS, Accepted, Clock, Launched, Provider, Refused
+from boa_daemon.tick.facts.state import DISK_USD_PER_HOUR, NodePhase, NodeState
+from boa_daemon.tick.money.ledger import bill
 from policies.model import NodeId
 
 SHOWN_SECONDS = 3600.0

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from boa_daemon.cli.output import forget_printed, print_json, stderr_console, was_printed
+from boa_daemon.cli.common.output import forget_printed, print_json, stderr_console, was_printed
 from boa_daemon.cli.verbs import Verbs, usage_errors
 from boa_daemon.errors import USAGE, BoaError, exit_code_of
 from boa_daemon.version import __version__

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from boa_daemon.cli.output import JsonFlag
+from boa_daemon.cli.common.output import JsonFlag
 
 PLAN, RUN, OPERATE, DEVELOP = "Plan", "Run", "Operate", "Develop"
 
 
 class Verb(NamedTuple):
-    """A verb: its module and function as `module:function`, and its heading in `boa --help`."""
+    """A verb: its function as `module:function` below `boa_daemon`, and its heading in `boa --help`."""
 
     target: str
     panel: str
@@ -28,67 +28,69 @@ class Verb(NamedTuple):
     def summary(self) -> str:
         """The first line of the verb's help, read from its file: importing it would take half a second."""
         module, _, function = self.target.partition(":")
-        source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+        source = _SOURCES.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
         found = re.search(
             rf'^(?:def {function}\(.*?\n    """|app = typer.Typer\(.*?help=")(.+?)["\n]', source, _LINES
         )
         return "" if found is None else found[1]
 
 
+_SOURCES = Path(__file__).parents[1]
 _LINES = re.MULTILINE | re.DOTALL
-_ROOM = "boa_daemon.cli."
+_PACKAGE = "boa_daemon."
 VERBS: dict[str, Verb] = {
-    "init": Verb("init:init", PLAN),
-    "demo": Verb("demo:demo", PLAN),
-    "solve": Verb("solve:solve", PLAN),
-    "frontier": Verb("frontier:frontier", PLAN),
-    "plan": Verb("plan:plan", PLAN),
-    "commit": Verb("commit:commit", PLAN),
-    "blocks": Verb("blocks:blocks", PLAN),
-    "whatif": Verb("whatif:whatif", PLAN),
-    "simulate": Verb("simulate:simulate", PLAN),
-    "compare": Verb("compare:compare", PLAN),
-    "study": Verb("study:study", PLAN),
-    "trace": Verb("trace:app", PLAN),
-    "network": Verb("network:app", PLAN),
-    "catalog": Verb("catalog:list_types", PLAN),
-    "bench": Verb("bench:bench", PLAN),
-    "run": Verb("run:run", RUN),
-    "dev": Verb("dev:dev", RUN),
-    "prices": Verb("prices:app", PLAN),
-    "submit": Verb("jobs:submit", RUN),
-    "jobs": Verb("jobs:jobs", RUN),
-    "explain": Verb("jobs:explain", RUN),
-    "logs": Verb("jobs:logs", RUN),
-    "resize": Verb("orders:resize", RUN),
-    "simulate-interrupt": Verb("orders:simulate_interrupt", RUN),
-    "artifacts": Verb("artifacts:artifacts", RUN),
-    "exec": Verb("job_sessions:execute", RUN),
-    "shell": Verb("job_sessions:shell", RUN),
-    "port-forward": Verb("job_sessions:port_forward", RUN),
-    "cancel": Verb("jobs:cancel", RUN),
-    "classes": Verb("classes:classes", RUN),
-    "up": Verb("up:up", OPERATE),
-    "daemon": Verb("daemon:daemon", OPERATE),
-    "uninstall": Verb("uninstall:uninstall", OPERATE),
-    "open": Verb("open:open_page", OPERATE),
-    "status": Verb("daemon_status:status", OPERATE),
-    "decisions": Verb("decisions:decisions", OPERATE),
-    "replay": Verb("decisions:replay", OPERATE),
-    "instances": Verb("daemon_status:instances", OPERATE),
-    "cost": Verb("daemon_status:cost", OPERATE),
-    "alerts": Verb("monitoring:alerts", OPERATE),
-    "doctor": Verb("doctor:doctor", OPERATE),
-    "image": Verb("image:app", OPERATE),
-    "gc": Verb("gc:gc", OPERATE),
-    "recover": Verb("daemon:recover", OPERATE),
-    "down": Verb("down:down", OPERATE),
-    "config": Verb("config:app", DEVELOP),
-    "schema": Verb("daemon:schema", DEVELOP),
-    "gate": Verb("gate:app", DEVELOP),
-    "grafana": Verb("monitoring:grafana", DEVELOP),
-    "iam": Verb("iam:iam", DEVELOP),
-    "systemd": Verb("systemd:systemd", DEVELOP),
+    "init": Verb("cli.plan.init:init", PLAN),
+    "demo": Verb("cli.plan.demo:demo", PLAN),
+    "solve": Verb("cli.plan.solve:solve", PLAN),
+    "frontier": Verb("cli.plan.frontier:frontier", PLAN),
+    "plan": Verb("cli.plan.plan:plan", PLAN),
+    "commit": Verb("cli.plan.commit:commit", PLAN),
+    "blocks": Verb("cli.plan.blocks:blocks", PLAN),
+    "whatif": Verb("cli.plan.whatif:whatif", PLAN),
+    "simulate": Verb("cli.plan.simulate:simulate", PLAN),
+    "compare": Verb("lab.verbs.compare:compare", PLAN),
+    "study": Verb("lab.verbs.study:study", PLAN),
+    "trace": Verb("lab.verbs.trace:app", PLAN),
+    "network": Verb("lab.verbs.network:app", PLAN),
+    "catalog": Verb("cli.plan.catalog:list_types", PLAN),
+    "bench": Verb("cli.run.bench:bench", PLAN),
+    "run": Verb("cli.run.run:run", RUN),
+    "dev": Verb("cli.run.dev:dev", RUN),
+    "prices": Verb("cli.plan.prices:app", PLAN),
+    "submit": Verb("cli.run.jobs:submit", RUN),
+    "jobs": Verb("cli.run.jobs:jobs", RUN),
+    "explain": Verb("cli.run.jobs:explain", RUN),
+    "logs": Verb("cli.run.jobs:logs", RUN),
+    "resize": Verb("cli.run.orders:resize", RUN),
+    "simulate-interrupt": Verb("cli.run.orders:simulate_interrupt", RUN),
+    "artifacts": Verb("cli.run.artifacts:artifacts", RUN),
+    "exec": Verb("cli.run.job_sessions:execute", RUN),
+    "shell": Verb("cli.run.job_sessions:shell", RUN),
+    "port-forward": Verb("cli.run.job_sessions:port_forward", RUN),
+    "cancel": Verb("cli.run.jobs:cancel", RUN),
+    "classes": Verb("cli.run.classes:classes", RUN),
+    "up": Verb("cli.operate.up:up", OPERATE),
+    "daemon": Verb("cli.operate.daemon:daemon", OPERATE),
+    "uninstall": Verb("cli.operate.uninstall:uninstall", OPERATE),
+    "open": Verb("cli.common.open:open_page", OPERATE),
+    "status": Verb("cli.common.daemon_status:status", OPERATE),
+    "decisions": Verb("cli.operate.decisions:decisions", OPERATE),
+    "replay": Verb("cli.operate.decisions:replay", OPERATE),
+    "instances": Verb("cli.common.daemon_status:instances", OPERATE),
+    "cost": Verb("cli.common.daemon_status:cost", OPERATE),
+    "alerts": Verb("cli.operate.monitoring:alerts", OPERATE),
+    "doctor": Verb("cli.operate.doctor:doctor", OPERATE),
+    "image": Verb("cli.operate.image:app", OPERATE),
+    "gc": Verb("cli.operate.gc:gc", OPERATE),
+    "recover": Verb("cli.operate.daemon:recover", OPERATE),
+    "down": Verb("cli.operate.down:down", OPERATE),
+    "config": Verb("cli.develop.config:app", DEVELOP),
+    "schema": Verb("cli.operate.daemon:schema", DEVELOP),
+    "gate": Verb("cli.develop.gate:app", DEVELOP),
+    "grafana": Verb("cli.operate.monitoring:grafana", DEVELOP),
+    "iam": Verb("cli.develop.iam:iam", DEVELOP),
+    "slurm": Verb("cli.operate.slurm:app", OPERATE),
+    "systemd": Verb("cli.develop.systemd:systemd", DEVELOP),
 }
 """In the order of `boa --help`."""
 
@@ -105,7 +107,7 @@ def _kept() -> Iterator[None]:
     except Exception as error:
         # The class of usage errors is typer's own copy of click's, which it does not export.
         if hasattr(error, "format_message"):
-            from boa_daemon.cli.usage_message import improve_message  # noqa: PLC0415 - only where something is wrong
+            from boa_daemon.cli.common.usage_message import improve_message  # noqa: PLC0415 - only where something is wrong
 
             improve_message(error)
             usage_errors[:] = [error.format_message()]
@@ -139,7 +141,7 @@ class _Loaded(MutableMapping[str, Any]):
 def _command(name: str, verb: Verb) -> Any:
     """Import a verb and return its command."""
     module, _, function = verb.target.partition(":")
-    found = getattr(import_module(_ROOM + module), function)
+    found = getattr(import_module(_PACKAGE + module), function)
     if isinstance(found, typer.Typer):
         group: Any = typer.main.get_group(found)
         group.name = name

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
+from boa_daemon.job.whole_files import write_whole
 
 SCRIPTS = ("lib", "charts", "solver", "now", "money", "decisions", "job", "plan", "compare", "app")
 """Scripts in the order of concatenation."""
@@ -42,12 +43,9 @@ def write_static(path: Path, *, title: str, answers: Mapping[str, Any]) -> None:
     Raises:
         InputError: when the file cannot be written.
     """
-    part = path.with_name(f".{path.name}.part")
     try:
-        part.write_text(static_page(title=title, answers=answers), encoding="utf-8")
-        part.replace(path)
+        write_whole(path, static_page(title=title, answers=answers))
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise InputError(f"cannot write the page: {error.strerror}", file=path) from error
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.dashboard.overview import why
 from boa_daemon.store.tables import GENERATIONS
 from policies.model import JobId
 
@@ -26,6 +27,7 @@ def job_document(service: Service, name: JobId, *, may_read: Callable[[str], boo
     own = [one for one in service.classes()["classes"] if one["name"] == class_name]
     return {
         **job,
+        "why": why(service, name),
         "text": explained["text"],
         "reason": explained["reason"],
         "generations": _generations(service, name),

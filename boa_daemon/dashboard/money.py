@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import select
 
-from boa_daemon.daemon.costs import CostBy
-from boa_daemon.daemon.service import Service
-from boa_daemon.daemon.service_base import NotReady
+from boa_daemon.daemon.money.cost_labels import CostBy
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.service.service_base import NotReady
 from boa_daemon.dashboard.frontier import frontier_document
 from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import JOBS

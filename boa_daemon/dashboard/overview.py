@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.service.service import Service
 from boa_daemon.store.records import JobRecord
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.reasons import JOB_REASON_TEXTS, REASON_TEXTS, WAIT_REASON_TEXTS
-from boa_daemon.tick.service_order import places_in_queue
-from boa_daemon.tick.state import JobState
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.reasons import JOB_REASON_TEXTS, REASON_TEXTS, WAIT_REASON_TEXTS
+from boa_daemon.tick.facts.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR, counted
 from policies.answer import was_changed
 from policies.model import JobId, NodeId, Width
 
 MOST_JOBS = 200
-NODE_COLUMNS = ("id", "type", "phase", "zone", "market", "gpus", "used", "usd_per_hour")
+NODE_COLUMNS = ("id", "type", "phase", "zone", "market", "gpus", "used", "usd_per_hour", "jobs")
+JOB_COLUMNS = ("id", "user", "class")
 
 
 def overview_document(service: Service) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def overview_document(service: Service) -> dict[str, Any]:
         "provider": service.daemon.settings.cloud.provider,
         "queue": queue_rows(service, decision),
         "why": _why(decision),
-        "fleet": {"columns": NODE_COLUMNS, "rows": _nodes(decision, held)},
+        "fleet": _fleet(decision, held, active),
         "alerts": [] if storage is None else service.alerts(10)["alerts"],
     }
 
@@ -59,7 +59,7 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
     active = list(service.daemon.storage.queue.active.values())
     left = {job.id: _left(decision, job) for job in active if job.slots}
     running = sorted((job for job in active if job.slots), key=lambda job: (left[job.id], job.seq))
-    places = {} if decision is None else places_in_queue(decision.state, decision.plan)
+    places = service.outlook.places()
     waiting = sorted(
         (job for job in active if not job.slots), key=lambda job: (places.get(job.id, math.inf), job.seq)
     )
@@ -85,6 +85,16 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
             }
         )
     return rows
+
+
+def why(service: Service, name: JobId) -> str | None:
+    """Return the sentence of a job's row in the queue; None for a job that is over."""
+    storage, decision = service.daemon.storage, service.daemon.standing.decision
+    job = None if storage is None else storage.queue.active.get(name)
+    if job is None:
+        return None
+    places = service.outlook.places()
+    return _sentence(decision, job, places.get(name))
 
 
 def _sentence(decision: Decision | None, job: JobRecord, place: int | None) -> str:
@@ -139,18 +149,32 @@ def _why(decision: Decision | None) -> list[dict[str, Any]]:
     ]
 
 
-def _nodes(decision: Decision | None, held: Mapping[NodeId, Mapping[int, JobId]]) -> list[tuple[Any, ...]]:
-    nodes = [] if decision is None else list(decision.state.nodes.values())
-    return [
-        (
-            node.id,
-            node.instance_type.name,
-            "booting" if node.phase == "requested" else node.phase,
-            node.zone,
-            node.market,
-            len(node.gpus),
-            len(held.get(node.id, ())),
-            round(node.usd_per_hour, 4),
+def _fleet(
+    decision: Decision | None, held: Mapping[NodeId, Mapping[int, JobId]], active: Sequence[JobRecord]
+) -> dict[str, Any]:
+    """Return a row for each node, and its GPUs' jobs: places in a list of jobs, -1 where free."""
+    holders = {job for gpus in held.values() for job in gpus.values()}
+    jobs = [job for job in active if job.id in holders]
+    place = {job.id: number for number, job in enumerate(jobs)}
+    rows = []
+    for node in () if decision is None else decision.state.nodes.values():
+        own = held.get(node.id, {})
+        rows.append(
+            (
+                node.id,
+                node.instance_type.name,
+                "booting" if node.phase == "requested" else node.phase,
+                node.zone,
+                node.market,
+                len(node.gpus),
+                len(own),
+                round(node.usd_per_hour, 4),
+                [place.get(own[gpu], -1) if gpu in own else -1 for gpu in range(len(node.gpus))],
+            )
         )
-        for node in nodes
-    ]
+    return {
+        "columns": NODE_COLUMNS,
+        "rows": rows,
+        "job_columns": JOB_COLUMNS,
+        "jobs": [(job.id, job.user, job.class_name.partition("[")[0]) for job in jobs],
+    }

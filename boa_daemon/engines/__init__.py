@@ -1,1 +1,1 @@
-"""Engines, which run the generations of jobs on nodes; each implements `boa_daemon.tick.ports.Runner`."""
+"""Engines run the generations of jobs on nodes; each implements `boa_daemon.tick.facts.ports.Runner`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from boa_daemon.tick.rests import Refusal
+from boa_daemon.tick.facts.rests import Refusal
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import errno
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from boa_daemon.tick.retries import FailureCause
+from boa_daemon.tick.facts.retries import FailureCause
 
 _MISSING_CODES = frozenset({126, 127})
 """A shell's codes for a command that it cannot run or find."""

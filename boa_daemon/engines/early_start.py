@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -21,10 +20,11 @@ from pathlib import Path
 from boa_daemon.job.container import pull_script
 from boa_daemon.job.early_start import are_all_there, read_start_notes
 from boa_daemon.job.keeper import GO, READY
+from boa_daemon.job.leavings import remove_trees
 from boa_daemon.job.processes import is_alive, kill_all_carrying, send
-from boa_daemon.job.unit import Unit, read_own
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.ports import JobSpec
+from boa_daemon.job.unit import Unit, is_kept, keepers_of, read_own
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.ports import JobSpec
 
 FORGET_SECONDS = 60.0
 """A waiting generation that was not requested for this long is dropped: the plan has changed."""
@@ -80,12 +80,13 @@ def drop_units(generation: Path) -> None:
     with suppress(OSError):
         generation.rename(gone)
         for folder in gone.glob("n*"):
-            kept = read_own(folder, "keeper.json")
-            if kept is not None and is_alive(int(kept["pid"]), int(kept["ticks"])):
-                send([int(kept["pid"])], signal.SIGKILL)
+            # The guard first: it would start another keeper.
+            for one in keepers_of(read_own(folder, "keeper.json")):
+                if is_alive(*one):
+                    send([one[0]], signal.SIGKILL)
             with suppress(OSError, ValueError, TypeError):
                 kill_all_carrying(f"BOA_UNIT={Unit.read(folder).name}")
-    shutil.rmtree(gone, ignore_errors=True)
+    remove_trees(gone)
 
 
 def may_start_early(spec: JobSpec, running: Sequence[Unit]) -> tuple[bool, float]:
@@ -135,7 +136,7 @@ def _has_died(unit: Unit) -> bool:
     if (unit.folder / "exit.json").exists():
         return True
     kept = read_own(unit.folder, "keeper.json")
-    return kept is not None and not is_alive(int(kept["pid"]), int(kept["ticks"]))
+    return kept is not None and not is_kept(kept)
 
 
 def _is_ready(unit: Unit) -> bool:

@@ -1,6 +1,6 @@
 """The table of engines and their properties, for code that plans or checks without opening an engine.
 
-`boa_daemon.daemon.assembly.ENGINES` says how each is opened. An engine from a plug-in has the defaults.
+`boa_daemon.daemon.loop.assembly.ENGINES` says how each is opened. An engine from a plug-in has the defaults.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ ENGINE_KINDS: Mapping[str, EngineKind] = MappingProxyType(
         "local": EngineKind(on_this_machine=True, goes_with=frozenset({"simulated", "local"})),
         "ssm": EngineKind(elsewhere=True, on_rented_nodes=True, goes_with=frozenset({"aws"})),
         "ray": EngineKind(elsewhere=True, goes_with=frozenset({"simulated", "local", "aws"})),
+        "slurm": EngineKind(elsewhere=True, goes_with=frozenset({"slurm"})),
     }
 )
 

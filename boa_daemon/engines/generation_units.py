@@ -15,8 +15,8 @@ from boa_daemon.job.failures import ERROR_FILE, FILE_NAME
 from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.logs import RANK_FILES, RANK_MARK
 from boa_daemon.job.unit import SCRATCH, Unit
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.ports import JobSpec
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.ports import JobSpec
 from boa_daemon.units import GPU_MEMORY_FOR_JOBS_FRACTION
 from policies.model import JobId, NodeId
 

@@ -12,15 +12,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from boa_daemon.engines.ssm_commands import SsmCommands
 from boa_daemon.engines.ssm_scripts import library
-from boa_daemon.tick.node_lives import instance_of
-from boa_daemon.tick.ports import Accepted, Refused, SaidInside, WayIn
+from boa_daemon.tick.facts.node_lives import instance_of
+from boa_daemon.tick.facts.ports import Accepted, Refused, SaidInside, WayIn
 from policies.model import JobId
 
 MODULE = "boa_daemon.job.unit_access"
@@ -104,6 +105,15 @@ class LocalJobAccess:
         self._folder_of, self._environment = folder_of, environment
         self._commands = RunningCommands()
 
+    def _on_node(self, folder: Path, words: Sequence[str]) -> tuple[list[str], dict[str, Any]] | Refused:
+        """Return the command line that runs a command on a unit's node, and the options of its `Popen`."""
+        del folder
+        return list(words), {}
+
+    def _result(self, said: str) -> SaidInside:
+        """Return the result of a command from what it printed."""
+        return parse_command_result(said)
+
     def way(self, job: JobId, node: int) -> WayIn | Refused:
         """Return the folder of a unit on this machine."""
         folder = self._folder_of(job, node)
@@ -116,15 +126,20 @@ class LocalJobAccess:
         folder = self._folder_of(job, node)
         if isinstance(folder, Refused) or self._commands.is_full():
             return folder if isinstance(folder, Refused) else FULL
+        words = [sys.executable, "-m", MODULE, str(folder), "--seconds", f"{seconds:g}", command]
+        there = self._on_node(folder, words)
+        if isinstance(there, Refused):
+            return there
         output = tempfile.TemporaryFile()  # noqa: SIM115  closed where its end is read
         process = subprocess.Popen(
-            [sys.executable, "-m", MODULE, str(folder), "--seconds", f"{seconds:g}", command],
+            there[0],
             cwd="/",
             env=dict(self._environment()),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            **there[1],
         )
 
         def ask() -> SaidInside | None:
@@ -132,7 +147,7 @@ class LocalJobAccess:
                 return None
             with output:
                 output.seek(0)
-                return parse_command_result(output.read().decode(errors="replace"))
+                return self._result(output.read().decode(errors="replace"))
 
         return self._commands.add(ask, seconds)
 
@@ -147,6 +162,9 @@ class LocalJobAccess:
         folder = self._folder_of(job, node)
         if isinstance(folder, Refused):
             return folder
+        there = self._on_node(folder, [sys.executable, "-m", MODULE, str(folder), "--terminal"])
+        if isinstance(there, Refused):
+            return there
         try:
             end = _opened_terminal(terminal, may_use)
         except (OSError, ValueError):
@@ -154,13 +172,14 @@ class LocalJobAccess:
             return Refused(reason=f"{terminal!r} is not a terminal of yours", kind="bad-request")
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", MODULE, str(folder), "--terminal"],
+                there[0],
                 cwd="/",
                 env={**self._environment(), "TERM": term},
                 stdin=end,
                 stdout=end,
                 stderr=end,
                 start_new_session=True,
+                **there[1],
             )
         finally:
             os.close(end)

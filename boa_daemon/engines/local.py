@@ -12,7 +12,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,11 +32,13 @@ from boa_daemon.job.data import DataFailed, objects_of
 from boa_daemon.job.gate.token import write_token
 from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.keeper import GO, start_apart
+from boa_daemon.job.leavings import remove_trees
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit, acting_as, read_json, write_json
-from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.ports import (
+from boa_daemon.job.whole_files import write_whole
+from boa_daemon.tick.facts.actions import StartJob, StopJob
+from boa_daemon.tick.facts.ports import (
     Accepted,
     JobAccessPort,
     JobGate,
@@ -48,7 +49,7 @@ from boa_daemon.tick.ports import (
     RunReport,
     Unknown,
 )
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import GpuSlot, JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")
@@ -313,9 +314,7 @@ class LocalEngine:
         """Store a code archive beside the jobs."""
         file = self._archive(digest)
         own_folder(file.parent)
-        aside = file.with_name(f".{file.name}.{os.getpid()}")
-        aside.write_bytes(archive)
-        aside.replace(file)
+        write_whole(file, archive)
 
     def drop_code(self, keep: Collection[str], *, before: float) -> int:
         """Remove archives from before `before` (an instant) that are not in `keep`; return how many."""
@@ -383,7 +382,10 @@ class LocalEngine:
     def _statuses(self, folders: Sequence[Path]) -> list[UnitStatus | None]:
         """Return the statuses of units, None for an unreadable one; end units that have lost their keeper."""
         asked = time.monotonic_ns()
-        return [authentic_status(folder, read_unit_status(folder, asked), asked) for folder in folders]
+        return [
+            authentic_status(folder, read_unit_status(folder, asked, self._start_keeper), asked)
+            for folder in folders
+        ]
 
     def logs(
         self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
@@ -501,14 +503,7 @@ class LocalEngine:
             gone.mkdir(exist_ok=True)
             folder = self.layout.job(job)
             folder.rename(gone / f"{folder.name}.{time.time_ns()}")
-        with suppress(OSError):
-            # `shutil.rmtree` descends by recursion, and a job may have left more folders within each other.
-            subprocess.run(
-                ["rm", "-rf", "--", str(gone)],
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                check=False,
-            )
+        remove_trees(gone)
 
 
 PASSED_ON = frozenset(

@@ -1,22 +1,26 @@
-"""Reads the sealed status of units on this machine, and ends units that have lost their keeper."""
+"""Reads the sealed status of units on this machine, and keeps or ends units that have lost their keeper."""
 
 from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from boa_daemon.engines.run_reports import UnitStatus
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES, is_authentic, parse_unit_status
+from boa_daemon.job.course import COURSE, read_course
 from boa_daemon.job.keeper import end_orphaned_unit
 from boa_daemon.job.processes import is_alive, send
 from boa_daemon.job.regular_files import UNREADABLE
 from boa_daemon.job.seal import key_of, sealed
-from boa_daemon.job.unit import read_own, status_of
+from boa_daemon.job.unit import is_kept, keepers_of, read_own, status_of
 
 KEEPER_SECONDS = 60.0
 """A unit whose keeper has not started after this time counts as one without a keeper."""
+TRIES, MOST_TRIES, TRY_SECONDS = "kept-anew", 10, 3.0
+"""File with the number of tries to find a unit a new keeper, their limit, and the time between two."""
 FILES = "the files of a unit"
 
 
@@ -31,13 +35,17 @@ def authentic_status(folder: Path, status: UnitStatus | None, asked: int) -> Uni
     return status
 
 
-def read_unit_status(folder: Path, asked: int = 0) -> UnitStatus | None:
-    """Return the sealed status of a unit on this machine; first end it if it has lost its keeper.
+def read_unit_status(
+    folder: Path, asked: int = 0, keep: Callable[[Path], object] | None = None
+) -> UnitStatus | None:
+    """Return the sealed status of a unit on this machine; first see to it if it has lost its keeper.
 
-    None if the unit's files cannot be read. `asked` is the number of the question, put under the seal.
+    None if the unit's files cannot be read. `asked` is the number of the question, put under the seal. `keep`
+    starts a keeper for the unit in a folder: one that goes on with a command that has outlived its keeper and
+    its guard. Without it, such a unit is ended.
     """
     try:
-        found = _looked_at(folder)
+        found = _looked_at(folder, keep)
         return None if found is None else sealed(found, key_of(folder), told=asked)
     except OSError as error:
         # Nothing is known of a unit whose files cannot be read now; it is not ended for that.
@@ -48,16 +56,42 @@ def read_unit_status(folder: Path, asked: int = 0) -> UnitStatus | None:
         return None
 
 
-def _looked_at(folder: Path) -> UnitStatus | None:
-    """Return the status of a unit on this machine; first end it if it has lost its keeper."""
+def _looked_at(folder: Path, keep: Callable[[Path], object] | None) -> UnitStatus | None:
+    """Return the status of a unit on this machine; first see to it if it has lost its keeper."""
     unit = _status(folder)
-    has_odd_keeper = (folder / "keeper.json").exists() and _keeper(folder) is None
+    has_odd_keeper = (folder / "keeper.json").exists() and not _has_keeper_record(folder)
     # Checked after the status was read, because the keeper may have recorded the end meanwhile.
     has_odd_end = unit is not None and unit["exit"] is None and _has_odd_end(folder)
     is_odd = unit is None or has_odd_end or (unit["exit"] is None and has_odd_keeper)
     if is_odd and (folder / "unit.json").exists():
         unit = _mended(folder) or unit
-    return _settled(folder) if unit is not None and _has_lost_its_keeper(folder, unit) else unit
+    if unit is None or not _has_lost_its_keeper(folder, unit):
+        return unit
+    return unit if keep is not None and _is_kept_anew(folder, keep) else _settled(folder)
+
+
+def _is_kept_anew(folder: Path, keep: Callable[[Path], object]) -> bool:
+    """Start a keeper for a unit that has none, if its command was started; return whether one may come."""
+    course = read_course(folder)
+    if course is None or not course.child:
+        return False
+    file = folder / TRIES
+    with suppress(OSError):
+        at = file.stat().st_mtime if file.exists() else 0.0
+        # A keeper that came notes the course anew.
+        tries = int(file.read_text() or 0) if at > (folder / COURSE).stat().st_mtime else 0
+        if tries >= MOST_TRIES:
+            return False
+        if not tries or time.time() - at > TRY_SECONDS:
+            file.write_text(str(tries + 1))
+            keep(folder)
+        return True
+    return False
+
+
+def _has_keeper_record(folder: Path) -> bool:
+    """Return whether a unit has a valid record of its keeper, even one of before a boot."""
+    return bool(keepers_of({**(read_own(folder, "keeper.json") or {}), "boot": ""}))
 
 
 def _has_odd_end(folder: Path) -> bool:
@@ -71,22 +105,13 @@ def _has_odd_end(folder: Path) -> bool:
 
 
 def send_to_keeper(folder: Path, number: signal.Signals) -> None:
-    """Send a signal to the keeper of a unit on this machine, if it lives."""
+    """Send a signal to the keeper of a unit on this machine, or to its guard, if one lives."""
     try:
-        kept = _keeper(folder)
+        # The guard passes it on, also to a keeper that is yet to come.
+        living = [one for one in keepers_of(read_own(folder, "keeper.json")) if is_alive(*one)]
     except OSError:
         return
-    if kept is not None and is_alive(*kept):
-        send([kept[0]], number)
-
-
-def _keeper(folder: Path) -> tuple[int, int] | None:
-    """Return the process id and the start time of a unit's keeper; None if there is no valid record."""
-    kept = read_own(folder, "keeper.json") or {}
-    pid, ticks = kept.get("pid"), kept.get("ticks")
-    if isinstance(pid, int) and isinstance(ticks, int) and 1 < pid < 2**31:
-        return pid, ticks
-    return None
+    send([pid for pid, _ in living[:1]], number)
 
 
 def _status(folder: Path) -> UnitStatus | None:
@@ -106,9 +131,9 @@ def _status(folder: Path) -> UnitStatus | None:
 
 def _mended(folder: Path) -> UnitStatus | None:
     """If the keeper of a unit with malformed files is gone, end the unit; return its new status."""
-    kept = _keeper(folder)
+    kept = read_own(folder, "keeper.json")
     files = [folder / name for name in ("keeper.json", "exit.json", "ending.json")]
-    if (kept is not None and is_alive(*kept)) or not any(file.exists() for file in files):
+    if is_kept(kept) or not any(file.exists() for file in files):
         return None
     with suppress(OSError, ValueError):
         for file in files:

@@ -27,9 +27,9 @@ from boa_daemon.engines.run_reports import UnitStatus
 from boa_daemon.errors import MissingExtra
 from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.unit import Unit, lost_end, read_json, sealed_document, write_json
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.ports import Accepted, JobGate, Refused, Unknown
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.ports import Accepted, JobGate, Refused, Unknown
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import NodeId
 
 ANSWER_SECONDS = 10.0
@@ -156,7 +156,11 @@ class RayEngine(LocalEngine):
         asked = []
         for folder in folders:
             node, look = _node_of(folder), self._look_task
-            asked.append(self._on(look, node).remote(str(folder), number) if node in joined else None)
+            asked.append(
+                self._on(look, node).remote(str(folder), number, self._environment)
+                if node in joined
+                else None
+            )
         units = [
             authentic_status(folder, _gone(folder, number) if task is None else self._answer(task), number)
             for folder, task in zip(folders, asked, strict=True)
@@ -216,9 +220,9 @@ def _clean(environment: Mapping[str, str]) -> dict[str, str]:
     return {**own, **environment}
 
 
-def _look(folder: str, asked: int) -> UnitStatus | None:
+def _look(folder: str, asked: int, environment: Mapping[str, str]) -> UnitStatus | None:
     """Read the status of a unit on this node; it contains the number of the question."""
-    return read_unit_status(Path(folder), asked)
+    return read_unit_status(Path(folder), asked, lambda unit: start_apart(unit, _clean(environment)).wait())
 
 
 def _signal(folder: str, number: int) -> None:

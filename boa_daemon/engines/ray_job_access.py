@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.engines.job_access import FULL, MODULE, RunningCommands, parse_command_result
-from boa_daemon.tick.ports import Accepted, Refused, SaidInside, WayIn
+from boa_daemon.tick.facts.ports import Accepted, Refused, SaidInside, WayIn
 from policies.model import JobId
 
 

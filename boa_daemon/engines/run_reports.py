@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from boa_daemon.engines.causes import cause_of, last_line
 from boa_daemon.job.failures import PEER_LOST
-from boa_daemon.tick.ports import Manifest, RunPhase, RunReport
-from boa_daemon.tick.retries import FailureCause
+from boa_daemon.tick.facts.ports import Manifest, RunPhase, RunReport
+from boa_daemon.tick.facts.retries import FailureCause
 from boa_daemon.units import counted
 from policies.model import JobId
 
@@ -69,7 +69,16 @@ def _progress(run: Generation, units: Sequence[UnitStatus]) -> dict[str, Any]:
     records = [unit["progress"] for unit in units if unit["progress"]]
     own = [record for record in records if record.get("generation") == run.number]
     record: Mapping[str, Any] = max(own, key=lambda found: found.get("step") or 0, default={})
-    names = ("step", "samples", "seconds", "loss", "gradient_noise", "save_seconds", "gap_seconds")
+    names = (
+        "step",
+        "samples",
+        "seconds",
+        "loss",
+        "gradient_noise",
+        "save_seconds",
+        "gap_seconds",
+        "checkpoint_bytes",
+    )
     quiet = [unit["quiet_seconds"] for unit in units if unit.get("quiet_seconds") is not None]
     facts = {"reported_at": record.get("at"), "quiet_seconds": min(quiet, default=None)}
     return {**{name: record.get(name) for name in names}, **facts}

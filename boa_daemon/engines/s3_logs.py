@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from boa_daemon.tick.ports import LogChunk
+from boa_daemon.tick.facts.ports import LogChunk
 
 MOST_BYTES = 1 << 20
 

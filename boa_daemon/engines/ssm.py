@@ -64,9 +64,9 @@ from boa_daemon.inputs.message_validation import (
     parse_unit_status,
 )
 from boa_daemon.job.seal import TOLD
-from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.node_lives import instance_of
-from boa_daemon.tick.ports import (
+from boa_daemon.tick.facts.actions import StartJob, StopJob
+from boa_daemon.tick.facts.node_lives import instance_of
+from boa_daemon.tick.facts.ports import (
     Accepted,
     GatePass,
     JobGate,
@@ -77,7 +77,7 @@ from boa_daemon.tick.ports import (
     RunReport,
     Unknown,
 )
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import GpuSlot, JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")

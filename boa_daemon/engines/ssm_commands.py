@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from boa_daemon.engines.backoff import Backoff
 from boa_daemon.engines.ssm_scripts import HEALTH, READY, SCRATCH, prepare_script
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
-from boa_daemon.tick.node_lives import instance_of
-from boa_daemon.tick.ports import Accepted, Refused, Unknown
+from boa_daemon.tick.facts.node_lives import instance_of
+from boa_daemon.tick.facts.ports import Accepted, Refused, Unknown
 from policies.model import NodeId
 
 _LOG = logging.getLogger("boa.engines.ssm")

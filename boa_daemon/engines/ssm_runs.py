@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from boa_daemon.engines.run_reports import Generation
 from boa_daemon.job.unit import lost_end, read_json, write_json
-from boa_daemon.tick.ports import JobSpec, Manifest, Refused, RunReport
+from boa_daemon.tick.facts.ports import JobSpec, Manifest, Refused, RunReport
 from policies.model import JobId, NodeId
 
 BEGIN_SECONDS = 10.0

@@ -21,7 +21,7 @@ from typing import Any
 from boa_daemon.engines.layout import UnitScripts
 from boa_daemon.job.container import LIMITED, limit_properties
 from boa_daemon.job.seal import KEY_FILE
-from boa_daemon.tick.ports import GatePass
+from boa_daemon.tick.facts.ports import GatePass
 
 READY, STATUS, HEALTH = "boa-node-ready", "boa-unit-status ", "boa-node-health "
 SCRATCH = "boa-node-scratch "

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Protocol, TypeAlias, TypeVar
 
 from boa_daemon.engines.ssm_commands import InDoubt, SsmCommands, is_about_the_node
-from boa_daemon.tick.ports import Accepted, Refused, Unknown
+from boa_daemon.tick.facts.ports import Accepted, Refused, Unknown
 from policies.model import NodeId
 
 _Value = TypeVar("_Value")

@@ -19,8 +19,8 @@ from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.token import issue_token, read_or_make_secret
 from boa_daemon.job.inject import hooked
-from boa_daemon.tick.ports import GatePass
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.facts.ports import GatePass
+from boa_daemon.tick.facts.state import ClusterState
 from policies.model import JobId, NodeId
 
 EVERY_NODE = ["*"]

@@ -16,7 +16,7 @@ from boa_daemon.gate.status import status_of, view_of
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.token import issue_token
-from boa_daemon.tick.state import GateView
+from boa_daemon.tick.facts.state import GateView
 from policies.model import JobId
 
 MOST_CONNECTIONS = 4096

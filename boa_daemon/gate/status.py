@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from boa_daemon.tick.state import GatedJob, GatedLink, GateView
+from boa_daemon.tick.facts.state import GatedJob, GatedLink, GateView
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.links import adadual
 

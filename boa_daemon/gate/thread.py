@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from boa_daemon.gate.server import GateServer
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
-from boa_daemon.tick.state import GateView
+from boa_daemon.tick.facts.state import GateView
 
 CLOSE_SECONDS = 5.0
 _Answer = TypeVar("_Answer")

@@ -337,6 +337,7 @@ def _values(row: TypeRow) -> dict[str, Any]:
     values["name"] = values.pop("instance_type")
     values.pop("currency", None)
     values.pop("market", None)
+    values.pop("cloud", None)
     if row.zones is not None:
         values["zones"] = tuple(row.zones.split())
     return values

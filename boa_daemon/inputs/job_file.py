@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +29,8 @@ from boa_daemon.inputs.schema import (
 )
 from boa_daemon.inputs.yaml_events import typed_in_yaml
 from boa_daemon.job.secrets import REFERENCE
-from boa_daemon.tick.retries import DEFAULT_RETRIES, FailureCause
+from boa_daemon.slurm.options import kept_options
+from boa_daemon.tick.facts.retries import DEFAULT_RETRIES, FailureCause
 from boa_daemon.units import SECONDS_PER_HOUR
 
 MAX_TEXT = 65_536
@@ -101,6 +103,12 @@ class _JobFile(Strict):
     scale: Positive = Field(default=1.0, description="factor on the sizes of the class, default 1")
     environment: dict[Name, str] = Field(default_factory=dict, description="variables for the command")
     team: Name | None = Field(default=None, description="team that pays; default: the team of its user")
+    tags: dict[Name, Name] = Field(
+        default_factory=dict,
+        max_length=50,
+        description="tags of the job in boa cost --by tag:KEY; they come before those of its team and its "
+        "nodes",
+    )
     secrets: dict[Name, str] = Field(
         default_factory=dict,
         description="variables whose values are not in this file: env:NAME of the daemon's secret store, "
@@ -178,6 +186,24 @@ class _JobFile(Strict):
         max_length=100,
         description="patterns of files to keep when the job ends by itself",
     )
+
+    slurm_options: list[Name] = Field(
+        default_factory=list,
+        max_length=100,
+        description="options of sbatch for the slurm engine, such as --qos=high, as a list or a text",
+    )
+
+    @field_validator("slurm_options", mode="before")
+    @classmethod
+    def _slurm_options(cls, value: object) -> object:
+        """Split a text into words; refuse options that a job may not choose."""
+        try:
+            words = shlex.split(value) if isinstance(value, str) else value
+            if isinstance(words, list) and all(isinstance(word, str) for word in words):
+                return kept_options(words)
+        except ValueError as error:
+            _refuse(str(error).removeprefix("slurm_options: "), "")
+        return value
 
     @field_validator("code", mode="before")
     @classmethod

@@ -93,6 +93,7 @@ class _Progress(_Word):
     at: float | None = None
     save_seconds: float | None = None
     gap_seconds: float | None = None
+    checkpoint_bytes: Count | None = None
 
     @field_validator("samples", "seconds", "loss", "gradient_noise", "at", "save_seconds", "gap_seconds")
     @classmethod

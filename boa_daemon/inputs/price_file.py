@@ -63,6 +63,7 @@ class TypeRow(Strict):
     vcpu_quota_spot: Name | None = Field(default=None, description="Service Quotas code")
     zones: Name | None = Field(default=None, description="zone ids, separated by spaces")
     status: TypeStatus | None = Field(default=None, description="current, previous generation or retired")
+    cloud: Name | None = Field(default=None, description="the cloud of the price, such as aws or lambda")
     region: Name | None = Field(default=None, description="the region of the price, such as sa-east-1")
     market: Literal["on-demand", "spot"] | None = Field(
         default=None, description="on-demand, or spot: then it is no price on demand"
@@ -113,7 +114,7 @@ def _check_provenance(found: PriceFile, document: Document) -> None:
         InputError: with file and line; for two rows with both lines.
     """
     _check_one(found.currency, found.as_of, document, at=())
-    rows: dict[tuple[str, str, str], int] = {}
+    rows: dict[tuple[str, str, str, str], int] = {}
     for index, row in enumerate(found.types):
         _check_one(row.currency, row.as_of, document, at=row_path(document, index))
         region = row.region or found.region or ""
@@ -121,7 +122,9 @@ def _check_provenance(found: PriceFile, document: Document) -> None:
             problem = f"the price of {row.instance_type} is of {row.region}, the file's are of {found.region}"
             hint = "Write one file per region, or give each row its region and the file none"
             raise document.error(problem, at=row_path(document, index), hint=hint)
-        first = rows.setdefault((row.instance_type, region, row.market or "on-demand"), index)
+        first = rows.setdefault(
+            (row.instance_type, row.cloud or "", region, row.market or "on-demand"), index
+        )
         if first != index:
             where = document.line_of(row_path(document, first))
             place = f" in {region}" if region else ""

@@ -45,10 +45,11 @@ class Limit:
     """Metadata of a setting that limits something: the change that loosens the limit.
 
     ``up`` and ``down`` are about a number, or each number of a table; ``more`` and ``fewer`` about the items
-    of a list; ``true`` and ``false`` about a switch. A number that is unset limits nothing.
+    of a list; ``true`` and ``false`` about a switch; ``other`` means any other value. A number that is unset
+    limits nothing.
     """
 
-    loosened_by: Literal["up", "down", "more", "fewer", "true", "false"]
+    loosened_by: Literal["up", "down", "more", "fewer", "true", "false", "other"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from boa_daemon.inputs.code_archive import Progress, pack, why_left_out
 from boa_daemon.inputs.document_file import Document, KeyPath, read_document
 from boa_daemon.inputs.elasticity import elastic_script
 from boa_daemon.inputs.job_file import check_job, instant_of
+from boa_daemon.inputs.sbatch_file import document_of, is_sbatch, read_sbatch
 from boa_daemon.units import format_instant
 
 
@@ -21,11 +22,13 @@ def read_submission(
 ) -> list[dict[str, Any]]:
     """Return the checked jobs of a file with one job or a list; folders become absolute paths.
 
+    A batch script of Slurm is a job file too.
+
     Raises:
         InputError: when the file is not a job file, its workdir is not a folder, or its deadline is past.
     """
     beside = Path.cwd() if str(path) == "-" else _without_links(path).parent
-    document = read_document(path)
+    document = document_of(read_sbatch(path), path) if is_sbatch(path) else read_document(path)
     found = as_submitted(document, beside=beside, progress=progress)
     for number, content in enumerate(found):
         if instant_of(content.get("deadline", "9999-01-01T00:00:00+00:00")) <= now:

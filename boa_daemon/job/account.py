@@ -7,9 +7,10 @@ reads and writes there with the rights of the job's user.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,10 @@ def hand_over(unit: Unit) -> None:
     work = (checkpoints.parent / "work",) if unit.bring else ()
     for folder in (checkpoints, checkpoints.parent / "home", unit.own.parent, *work):
         with _opened(folder.parent) as parent:
-            _give(folder.name, parent, unit.uid, unit.gid)
+            try:
+                _give(folder.name, parent, unit.uid, unit.gid)
+            except RecursionError:
+                raise OSError(errno.ELOOP, "it has too many folders within each other", str(folder)) from None
     with unit.as_user(), _opened(unit.own.parent) as parent:
         _made(unit.own.name, parent, 0o700)
     try:
@@ -101,6 +105,35 @@ def hand_over(unit: Unit) -> None:
         return
     os.fchown(token, unit.uid, unit.gid)
     os.close(token)
+
+
+def give_units(units: Sequence[Unit], *, key_file: Path) -> None:
+    """Give the folders of a generation's units to their user, as whom their keepers run.
+
+    Unlike after `hand_over`, the units' own folders are the user's, too. The folders of the job and of the
+    generation stay ours, and its group may pass; so nothing is written through a link of the user's.
+
+    Raises:
+        OSError: when an owner or a mode cannot be changed.
+    """
+    unit = units[0]
+    if unit.uid is None or not drops(unit):
+        return
+    job, generation = Path(unit.checkpoint_dir).parent, unit.folder.parent
+    for folder in (job, generation):
+        with _opened(folder) as handle:
+            os.fchown(handle, 0, unit.gid)
+            os.fchmod(handle, 0o710)
+    with _opened(job) as parent:
+        names = ["checkpoint", "home", "artifacts", *(["work"] if (job / "work").is_dir() else [])]
+        for name in names:
+            _give(name, parent, unit.uid, unit.gid)
+    with _opened(generation) as parent:
+        for name in (unit.own.parent.name, *(each.folder.name for each in units)):
+            _give(name, parent, unit.uid, unit.gid)
+    for file in (key_file, generation / TOKEN_FILE, generation / "gate.json"):
+        with suppress(FileNotFoundError):
+            os.chown(file, unit.uid, unit.gid, follow_symlinks=False)
 
 
 def is_ours_alone(folder: Path) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import BinaryIO
 
 from boa_daemon.job.regular_files import open_regular
 from boa_daemon.job.unit import Unit
+from boa_daemon.job.whole_files import whole_file
 
 
 def collect(unit: Unit) -> list[str]:
@@ -69,10 +69,5 @@ def is_plain(name: Path) -> bool:
 def _copy(source: BinaryIO, target: Path) -> None:
     """Copy a file atomically."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as copy:
-            shutil.copyfileobj(source, copy)
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
+    with whole_file(target, durable=False) as aside, aside.open("wb") as copy:
+        shutil.copyfileobj(source, copy)

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from boa_daemon.job.regular_files import open_regular, read_regular
+from boa_daemon.job.whole_files import whole_file
 
 MOST_KEPT = 100
 NODE_MARK = ".node-"
@@ -298,19 +299,12 @@ def _write_whole(
         CheckpointFailed: when `check` cannot load it.
         OSError: when it cannot be written.
     """
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
+    with whole_file(file) as aside:
         with aside.open("wb") as stream:
             write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
         sha256 = digest_of(aside)
         if check is not None:
             _must_load(check, aside)
-        aside.replace(file)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
     return sha256
 
 

@@ -148,7 +148,7 @@ def _files_of(source: str, unit: Unit) -> list[tuple[str, int, str]]:
     if done.returncode:
         raise DataFailed(f"{source} cannot be read: {done.stderr.decode(errors='replace').strip()[-300:]}")
     words = [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]]
-    found = zip(words[::3], map(int, words[1::3]), words[2::3], strict=True)
+    found = zip(words[::3], map(int, words[1::3]), words[2::3])
     return sorted(found)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.job.regular_files import read_regular
+from boa_daemon.job.whole_files import write_whole
 
 GO_FILE = "BOA_GO_FILE"
 """Variable with the path of the file that lets a process go on; only processes started early have it."""
@@ -52,12 +53,11 @@ def _note() -> None:
     """Note for the next start whether this import comes early enough, and the memory used so far in bytes."""
     own = Path(os.environ["BOA_PROGRESS_FILE"]).parent / f"n{os.environ.get('BOA_NODE_RANK', '0')}"
     file = own / f"{NOTE}{int(os.environ.get('LOCAL_RANK') or 0)}.json"
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
     # Linux reports KiB.
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     local_world = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
-    aside.write_text(json.dumps({"is_early": is_early(), "bytes": memory, "processes": local_world}))
-    aside.replace(file)
+    note = {"is_early": is_early(), "bytes": memory, "processes": local_world}
+    write_whole(file, json.dumps(note), durable=False)
 
 
 def is_early() -> bool:

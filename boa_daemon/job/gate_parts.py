@@ -20,7 +20,7 @@ class RanksDisagree(RuntimeError):
     """Two ranks are about to send different messages: the model differs between ranks. Nothing was sent."""
 
 
-@dataclass(slots=True)
+@dataclass
 class IterationTiming:
     """Timing of an iteration on rank 0: its length and exposed communication; the rest is computing."""
 
@@ -83,7 +83,7 @@ def gloo_group(ranks: list[int]) -> Any:
     return dist.new_group(ranks, backend="gloo", use_local_synchronization=is_part)
 
 
-@dataclass(slots=True)
+@dataclass
 class _Line:
     """A connection to the gate, and the parts of this process that use it."""
 

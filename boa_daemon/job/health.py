@@ -21,6 +21,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from boa_daemon.job.whole_files import write_whole
+
 QUERY = "index,driver_version,ecc.errors.uncorrected.volatile.total,remapped_rows.failure"
 LOOK_SECONDS, REDUCE_SECONDS = 20.0, 40.0
 MOST_FAULTS = 8
@@ -234,9 +236,7 @@ def main() -> None:
     parser.add_argument("--watch", type=Path)
     options = parser.parse_args()
     if options.watch is not None:
-        aside = options.watch.with_name(f".{options.watch.name}.{os.getpid()}")
-        aside.write_text(json.dumps({"faults": watch()[:MOST_FAULTS]}))
-        aside.replace(options.watch)
+        write_whole(options.watch, json.dumps({"faults": watch()[:MOST_FAULTS]}), durable=False)
         return
     print(json.dumps(look(options.gpus, options.efa)))  # noqa: T201 - read by whoever asked
 

@@ -2,11 +2,15 @@
 
 The keeper runs the job's command in its own session, stores its output, stops the command when that is
 ordered (`stops`), ends lingering processes, and records how the command ended. The keeper is
-independent of the daemon, so the daemon may die and come back; if systemd runs the unit, the keeper is its
-main process. If the keeper dies, the kernel kills the command, and the next check of the unit ends the rest.
+independent of the daemon, so the daemon may die and come back. If the keeper dies, the command goes on. The
+unit's guard (`guard`), which is the main process if systemd runs the unit, starts another keeper, which reads
+what the first had noted (`course`). If the guard is dead too, the unit's engine starts both.
 
     unit.json    in    what to run (see `Unit`)
-    keeper.json  out   the keeper's process
+    keeper.json  out   the processes of the keeper and of its guard
+    course.json  out   how far the unit has come
+    first.json   out   how the command's first process ended, if the guard had to see it
+    output       out   the named pipe into which the command writes
     ending.json  out   how the command ended, before the last errand has run
     exit.json    out   how the command ended, when all is done
     out-*.log    out   the command's output
@@ -22,18 +26,17 @@ import ctypes
 import fcntl
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Optional
 
 from boa_daemon.job import early_start
 from boa_daemon.job.account import drops, hand_over, mount_point, popen_as, working_folder
@@ -47,13 +50,31 @@ from boa_daemon.job.container import (
     variables_of_tool,
     within_limits,
 )
+from boa_daemon.job.course import Course, make_output, read_course, reopen_output, strays
 from boa_daemon.job.failures import full_disk
-from boa_daemon.job.leavings import drop_temporary_folder, make_temporary_folder, remove_leavings
+from boa_daemon.job.guard import FIRST, Guard, Orders
+from boa_daemon.job.leavings import make_temporary_folder, remove_leavings, remove_trees, temporary_folder
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
-from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
+from boa_daemon.job.processes import (
+    boot_id,
+    carries,
+    descendants,
+    kill_all_carrying,
+    memory_kills,
+    send,
+    started_ticks,
+)
 from boa_daemon.job.seal import key_of, sealed
 from boa_daemon.job.secrets import SecretMissing, values_of
-from boa_daemon.job.stops import LEAVE_SECONDS, Loss, OrderedStop, loss_of, register_file, registered
+from boa_daemon.job.stops import (
+    LEAVE_SECONDS,
+    Loss,
+    OrderedStop,
+    hold_lease,
+    loss_of,
+    register_file,
+    registered,
+)
 from boa_daemon.job.stops import variables as stop_variables
 from boa_daemon.job.unit import (
     KEPT,
@@ -71,6 +92,10 @@ from boa_daemon.job.unit import (
     write_json,
 )
 
+FIRST_SECONDS = 5.0
+"""Time for the guard to note how the command's first process ended."""
+STRAY_SECONDS = 0.3
+"""How often all processes of the machine are looked through for those of a command without a guard."""
 STOP_LOOK_SECONDS = 0.05
 """How often a keeper looks how far a stop has come."""
 BACKGROUND_STARTS_SECONDS, BACKGROUND_SECONDS = 5.0, 60.0
@@ -86,33 +111,47 @@ TELLING = ("word", "before", "keep")
 LOOK_BEATS, LOOK_SECONDS = 4, 60.0
 """The node is checked with each fourth heartbeat; after a failure, for at most `LOOK_SECONDS`."""
 GO, READY = "go", "ready"
+ERRAND = "BOA_ERRAND"
+"""Variable of errands with the name of their unit."""
 TURN_SECONDS, MOST_WAIT_SECONDS = 0.02, 900.0
 """How often a waiting unit checks for its turn, and after how long it gives up."""
-Stamp: TypeAlias = tuple[int, int] | None
+Stamp = Optional[tuple[int, int]]
 """Identity of a file: its inode and modification time in nanoseconds; None if there is no file."""
 TRIM_SECONDS = 5.0
 """How often the output files of ranks are cut to their limit."""
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_CHILD_SUBREAPER = 36
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD)
 
 
 class Keeper:
-    """Runs and supervises the command of one unit."""
+    """Runs and supervises the command of one unit.
 
-    def __init__(self, unit: Unit) -> None:
+    With `orders`, it also follows what was ordered before it was there. `guard` is the process id of its
+    guard, 0 for none.
+    """
+
+    def __init__(self, unit: Unit, orders: Orders | None = None, guard: int = 0) -> None:
+        orders = orders or Orders()
         self.unit = unit
+        self._guard = guard
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._ended: dict[int, int] = {}
+        self._course = Course(boot=boot_id(), guard=guard)
+        self._has_adopted = False
+        self._strays: tuple[float, list[int]] = (0.0, [])
+        self._first_gone_at = 0.0
+        self._ended: dict[int, int | None] = {}
         self._errands: dict[str, tuple[subprocess.Popen[bytes], float | None]] = {}
         self._codes: dict[str, int] = {}
         self._before_failed = ""
-        self._stop_asked_at: float | None = None
+        self._stop_asked_at = orders.stop_asked_at
         self._stop: OrderedStop | None = None
-        self._kill_asked = False
+        self._kill_asked = orders.is_kill_asked
         self._hard = False
         self._is_late = False
         self._started_at = 0.0
         self._first_started_at = 0.0
+        self._pump: threading.Thread | None = None
+        self._lease: int | None = None
         self._ended_at = 0.0
         self._has_registered = False
         self._left_over = 0
@@ -124,13 +163,27 @@ class Keeper:
         """Run the command to its end and record how it ended."""
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        kept = {"pid": os.getpid(), "ticks": started_ticks(os.getpid())}
+        kept = {"pid": os.getpid(), "ticks": started_ticks(os.getpid()), "boot": boot_id()}
+        if self._guard:
+            kept |= {"guard": self._guard, "guard_ticks": started_ticks(self._guard)}
         write_json(self.unit.folder / "keeper.json", sealed_document(self.unit.folder, kept))
         # Reserve space: on a full disk the end could not be recorded, and the job would run again.
         keep_room(self.unit.folder / "exit.json")
         if self.unit.after:
             keep_room(self.unit.folder / "ending.json")
-        kills_before = memory_kills()
+        self._end_errands_of_others()
+        before = read_course(self.unit.folder)
+        if before is not None and before.child:
+            self._adopt(before)
+            return
+        self._hard = True
+        self._gather()  # What waited for its turn waits anew.
+        self._hard = False
+        if before is not None:
+            # Nobody knows whether its command was started, and what that has done.
+            end_orphaned_unit(self.unit.folder)
+            return
+        self._course.kills_before = memory_kills()
         if not drops(self.unit):
             with suppress(OSError):
                 self.unit.own.mkdir(parents=True, exist_ok=True)
@@ -170,10 +223,40 @@ class Keeper:
             drop_scratch(self.unit)
             return
         log.write(b"")  # Create the log: its age tells for how long the command has printed nothing.
-        code = self._watch(child.pid, log)
+        self._see_through(child.pid, log)
+
+    def _adopt(self, course: Course) -> None:
+        """Go on with a command that another keeper has started, from what that one had noted."""
+        self._has_adopted, self._course = True, course
+        self._started_at, self._first_started_at = course.started_at, course.first_started_at
+        self._ended_at, self._has_registered = course.ended_at, course.has_registered
+        self._hard, self._is_late, self._left_over = course.is_hard, course.is_late, course.left_over
+        if course.has_ended:
+            self._ended[course.child] = course.status
+        is_ordered = (self.unit.folder.parent / "stop").exists()
+        asked = [at for at in (course.stop_asked_at, self._stop_asked_at) if at is not None]
+        self._stop_asked_at = min(asked, default=time.monotonic() if is_ordered else None)
+        self._kill_asked |= course.is_hard or (self.unit.folder.parent / "kill").exists()
+        log = LogWriter(self.unit.folder, self.unit.log_bytes)
+        log.write_line("boa: the keeper of this unit was killed; another one goes on")
+        self._note()
+        reader = reopen_output(self.unit)
+        if reader is not None:
+            self._begin_to_pump(reader, log)
+        self._lease = hold_lease(self.unit)
+        if course.stop is not None and not self._hard:
+            self._stop = OrderedStop(
+                self.unit, course.child, self._family, self._note_stop, before=course.stop
+            )
+        self._see_through(course.child, log)
+
+    def _see_through(self, child: int, log: LogWriter) -> None:
+        """Supervise the command to its end, and record the end."""
+        code = self._watch(child, log)
         lingering = self._gather()
         self._remove_leavings(log)
-        self._pump.join(5.0)
+        if self._pump is not None:
+            self._pump.join(5.0)
         loss = self._loss()
         if loss:
             log.write_line(f"boa: {loss}")
@@ -183,7 +266,7 @@ class Keeper:
         log.close()
         with suppress(OSError), self.unit.as_user():
             remove_rank_files(self.unit.own)
-        is_out_of_memory = memory_kills() > kills_before or ran_out_of_memory(self.unit)
+        is_out_of_memory = memory_kills() > self._course.kills_before or ran_out_of_memory(self.unit)
         self._write_exit(code, out_of_memory=is_out_of_memory, lingering=lingering, loss=loss)
         drop_scratch(self.unit)
 
@@ -227,10 +310,13 @@ class Keeper:
             return None
         with self.unit.as_user():
             (self.unit.own / GO).touch()
+        self._started_at = time.monotonic()
+        self._note_start(child.pid)
         return child
 
     def _start(self, log: LogWriter, *, early: bool = False) -> subprocess.Popen[bytes]:
         """Start the command in its own session; its secrets are only in its environment."""
+        self._lease = self._lease or hold_lease(self.unit)
         secrets = values_of(self.unit.secrets, self.unit.secrets_file)
         told = {**self._temporary_folder(), **self.unit.environment, **stop_variables(self.unit)}
         self.unit = replace(self.unit, environment=told)
@@ -251,33 +337,71 @@ class Keeper:
             log.write_line(f"boa: {note}")
         # The checkpoint from which the command resumes is already kept.
         self._kept_from = (self._stamp(Path(self.unit.checkpoint_dir) / MANIFEST), (0, 0))
-        libc, parent = self._libc, os.getpid()
+        if not early:
+            self._note_start(
+                0
+            )  # Should this keeper be killed now, the next one knows that there is a command.
 
         def become_child() -> None:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-            if os.getppid() != parent:
-                os._exit(1)
             if not is_keepers:
                 os.fchdir(workdir)  # Here the process is the job's user.
 
         # Wall time, also of an early start that has ended: the times of its files are compared with it.
         self._first_started_at = self._first_started_at or time.time()
-        child = subprocess.Popen(
-            argv,
-            cwd="/",
-            env=variables_of_tool(os.environ, given) if is_keepers else environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
-            **({} if is_keepers else popen_as(self.unit)),
-        )
+        is_dropped = drops(self.unit) and not is_keepers
+        reader, writer = make_output(self.unit, self.unit.uid if is_dropped else None, self.unit.gid)
+        try:
+            child = subprocess.Popen(
+                argv,
+                cwd="/",
+                env=variables_of_tool(os.environ, given) if is_keepers else environment,
+                stdin=subprocess.DEVNULL,
+                stdout=writer,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
+                **({} if is_keepers else popen_as(self.unit)),
+            )
+        except OSError:
+            os.close(reader)
+            raise
+        finally:
+            os.close(writer)
         self._started_at = time.monotonic()
-        self._pump = threading.Thread(target=_pump, args=(child, log), daemon=True)
-        self._pump.start()
+        if not early:
+            self._note_start(child.pid)
+        self._begin_to_pump(reader, log)
         return child
+
+    def _begin_to_pump(self, reader: int, log: LogWriter) -> None:
+        """Copy what comes out of the command's pipe into its log, in a thread of its own."""
+        self._pump = threading.Thread(target=_pump, args=(reader, log), daemon=True)
+        self._pump.start()
+
+    def _note_start(self, child: int) -> None:
+        """Note that the command is being started (0), or its first process."""
+        course = self._course
+        course.child, course.ticks = child, started_ticks(child) or 0 if child else 0
+        course.started_at, course.first_started_at = self._started_at, self._first_started_at
+        self._note(must=not child)
+
+    def _note_stop(self, stop: OrderedStop) -> None:
+        """Note how far a stop has come, before it goes further."""
+        self._course.stop = stop.state
+        self._note()
+
+    def _note(self, *, must: bool = False) -> None:
+        """Note how far the unit has come; on a full disk only what is a `must` fails."""
+        course = self._course
+        course.stop_asked_at, course.is_hard = self._stop_asked_at, self._hard
+        course.is_late, course.left_over = self._is_late, self._left_over
+        course.ended_at, course.has_registered = self._ended_at, self._has_registered
+        try:
+            course.write(self.unit.folder)
+        except OSError:
+            if must:
+                raise
 
     @property
     def _uid(self) -> int:
@@ -297,8 +421,11 @@ class Keeper:
         compiled = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or f"{before}/torchinductor_{self._uid}"
         return {"TMPDIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": compiled} if folder else {}
 
-    def _watch(self, child: int, log: LogWriter) -> int:
-        """Wait for the command's end, stop it if that is ordered, and return its status."""
+    def _watch(self, child: int, log: LogWriter) -> int | None:
+        """Wait for the command's end, stop it if that is ordered, and return its status.
+
+        None if nobody saw how its first process ended.
+        """
         next_beat = time.monotonic() + self.unit.beat_seconds
         next_trim = time.monotonic() + TRIM_SECONDS
         beats = 0
@@ -308,7 +435,9 @@ class Keeper:
             if self._stop_asked_at is not None:
                 self._go_on_stopping(child, log)
             if self._kill_asked:
-                self._hard = True
+                if not self._hard:
+                    self._hard = True
+                    self._note()
                 send(self._family(), signal.SIGKILL)
             if now >= next_trim:
                 next_trim = now + TRIM_SECONDS
@@ -335,10 +464,12 @@ class Keeper:
             return False
         if self._stop is not None:
             return bool(self._family())
-        if self._stop_asked_at is not None or self._ended[child] != 0 or _ends(self.unit)["is_done"]:
+        if self._stop_asked_at is not None or self._ended[child] or _ends(self.unit)["is_done"]:
             return False
         now = time.monotonic()
-        self._ended_at = self._ended_at or now
+        if not self._ended_at:
+            self._ended_at = now
+            self._note()
         with self.unit.as_user():
             found = {one.pid for one in registered(register_file(self.unit))}
         family = self._family()
@@ -354,7 +485,8 @@ class Keeper:
         """Begin the stop, or take its next step; ask for a kill when the grace is over."""
         assert self._stop_asked_at is not None
         if self._stop is None:
-            self._stop = OrderedStop(self.unit, child, self._family)
+            self._note()
+            self._stop = OrderedStop(self.unit, child, self._family, self._note_stop)
             log.write_line(f"boa: {self._stop}")
         else:
             self._stop.go_on()
@@ -363,6 +495,7 @@ class Keeper:
             self._is_late = not self._stop.asks_first or bool(self._stop.savers()) or child not in self._ended
             self._left_over = 0 if self._is_late else len(self._family())
             self._kill_asked = True
+            self._note()
 
     def _loss(self) -> Loss | None:
         """Return what an ordered stop has lost; None if there was none, or if no loss is known."""
@@ -401,12 +534,19 @@ class Keeper:
             self._kill_asked = True
         elif info is not None and info.si_signo != signal.SIGCHLD and self._stop_asked_at is None:
             self._stop_asked_at = time.monotonic()
+        child = self._course.child
         with suppress(ChildProcessError):
             while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
+                # Left as a zombie until it is noted: its status can be read once.
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if found is None:
                     break
-                self._ended[pid] = status
+                if found.si_pid == child:
+                    is_exit = found.si_code == os.CLD_EXITED
+                    self._first_ended(found.si_status << 8 if is_exit else found.si_status)
+                self._ended[found.si_pid] = os.waitpid(found.si_pid, 0)[1]
+        if self._has_adopted and child not in self._ended and started_ticks(child) != self._course.ticks:
+            self._look_for_first_status()
         for slot, (errand, until) in list(self._errands.items()):
             is_late = until is not None and time.monotonic() > until
             if errand.pid in self._ended or is_late:
@@ -417,11 +557,53 @@ class Keeper:
                 errand.returncode = 0  # Reaped here: Popen must not wait for it.
                 del self._errands[slot]
 
+    def _first_ended(self, status: int | None) -> None:
+        """Note how the command's first process ended."""
+        self._ended[self._course.child] = status
+        self._course.has_ended, self._course.status = True, status
+        self._note()
+
+    def _look_for_first_status(self) -> None:
+        """Learn how the first process of an adopted command ended: its parent, the guard, has noted it."""
+        found = read_own(self.unit.folder, FIRST) or {}
+        now = time.monotonic()
+        self._first_gone_at = self._first_gone_at or now
+        if found.get("pid") == self._course.child and type(found.get("status")) is int:
+            self._first_ended(found["status"])
+        elif self._is_astray() or now > self._first_gone_at + FIRST_SECONDS:
+            self._first_ended(None)
+
     def _family(self) -> list[int]:
-        """Return the living descendants of the keeper that do not belong to an errand."""
+        """Return the living processes of the command: all of its keepers' descendants but errands.
+
+        Orphans of killed keepers are children of the guard. If that was killed too, they are found by what
+        marks them.
+        """
         errands = [errand.pid for errand, _ in self._errands.values()]
-        mine = {*errands, *(pid for errand in errands for pid in descendants(errand))}
-        return [p for p in descendants(os.getpid()) if p not in mine and started_ticks(p) is not None]
+        mine = {os.getpid(), *errands, *(pid for errand in errands for pid in descendants(errand))}
+        found = dict.fromkeys(descendants(os.getpid()))
+        if self._guard and os.getppid() == self._guard:
+            found |= dict.fromkeys(descendants(self._guard))
+        if self._has_adopted and self._is_astray():
+            if time.monotonic() > self._strays[0] + STRAY_SECONDS:
+                self._strays = (time.monotonic(), strays(self.unit, self._course))
+            found |= dict.fromkeys(self._strays[1])
+            for stray in self._strays[1]:
+                found |= dict.fromkeys(descendants(stray))
+        return [p for p in found if p not in mine and started_ticks(p) is not None]
+
+    def _is_astray(self) -> bool:
+        """Return whether some of an adopted command may descend from no process of this unit."""
+        return self._course.guard != self._guard or os.getppid() != self._guard
+
+    def _end_errands_of_others(self) -> None:
+        """Kill what another keeper had going beside its command: this one does it anew."""
+        if not self._guard:
+            return
+        mine = {os.getpid(), *descendants(os.getpid())}
+        others = [pid for pid in descendants(self._guard) if pid not in mine]
+        errands = [pid for pid in others if carries(pid, f"{ERRAND}={self.unit.name}")]
+        send({*errands, *(pid for errand in errands for pid in descendants(errand))}, signal.SIGKILL)
 
     def _gather(self) -> int:
         """End processes that outlived the command, SIGTERM before SIGKILL; return how many there were."""
@@ -477,6 +659,7 @@ class Keeper:
                     **self._home(slot),
                     "BOA_STATUS": status,
                     "BOA_PYTHON": sys.executable,
+                    ERRAND: self.unit.name,
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -525,6 +708,9 @@ class Keeper:
         self._seen = (changed_at, status["manifest"])
         return status
 
+    def _is_unseen_end(self, code: int | None) -> bool:
+        return code is None and self._has_adopted and self._stop_asked_at is None and not self._hard
+
     def _write_exit(
         self, status: int | None, *, out_of_memory: bool, lingering: int, loss: Loss | None = None
     ) -> None:
@@ -540,6 +726,8 @@ class Keeper:
             "lingering": max(lingering, self._left_over),
             "why_lost": "" if loss is None else loss.why,
             **_ends(unit),
+            # Nobody saw how a command ended by itself: it may have been killed with its keepers.
+            **({"agent_lost": True} if self._is_unseen_end(code) else {}),
             "disk_full": bool(code) and full_disk(unit.workdir, unit.checkpoint_dir),
             "before_failed": self._before_failed,
             "ended_at": time.time(),
@@ -605,19 +793,16 @@ def end_orphaned_unit(folder: Path) -> None:
 
 def drop_scratch(unit: Unit) -> None:
     """Remove the scratch folder of a unit, and that of its temporary files."""
-    with unit.as_user():
-        drop_temporary_folder(unit.folder)
-        shutil.rmtree(unit.own / SCRATCH, ignore_errors=True)
+    remove_trees(temporary_folder(unit.folder), unit.own / SCRATCH, **popen_as(unit))
 
 
 def _unblock() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _pump(child: subprocess.Popen[bytes], log: LogWriter) -> None:
+def _pump(reader: int, log: LogWriter) -> None:
     """Copy the command's output into its log until the command closes it."""
-    assert child.stdout is not None
-    with child.stdout as pipe:
+    with os.fdopen(reader, "rb", buffering=0) as pipe:
         while block := os.read(pipe.fileno(), 1 << 16):
             log.write(block)
 
@@ -641,7 +826,7 @@ def main(arguments: list[str]) -> int:
     if "--status" in arguments:
         print(json.dumps(told_status(folder, verify=True)))  # noqa: T201  its caller reads it
         return 0
-    unit = Unit.read(folder)
+    Unit.read(folder)  # Raises now, and not in each keeper.
     if "--foreground" not in arguments:
         _apart()
     with (folder / "keeper.lock").open("w") as lock:
@@ -650,9 +835,23 @@ def main(arguments: list[str]) -> int:
         except BlockingIOError:
             return 0  # The unit already has a keeper.
         os.set_inheritable(lock.fileno(), False)
-        if not (folder / "keeper.json").exists():
-            Keeper(unit).run()
+        if read_own(folder, "exit.json") is not None or (
+            (folder / "keeper.json").exists() and read_course(folder) is None
+        ):
+            return 0
+        if not Guard(folder, _keep(folder)).run():
+            end_orphaned_unit(folder)
     return 0
+
+
+def _keep(folder: Path) -> Callable[[Orders, int], int]:
+    """Return what the guard of a unit does in each keeper that it starts."""
+
+    def keep(orders: Orders, guard: int) -> int:
+        Keeper(Unit.read(folder), orders, guard).run()
+        return 0
+
+    return keep
 
 
 def start_apart(folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -15,8 +15,8 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import shutil
 import stat
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -43,7 +43,7 @@ def temporary_folder(folder: Path) -> Path:
 def make_temporary_folder(folder: Path, uid: int) -> Path | None:
     """Make the folder for temporary files of a unit; None if something of another user is in its place.
 
-    Call it, and `drop_temporary_folder`, with the rights of the unit's user, `uid`.
+    Call it with the rights of the unit's user, `uid`.
     """
     path = temporary_folder(folder)
     with suppress(OSError):
@@ -55,9 +55,19 @@ def make_temporary_folder(folder: Path, uid: int) -> Path | None:
     return None
 
 
-def drop_temporary_folder(folder: Path) -> None:
-    """Remove the folder for temporary files of a unit; does nothing if there is none."""
-    shutil.rmtree(temporary_folder(folder), ignore_errors=True)
+def remove_trees(*folders: Path, **given: Any) -> None:
+    """Remove folders with all that is in them, as the user that `given`, options of `Popen`, may name.
+
+    `shutil.rmtree` descends by recursion, and a job may have left more folders within each other.
+    """
+    with suppress(OSError):
+        subprocess.run(
+            ["rm", "-rf", "--", *map(str, folders)],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            **given,
+        )
 
 
 def remove_leavings(
@@ -195,5 +205,5 @@ def _rows(file: Path) -> list[dict[str, int]]:
     with suppress(OSError, ValueError):
         header, *lines = file.read_text().splitlines()
         names = header.split()
-        return [dict(zip(names, map(int, line.split()), strict=False)) for line in lines]
+        return [dict(zip(names, map(int, line.split()))) for line in lines]
     return []

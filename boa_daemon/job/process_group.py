@@ -157,7 +157,7 @@ def _lead(width: int) -> Ranks:
             door.settimeout(max(0.001, deadline - time.monotonic()))
             try:
                 guest, _ = door.accept()
-            except TimeoutError:
+            except socket.timeout:  # TimeoutError only from Python 3.10 on.
                 raise PeerLost(f"{1 + len(came)} of {width} processes met in {MEET_SECONDS:g} s") from None
             peer = _connection(guest)
             seat = _seat_of(peer)

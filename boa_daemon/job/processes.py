@@ -70,18 +70,25 @@ def is_alive(pid: int, ticks: int) -> bool:
     return found == ticks
 
 
+def boot_id() -> str:
+    """Return the name of this boot of the machine; empty if the kernel does not tell it."""
+    with suppress(OSError):
+        return (PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
+    return ""
+
+
 def descendants(pid: int) -> list[int]:
     """Return the descendants of a process, children first, zombies included."""
     found: list[int] = []
     queue = [pid]
     while queue:
-        below = list(_children(queue.pop(0)))
+        below = list(children(queue.pop(0)))
         found += below
         queue += below
     return found
 
 
-def _children(pid: int) -> Iterator[int]:
+def children(pid: int) -> Iterator[int]:
     """Yield the children of all threads of a process."""
     for file in (PROC / str(pid) / "task").glob("*/children"):
         with suppress(OSError):
@@ -90,13 +97,15 @@ def _children(pid: int) -> Iterator[int]:
 
 def carrying(variable: str) -> list[int]:
     """Return the other processes that we may read and whose environment has `variable` ("NAME=value")."""
-    wanted, found = variable.encode(), []
-    for folder in PROC.iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            with suppress(OSError):
-                if wanted in (folder / "environ").read_bytes().split(b"\0"):
-                    found.append(int(folder.name))
-    return found
+    pids = [int(folder.name) for folder in PROC.iterdir() if folder.name.isdigit()]
+    return [pid for pid in pids if pid != os.getpid() and carries(pid, variable)]
+
+
+def carries(pid: int, variable: str) -> bool:
+    """Return whether the environment of a process has `variable` ("NAME=value"), if we may read it."""
+    with suppress(OSError):
+        return variable.encode() in (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    return False
 
 
 def kill_all_carrying(variable: str, *, rounds: int = 5) -> int:

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -33,7 +34,7 @@ from boa_daemon.job.gpu_memory import keep_to_share
 from boa_daemon.job.quick_exit import exit_quickly
 from boa_daemon.job.random_state import read_random, resume_random, write_random
 from boa_daemon.job.read_back import CannotBeLoaded, read_back, read_back_folder
-from boa_daemon.job.stops import STOP_FILE, Registration
+from boa_daemon.job.stops import STOP_FILE, Lease, Registration
 
 MOST_STEPS = 2**63 - 1
 RECORD_BYTES = 512
@@ -83,6 +84,7 @@ class Run:
         self._saving: _Saving | None = None
         self._all_have_written = False
         self._save_seconds: float | None = None
+        self._checkpoint_bytes: int | None = None
         self._samples = 0.0
         self._began = time.monotonic()
         self._saved_at_step = 0
@@ -96,6 +98,7 @@ class Run:
         self._is_entered = False
         self._handler_before: Any = None
         self._registration = Registration({} if RAY_WORKER in environment else environment)
+        self._lease = Lease(environment)
 
     @property
     def is_first(self) -> bool:
@@ -215,6 +218,8 @@ class Run:
             }
             if self._save_seconds is not None:
                 record["save_seconds"] = self._save_seconds
+            if self._checkpoint_bytes is not None:
+                record["checkpoint_bytes"] = self._checkpoint_bytes
             record["gap_seconds"] = self._gap_seconds
             if gradient_noise is not None:
                 record["gradient_noise"] = gradient_noise
@@ -244,6 +249,9 @@ class Run:
     def _agreed(self, agree: Callable[[bool], bool] | None) -> bool:
         """Return whether any rank was asked to stop; remember whether all ranks have written their parts."""
         self.stop_asked = self.stop_asked or bool(self._stop_file and os.path.exists(self._stop_file))
+        if not self.stop_asked and self._lease.is_over():
+            self.stop_asked = True
+            self.note("nobody has kept this job for ten minutes: it saves and ends")
         is_writing = self._saving is not None and not self._saving.is_written
         if agree is not None:
             self._all_have_written = self._saving is not None and not agree(is_writing)
@@ -314,6 +322,8 @@ class Run:
         )
         self._has_read_back = True
         self._save_seconds = time.monotonic() - began
+        with suppress(OSError):
+            self._checkpoint_bytes = found.path.stat().st_size
         return found
 
     def try_save(self, write: Callable[[BinaryIO], Any], check: Callable[[Path], Any]) -> None:
@@ -407,6 +417,7 @@ class Run:
                 self.folder, generation=self.generation, step=saving.step, files=files, keep=self.keep
             )
             self._save_seconds = time.monotonic() - saving.began
+            self._checkpoint_bytes = sum(size for size, _ in files.values())
             return found
         return None
 

@@ -18,7 +18,11 @@ handler catches it, or the process has not registered yet and has done no step.
 The lock is a POSIX record lock: the kernel drops it when the process ends or becomes another program, does
 not pass it on to forked workers, and names its holder, also across containers. So nothing is believed that a
 job could write into a file, and only processes of the unit's own family get signals. Where files cannot be
-locked, a process counts as not registered; it still sees the request. Standard library only.
+locked, a process counts as not registered; it still sees the request.
+
+A stop outlives its keeper: its steps are noted before they are taken (`OrderedStop.state`), and the next
+keeper goes on from there. The keeper locks a file, too, its lease. Processes in a loop of `boa_daemon.job`
+that find the lease without a holder for `LEASE_SECONDS` save and end by themselves. Standard library only.
 """
 
 from __future__ import annotations
@@ -44,6 +48,10 @@ STOP_FILE = "BOA_STOP_FILE"
 """Variable with the path of the file whose existence asks for a stop."""
 REGISTER = "BOA_REGISTER_FILE"
 """Variable with the path of the file on which the command's processes register."""
+LEASE = "BOA_LEASE_FILE"
+"""Variable with the path of the file that the unit's keeper has locked while it lives."""
+LEASE_SECONDS, LEASE_LOOK_SECONDS = 600.0, 10.0
+"""A command without a keeper saves and ends after this time; how often a process of it looks."""
 LEAVE_SECONDS = 0.5
 """Time for helper processes to exit by themselves after the command's end, before any signal."""
 LAST_SIGNAL_SECONDS = 5.0
@@ -92,6 +100,56 @@ class Registration:
             fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, length, 2 * os.getpid())
 
 
+class Lease:
+    """The lease of a unit's keeper, as a process of the command sees it.
+
+    It counts only for a process that has seen it held: where locks do not reach, it says nothing.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._file = environment.get(LEASE, "")
+        self._look_at = 0.0
+        self._held_at: float | None = None
+
+    def is_over(self) -> bool:
+        """Return whether the unit has had no keeper for `LEASE_SECONDS`; costs little when called often."""
+        now = time.monotonic()
+        if now < self._look_at or not self._file:
+            return False
+        self._look_at = now + LEASE_LOOK_SECONDS
+        if _is_locked(Path(self._file)):
+            self._held_at = now
+        return self._held_at is not None and now - self._held_at >= LEASE_SECONDS
+
+
+def hold_lease(unit: Unit) -> int | None:
+    """Lock the lease of a unit until this process ends; return the descriptor, None if it cannot be locked.
+
+    Only one process holds it. The descriptor must not be closed, and the file not be opened again.
+    """
+    with suppress(OSError), unit.as_user():
+        handle = os.open(lease_file(unit), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        with suppress(OSError):
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+        return handle
+    return None
+
+
+def lease_file(unit: Unit) -> Path:
+    """Return the file that a unit's keeper has locked while it lives."""
+    return unit.own / "lease"
+
+
+def _is_locked(file: Path) -> bool:
+    """Return whether another process has locked a file; also if that cannot be known."""
+    try:
+        with open_regular(file) as stream:
+            asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+            return bool(_LOCK.unpack(fcntl.fcntl(stream, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR)
+
+
 @dataclass(frozen=True)
 class Registered:
     """A registered process: its id, as the keeper sees it, and whether it looks for a stop at each step."""
@@ -138,21 +196,39 @@ def register_file(unit: Unit) -> Path:
 
 
 def variables(unit: Unit) -> dict[str, str]:
-    """Return the variables by which the command's processes find both files."""
-    return {STOP_FILE: str(request_file(unit)), REGISTER: str(register_file(unit))}
+    """Return the variables by which the command's processes find these files."""
+    return {
+        STOP_FILE: str(request_file(unit)),
+        REGISTER: str(register_file(unit)),
+        LEASE: str(lease_file(unit)),
+    }
 
 
 class OrderedStop:
-    """A stop of a unit's command, whose first process is `child`; `family` returns all living ones."""
+    """A stop of a unit's command, whose first process is `child`; `family` returns all living ones.
 
-    def __init__(self, unit: Unit, child: int, family: Callable[[], list[int]]) -> None:
-        self._unit, self._child, self._family = unit, child, family
+    `note` is called before each step that sends signals, so that another keeper can go on from `before`, the
+    newest `state`. A signal may then be sent a second time, and none is left out.
+    """
+
+    def __init__(
+        self,
+        unit: Unit,
+        child: int,
+        family: Callable[[], list[int]],
+        note: Callable[[OrderedStop], None] = lambda _stop: None,
+        before: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._unit, self._child, self._family, self._note = unit, child, family, note
         self._began = time.monotonic()
         self._told: set[int] = set()
         self._shells: list[int] = []
         self._suspended: list[int] = []
         self._leave_until: float | None = None
         self._has_told_all = False
+        if before is not None:
+            self._resume(before)
+            return
         self.had_request = make_request(unit)
         """Whether the request file could be made."""
         savers = self.savers()
@@ -160,15 +236,49 @@ class OrderedStop:
         """Whether registered processes were asked first; else all processes got SIGTERM at once."""
         self.counted = len(savers)
         if not savers:
+            self._note(self)
             living = family()
             self._told = {pid for pid in living if _group_of(pid) == child}
             if child in living:
                 os.killpg(child, signal.SIGTERM)
             else:
                 send(self._told, signal.SIGTERM)  # Its number may name another group by now.
+            self._note(self)
             return
+        self._find_shells(savers)
+        self._note(self)
+        send(self._suspended, signal.SIGSTOP)
         self._tell([one.pid for one in savers if not (one.looks and self.had_request) and one.pid > 0])
-        self._suspend_shells(savers)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """How far the stop has come, as values of JSON; times are of this boot's monotonic clock."""
+        return {
+            "began": self._began,
+            "told": sorted(self._told),
+            "shells": self._shells,
+            "suspended": self._suspended,
+            "leave_until": self._leave_until,
+            "has_told_all": self._has_told_all,
+            "had_request": self.had_request,
+            "asks_first": self.asks_first,
+            "counted": self.counted,
+        }
+
+    def _resume(self, before: Mapping[str, Any]) -> None:
+        """Go on with a stop that another keeper began: what it had noted is done once more."""
+        self._began, self._told = before["began"], set(before["told"])
+        self._shells, self._suspended = list(before["shells"]), list(before["suspended"])
+        self._leave_until, self._has_told_all = before["leave_until"], before["has_told_all"]
+        self.had_request = make_request(self._unit)
+        self.asks_first, self.counted = before["asks_first"], before["counted"]
+        family = set(self._family())
+        if not self.asks_first:
+            self._tell([pid for pid in family if _group_of(pid) == self._child])
+        elif self._shells and self.savers():
+            send([pid for pid in self._suspended if pid in family], signal.SIGSTOP)
+            waiting = [one for one in self.savers() if not (one.looks and self.had_request)]
+            self._tell([one.pid for one in waiting if one.pid > 0])
 
     def __str__(self) -> str:
         """Say which way the stop goes."""
@@ -210,8 +320,9 @@ class OrderedStop:
             self._leave_until = now + LEAVE_SECONDS
         elif now >= self._leave_until and not self._has_told_all:
             # Once: what a shell starts in its trap afterwards has the rest of the grace.
-            self._has_told_all = True
             self._tell(self._family())
+            self._has_told_all = True
+            self._note(self)
 
     def _tell(self, pids: list[int]) -> None:
         """Send SIGTERM to processes of the family that have not got it yet."""
@@ -219,9 +330,11 @@ class OrderedStop:
         fresh = [pid for pid in pids if pid not in self._told and pid in family]
         send(fresh, signal.SIGTERM)
         self._told.update(fresh)
+        if fresh:
+            self._note(self)
 
-    def _suspend_shells(self, savers: list[Registered]) -> None:
-        """Find the shells that wait for a registered process, and suspend those that shells have started.
+    def _find_shells(self, savers: list[Registered]) -> None:
+        """Find the shells that wait for a registered process; those that shells have started are suspended.
 
         Otherwise `python train.py && upload` would upload what is not finished. A program that started a
         shell may react when it is suspended, so such a shell runs on.
@@ -244,15 +357,15 @@ class OrderedStop:
                         self._suspended.append(above)
         saving = {one.pid for one in savers}
         self._suspended = [pid for pid in self._suspended if pid not in saving]
-        send(self._suspended, signal.SIGSTOP)
 
     def _release_shells(self) -> None:
         """End the shells that wait for registered processes: SIGTERM is pending when they go on."""
-        shells, self._shells = self._shells, []
-        if shells:
-            self._tell(shells)
+        if self._shells:
+            self._tell(self._shells)
             family = set(self._family())
             send([pid for pid in self._suspended if pid in family], signal.SIGCONT)
+            self._shells = []
+            self._note(self)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def torch_state(*parts: Any) -> dict[str, Callable[..., Any]]:
 
     def load(path: Path) -> None:
         found = read(path)
-        for part, state in zip(parts, found["parts"], strict=True):
+        for part, state in zip(parts, found["parts"]):
             _accessors(part)[1](state)
         run = current()
         run.note(

@@ -72,7 +72,7 @@ FREE_WHILE_LEARNING = 8
 """Collectives covered by a free answer until the number of collectives per iteration is known."""
 
 
-@dataclass(slots=True)
+@dataclass
 class CollectiveTiming(IterationTiming):
     """Counts of rank 0 between optimizer steps: collectives, bytes, and time spent sending."""
 
@@ -314,5 +314,5 @@ def _alike(given: Sequence[Any]) -> list[list[Any]]:
     return [
         [one] if isinstance(one, torch.Tensor) else one
         for one in given
-        if isinstance(one, torch.Tensor | list)
+        if isinstance(one, (torch.Tensor, list))
     ]

@@ -60,7 +60,7 @@ WHOLE_ITERATION = -1
 """Number of bytes in an answer that covers the rest of the iteration."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Bucket:
     """A gradient bucket to send: the flat tensor, DDP's future, and the CUDA event to wait for."""
 

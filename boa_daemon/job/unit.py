@@ -15,9 +15,10 @@ from typing import Any
 from boa_daemon.job.checkpoint import Checkpoint, newest_checkpoint
 from boa_daemon.job.failures import read_failure
 from boa_daemon.job.logs import last_lines, quiet_seconds
-from boa_daemon.job.processes import is_alive
+from boa_daemon.job.processes import boot_id, is_alive
 from boa_daemon.job.regular_files import MOST_BYTES, UNREADABLE, read_regular
 from boa_daemon.job.seal import SEAL, TOLD, is_sealed, key_of, sealed
+from boa_daemon.job.whole_files import write_whole
 
 KEPT = "kept.json"
 """File in which a unit notes its checkpoints that were uploaded completely."""
@@ -155,6 +156,24 @@ def _set_groups_here(libc: ctypes.CDLL, groups: Sequence[int]) -> None:
         libc.syscall(number, ctypes.c_size_t(len(groups)), (ctypes.c_uint * len(groups))(*groups))
 
 
+def keepers_of(kept: Mapping[str, Any] | None) -> list[tuple[int, int]]:
+    """Return the processes that keep a unit, by its `keeper.json`: id and start time of guard and keeper.
+
+    None are valid after a boot of the machine. A unit of an earlier version has no guard.
+    """
+    if kept is None or kept.get("boot", "") not in ("", boot_id()):
+        return []
+    pairs = [(kept.get("guard"), kept.get("guard_ticks")), (kept.get("pid"), kept.get("ticks"))]
+    return [
+        (pid, ticks) for pid, ticks in pairs if type(pid) is int and type(ticks) is int and 1 < pid < 2**31
+    ]
+
+
+def is_kept(kept: Mapping[str, Any] | None) -> bool:
+    """Return whether a unit's keeper lives, or its guard, which starts another one."""
+    return any(is_alive(*one) for one in keepers_of(kept))
+
+
 def lost_end(*, stop_asked: bool = False, **facts: Any) -> dict[str, Any]:
     """Return the end of a unit whose keeper is lost; `facts` are the fields that are known."""
     return {
@@ -176,14 +195,7 @@ def write_json(file: Path, document: Mapping[str, Any]) -> None:
     Raises:
         OSError: when it cannot be written.
     """
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        aside.write_text(json.dumps(document))
-        aside.replace(file)
-    except OSError:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise
+    write_whole(file, json.dumps(document), durable=False)
 
 
 def sealed_document(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,7 +284,7 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
     """
     unit = Unit.read(folder)
     kept = read_own(folder, "keeper.json")
-    lives = kept is not None and is_alive(int(kept["pid"]), int(kept["ticks"]))
+    lives = is_kept(kept)
     ended = read_own(folder, "exit.json") or read_own(folder, "ending.json")
     status: dict[str, Any] = {
         "job": unit.job,

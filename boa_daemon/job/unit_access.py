@@ -37,7 +37,7 @@ from boa_daemon.job.container import (
 )
 from boa_daemon.job.processes import descendants, is_alive, send, started_ticks
 from boa_daemon.job.secrets import SecretMissing, values_of
-from boa_daemon.job.unit import Unit, read_own
+from boa_daemon.job.unit import Unit, keepers_of, read_own
 
 MOST_OUTPUT = 16_000
 """Limit of the output that is kept, the newest part; SSM returns at most 24,000 characters."""
@@ -53,16 +53,16 @@ class UnitAccessFailed(RuntimeError):
     """Nothing can be started beside the job."""
 
 
-def keeper_of(folder: Path) -> tuple[int, int]:
-    """Return the process id of a unit's keeper, and its start time in clock ticks.
+def keepers_that_live(folder: Path) -> list[tuple[int, int]]:
+    """Return the processes that keep a unit: their ids, and their start times in clock ticks.
 
     Raises:
         UnitAccessFailed: when the unit does not run.
     """
-    kept = read_own(folder, "keeper.json")
-    if kept is None or not is_alive(int(kept["pid"]), int(kept["ticks"])):
+    found = [one for one in keepers_of(read_own(folder, "keeper.json")) if is_alive(*one)]
+    if not found:
         raise UnitAccessFailed("the job does not run on this node")
-    return int(kept["pid"]), int(kept["ticks"])
+    return found
 
 
 def words_of(unit: Unit, command: str, tool: str = "") -> list[str]:
@@ -84,7 +84,7 @@ class UnitAccess:
 
     def __init__(self, folder: Path) -> None:
         self.unit = Unit.read(folder)
-        self._keeper = keeper_of(folder)
+        self._keepers = keepers_that_live(folder)
         self._is_to_end = False
         self._looked_at = 0.0
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -138,7 +138,7 @@ class UnitAccess:
         while process.poll() is None:
             if self._is_to_end:
                 why = "the process that started it is gone"
-            elif not is_alive(*self._keeper):
+            elif not self._is_kept():
                 why = "the job has ended on this node"
             elif until is not None and time.monotonic() >= until:
                 why = f"its {seconds:g} s are over"
@@ -151,6 +151,15 @@ class UnitAccess:
             time.sleep(0.02)
         process.wait()
         return why
+
+    def _is_kept(self) -> bool:
+        """Return whether the unit runs; its keeper may have been replaced meanwhile."""
+        if any(is_alive(*one) for one in self._keepers):
+            return True
+        with suppress(UnitAccessFailed, OSError):
+            self._keepers = keepers_that_live(self.unit.folder)
+            return True
+        return False
 
     def _be_present(self) -> None:
         """Show the job that somebody is working beside it."""

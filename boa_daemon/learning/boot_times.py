@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import log
 from statistics import fmean, quantiles
 
-from boa_daemon.tick.node_lives import life_of
+from boa_daemon.tick.facts.node_lives import life_of
 
 MOST_KEPT, LEAST_SEEN = 50, 3
 STARTED_SUFFIX = " (started)"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil, log
 
-from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.facts.offers import Offer
 from policies.errors import InfeasibleBudget
 from policies.online.best_effort import Account, Shortfall
 from policies.optimum.hull import TIE

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from boa_daemon.learning.samples import (
@@ -25,7 +25,7 @@ from boa_daemon.learning.samples import (
     compact_samples,
 )
 from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, doubted, estimate_all
-from boa_daemon.tick.ports import RunReport
+from boa_daemon.tick.facts.ports import RunReport
 from policies.fast_dataclasses import replace
 from policies.links.gpu_kinds import without_market
 from policies.model import JobClass, JobId, Width
@@ -177,11 +177,21 @@ class Learner:
         # `moment` sums the squares of the counts per minute: add n^2 - (n - 1)^2.
         self._keep(replace(row, count=row.count + 1.0, moment=row.moment + 2.0 * number - 1.0))
 
-    def take_arrivals(self, arrivals: Iterable[tuple[int, str, float]]) -> None:
-        """Count jobs given as (number, class, instant); jobs counted before are skipped."""
+    def take_arrivals(
+        self,
+        arrivals: Iterable[tuple[int, str, float]],
+        *,
+        is_left_out: Callable[[str], bool] = lambda _name: False,
+    ) -> None:
+        """Count jobs given as (number, class, instant); jobs counted before are skipped.
+
+        Jobs of classes that are left out are not counted.
+        """
         for number, class_name, at in arrivals:
             if number > self.arrived_through:
-                self.arrived(class_name.partition("[")[0], at)
+                name = class_name.partition("[")[0]
+                if not is_left_out(name):
+                    self.arrived(name, at)
                 self.arrived_through = number
 
     def ended(self, job: JobId, *, class_name: str, work_gpu_hours: float, at: float, is_whole: bool) -> None:

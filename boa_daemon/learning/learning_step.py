@@ -24,7 +24,7 @@ from boa_daemon.learning.observed_rhythm import rhythm_of
 from boa_daemon.learning.samples import DAY, HOUR, KEPT_SECONDS, Sample
 from boa_daemon.learning.speedups import CurveEstimate, WidthEstimate, measured_class
 from boa_daemon.learning.width_trials import GpuHourWorth, WidthTrials
-from boa_daemon.tick.state import JobState
+from boa_daemon.tick.facts.state import JobState
 from policies.errors import PolicyError
 from policies.model import Job, JobClass, JobId
 from policies.online.rhythm import Rhythm

@@ -12,9 +12,9 @@ from typing import Any
 
 from boa_daemon.learning.exploration_value import Exploration
 from boa_daemon.learning.width_trials import ExploringAllocator
-from boa_daemon.tick.codec import digest, dumps
-from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.state import Rules
+from boa_daemon.tick.decide.controller import Controller, Ports
+from boa_daemon.tick.facts.codec import digest, dumps
+from boa_daemon.tick.facts.state import Rules
 from policies.answer import Allocation
 from policies.model import Job, Money
 from policies.online.best_effort import Account

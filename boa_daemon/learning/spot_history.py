@@ -25,8 +25,8 @@ from math import ceil, floor, log
 
 import scipy
 
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.links.gpu_kinds import without_market
 from policies.model import NodeId

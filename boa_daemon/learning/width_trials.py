@@ -20,7 +20,7 @@ from boa_daemon.learning.exploration_value import Exploration, ExplorationStakes
 from boa_daemon.learning.learner import Learner, Worked
 from boa_daemon.learning.samples import ENOUGH_MORE
 from boa_daemon.learning.speedups import HALF_LIFE_SECONDS, CurveEstimate, SpeedSample, WidthEstimate
-from boa_daemon.tick.state import JobState
+from boa_daemon.tick.facts.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation, NodePrices
 from policies.model import InstanceType, Job, JobClass, JobId, Money, Width

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -123,7 +124,7 @@ def commit(
         InputError: when the offers or the trace are wrong, the offers cover nothing, or prices are missing.
         UnknownPolicy: when there is no policy of that name.
     """
-    from boa_daemon.comparing.commitment_advice import AdviceRequest  # noqa: PLC0415 - slow, and seldom needed
+    from boa_daemon.planning.commitment_advice import AdviceRequest  # noqa: PLC0415 - slow, and seldom needed
 
     if isinstance(offers, Mapping):
         document = Document(name="the offers", content=dict(offers), language="json")
@@ -210,34 +211,10 @@ def compare(
         InputError: when the trace is not valid or has a class that the problem lacks, or without workers.
         UnknownPolicy: when there is no policy of a name.
     """
-    from boa_daemon.comparing.cells import REFERENCE, Comparison  # noqa: PLC0415 - slow, and seldom needed
-    from boa_daemon.comparing.comparison_summary import lines_of  # noqa: PLC0415
-    from boa_daemon.comparing.run_cells import run_all  # noqa: PLC0415
-    from boa_daemon.comparing.tasks import AnswerCache, Tasks  # noqa: PLC0415
-    from boa_daemon.comparing.workers import workers_on  # noqa: PLC0415
-
-    settings = _settings(problem, trace, budget)
-    rivals = tuple(dict.fromkeys(find_policy(name).name for name in policies if name != REFERENCE))
-    comparison = Comparison(shared=settings, budgets=(settings.budget,), rivals=rivals, seeds=seeds)
-    comparison.check()
-    with Tasks(workers_on(on), AnswerCache.for_user()) as tasks:
-        rows = run_all(comparison, tasks)
-    lines = lines_of(comparison, rows)
-    return Compared(
-        title=f"Policies for {settings.budget}",
-        document={"reference": REFERENCE, "summary": [line.to_document() for line in lines]},
-        rows=[
-            {
-                "policy": line.policy,
-                "mean_jct_hours": line.mean_jct_hours,
-                "p95_jct_hours": line.p95_jct_hours,
-                "mean_usd_per_hour": line.mean_usd_per_hour,
-                "ratio": line.ratio.mean,
-            }
-            for line in lines
-        ],
-        ratios={line.policy: line.ratio.mean for line in lines},
-    )
+    # By name, because only this function needs the laboratory.
+    laboratory = import_module("boa_daemon.lab.compare.library")
+    compared: Compared = laboratory.compared(_settings(problem, trace, budget), policies, seeds=seeds, on=on)
+    return compared
 
 
 def _settings(problem: Problem, trace: Arrivals, budget: str | float | None) -> SimulationSettings:

@@ -16,7 +16,7 @@ from boa_daemon.planning.machine_removal import MachineRemoval, machine_removals
 from boa_daemon.planning.measured_range import RangeEdge, range_edges, widths_of
 from boa_daemon.planning.plan_documents import landmarks, solution_document
 from boa_daemon.planning.unused_types import UnusedType, unused_by_plans
-from boa_daemon.tick.shortfall import shortfall_document
+from boa_daemon.tick.room.shortfall import shortfall_document
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
 from policies.model import Budget, InstanceType, Problem

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boa_daemon.errors import InputError, MissingExtra
+from boa_daemon.job.whole_files import whole_file
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.plan_documents import has_weights
 from boa_daemon.units import format_hours
@@ -250,12 +251,9 @@ def save(figure: Figure, path: Path) -> None:
     from matplotlib import rc_context  # noqa: PLC0415 - see check_plot_path
 
     kind = path.suffix.lower().lstrip(".")
-    part = path.with_name(f".{path.name}.part")
     try:
         # Without a fixed salt the ids inside an SVG are random.
-        with rc_context({"svg.hashsalt": "boa"}):
+        with rc_context({"svg.hashsalt": "boa"}), whole_file(path) as part:
             figure.savefig(part, format=kind, dpi=150, metadata=_UNDATED[kind])
-        part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise InputError(f"cannot write the plot: {error.strerror}", file=path) from error

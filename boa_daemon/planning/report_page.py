@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
+from boa_daemon.job.whole_files import write_whole
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; background: #fff; max-width: 62rem;
@@ -122,10 +123,7 @@ def write_page(text: str, path: Path) -> None:
     Raises:
         InputError: when the file cannot be written.
     """
-    part = path.with_name(f".{path.name}.part")
     try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        write_whole(path, text)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise InputError(f"cannot write the report: {error.strerror}", file=path) from error

@@ -1,6 +1,6 @@
 """Compare a base with changes of money, prices, market, commitments, quotas, load or class sizes.
 
-A stream or a list is planned anew for each change; `boa_daemon.comparing.scenario_runs` simulates traces.
+A stream or a list is planned anew for each change; `boa_daemon.planning.scenario_runs` simulates traces.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from math import inf
 from boa_daemon.sim.spot_market import mean_price_fraction
 from boa_daemon.sim.step_functions import StepFunction, price_path, stock_path
 from boa_daemon.sim.world_settings import WorldSettings, of_type
-from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.offers import Market, Offer
-from boa_daemon.tick.ports import Refused
+from boa_daemon.tick.facts.actions import LaunchNodes
+from boa_daemon.tick.facts.offers import Market, Offer
+from boa_daemon.tick.facts.ports import Refused
 from policies.links.gpu_kinds import is_spot
 from policies.model import InstanceType, NodeId
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from boa_daemon.sim.draws import Draws
 from boa_daemon.sim.simulated_cloud import SimulatedCloud
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import Accepted, Launched, Refused, Unknown
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import NodeId
 
 THROTTLED_SECONDS = 5.0

@@ -12,7 +12,7 @@ from random import Random
 from typing import Literal, TypeAlias
 
 from boa_daemon.sim.world_settings import Boot, WorldSettings, of_type
-from boa_daemon.tick.offers import Market
+from boa_daemon.tick.facts.offers import Market
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import InstanceType, JobId, NodeId
 

@@ -20,10 +20,10 @@ from boa_daemon.sim.simulated_cloud import SimulatedCloud
 from boa_daemon.sim.simulated_job import SimulatedJob
 from boa_daemon.sim.simulated_workload import Physics
 from boa_daemon.sim.world_settings import Checkpoints
-from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.ports import Accepted, Refused
-from boa_daemon.tick.state import Claim, ClusterState, JobState, Plan, UserMoney
-from boa_daemon.tick.team_money import TeamMoney
+from boa_daemon.tick.facts.actions import StartJob, StopJob
+from boa_daemon.tick.facts.ports import Accepted, Refused
+from boa_daemon.tick.facts.state import Claim, ClusterState, JobState, Plan, UserMoney
+from boa_daemon.tick.facts.team_money import TeamMoney
 from boa_daemon.traces.reader import TraceJob
 from policies.model import Job, JobId
 

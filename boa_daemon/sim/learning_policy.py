@@ -18,8 +18,8 @@ from boa_daemon.learning.speedups import SpeedSample, over_first_phase
 from boa_daemon.learning.width_trials import ExploringAllocator, GpuHourWorth
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.simulated_job import SimulatedJob
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.ledger import money_of
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.money.ledger import money_of
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
 from policies.fast_dataclasses import field_replacer, replace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from boa_daemon.tick.ledger import bill
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.state import NodeState
+from boa_daemon.tick.money.ledger import bill
 from boa_daemon.units import dollars
 
 

@@ -17,11 +17,11 @@ from boa_daemon.sim.event_queue import EventQueue
 from boa_daemon.sim.node_totals import NodeTotals
 from boa_daemon.sim.stopped_nodes import StoppedNodes
 from boa_daemon.sim.topology import SimulatedTopology
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.node_lives import next_life
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Accepted, Launched, Refused
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.node_lives import next_life
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import Accepted, Launched, Refused
+from boa_daemon.tick.facts.state import NodeState
 from policies.fast_dataclasses import field_replacer, replace
 from policies.model import GpuSlot, InstanceType, JobId, NodeId
 

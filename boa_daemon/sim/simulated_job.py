@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from boa_daemon.sim.simulated_workload import Physics
 from boa_daemon.sim.world_settings import Checkpoints
-from boa_daemon.tick.state import JobState
+from boa_daemon.tick.facts.state import JobState
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.fast_dataclasses import field_replacer

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.ports import Accepted, Clock, JobSpec, LogChunk, Refused, RunReport, Unknown
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.actions import StartJob, StopJob
+from boa_daemon.tick.facts.ports import Accepted, Clock, JobSpec, LogChunk, Refused, RunReport, Unknown
+from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import JobId, NodeId, Width
 

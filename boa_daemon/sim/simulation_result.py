@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from boa_daemon.sim.lower_bound import lower_bounds_hours
+from boa_daemon.sim.bounds.lower_bound import lower_bounds_hours
 from boa_daemon.sim.world import SimulatedWorld
-from boa_daemon.tick.shortfall import shortfall_document
+from boa_daemon.tick.room.shortfall import shortfall_document
 from boa_daemon.traces.rates import work_of
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies.model import Budget, Problem

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.sim.world_settings import Spot, WorldSettings, of_type
-from boa_daemon.tick.stages.find_changes import LEAVE_SECONDS
+from boa_daemon.tick.stages.places.find_changes import LEAVE_SECONDS
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.links.gpu_kinds import SPOT, card_of, is_spot, spot_kind, without_market
 from policies.model import GpuType, InstanceType, JobClass, Phase, Problem

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from boa_daemon.tick.node_lives import next_life
-from boa_daemon.tick.state import DISK_USD_PER_HOUR, NodeState
+from boa_daemon.tick.facts.node_lives import next_life
+from boa_daemon.tick.facts.state import DISK_USD_PER_HOUR, NodeState
 from policies.fast_dataclasses import replace
 from policies.model import NodeId
 

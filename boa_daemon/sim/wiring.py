@@ -11,7 +11,7 @@ from types import MappingProxyType
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.learning.policy_record import PolicyRecord
-from boa_daemon.sim.boot_bound import THOROUGH, NodeSupply, SearchEffort, lower_bound_with_boots_hours
+from boa_daemon.sim.bounds.boot_bound import THOROUGH, NodeSupply, SearchEffort, lower_bound_with_boots_hours
 from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.simulated_workload import a_workload, in_bursts
 from boa_daemon.sim.simulation_result import Simulation, summarize_run
@@ -21,9 +21,9 @@ from boa_daemon.sim.world import SimulatedWorld
 from boa_daemon.sim.world_settings import WorldSettings, of_type
 from boa_daemon.sim.wrong_beliefs import believed_problem
 from boa_daemon.store.memory import MemoryStore
-from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.state import IDLE_HOLD_SECONDS, Rules, WarmPool
+from boa_daemon.tick.decide.controller import Controller, Ports
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.state import IDLE_HOLD_SECONDS, Rules, WarmPool
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR

@@ -25,9 +25,9 @@ from boa_daemon.sim.stopped_nodes import START_SECONDS, StoppedNodes
 from boa_daemon.sim.topology import SimulatedTopology
 from boa_daemon.sim.world_settings import WorldSettings
 from boa_daemon.sim.wrong_beliefs import wrong_size_factors
-from boa_daemon.tick.controller import Controller
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.gc_pause import without_gc
+from boa_daemon.tick.decide.controller import Controller
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.decide.gc_pause import without_gc
 from policies.model import InstanceType
 
 QUIET_TICKS = 10_000

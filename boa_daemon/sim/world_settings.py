@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from boa_daemon.errors import InputError
-from boa_daemon.tick.offers import Market
+from boa_daemon.tick.facts.offers import Market
 
 NORMAL_P99 = 2.3263478740408408
 """The 99 % quantile of the standard normal distribution."""

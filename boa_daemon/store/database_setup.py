@@ -38,6 +38,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from boa_daemon.errors import BoaError, InputError
+from boa_daemon.job.whole_files import whole_file
 from boa_daemon.store.database_troubles import PASSING, explain, trouble_of
 from boa_daemon.store.tables import META, METADATA
 
@@ -336,15 +337,13 @@ def backup(engine: Engine, folder: Path, name: str) -> Path | None:
     if engine.dialect.name != "sqlite":
         return None
     folder.mkdir(parents=True, exist_ok=True)
-    target, partial = folder / f"{name}.sqlite", folder / f".{name}.part"
-    try:
-        with _raw(engine) as source, closing(sqlite3.connect(partial)) as copy:
-            source.backup(copy)
-        partial.replace(target)
-    except BaseException:
-        # What a full disk left of a copy would keep it full.
-        partial.unlink(missing_ok=True)
-        raise
+    target = folder / f"{name}.sqlite"
+    with (
+        whole_file(target) as partial,
+        _raw(engine) as source,
+        closing(sqlite3.connect(partial)) as copy,
+    ):
+        source.backup(copy)
     for old in sorted(folder.glob("*.sqlite"))[:-KEPT_BACKUPS]:
         old.unlink()
     return target

@@ -19,11 +19,11 @@ from boa_daemon.store.database import Database
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.sql import SqlStore, kind_and_target, put
 from boa_daemon.store.tables import DECISIONS, META, POLICIES
-from boa_daemon.tick.actions import Action
-from boa_daemon.tick.codec import CachingEncoder, digest, dumps, pack, unpack
-from boa_daemon.tick.runner_up import Alternatives, action_choice
-from boa_daemon.tick.spending import gpu_prices_in_use
-from boa_daemon.tick.state import ClusterState, Plan
+from boa_daemon.tick.explain.runner_up import Alternatives, action_choice
+from boa_daemon.tick.facts.actions import Action
+from boa_daemon.tick.facts.codec import CachingEncoder, digest, dumps, pack, unpack
+from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.money.spending import gpu_prices_in_use
 from policies.model import Width
 
 QUIET_SECONDS = 600.0

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from boa_daemon.store.records import InstanceRecord, JobRecord
-from boa_daemon.tick.codec import loads
+from boa_daemon.tick.facts.codec import loads
 from policies.model import GpuSlot
 
 MOST_KNOWN_SLOTS = 50_000
@@ -25,6 +25,7 @@ _IN_SPEC = (
     "content", "size_gpu_hours", "failures", "starts", "micro_dollars",
     "begun_step", "lost_steps", "settled_generation", "failed", "not_before", "exit_code", "last_lines",
     "first_started_at", "ran_seconds", "lost_gpu_hours", "has_reported", "width_before",
+    "checkpoint_bytes",
 )  # fmt: skip
 
 

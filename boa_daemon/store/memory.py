@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from boa_daemon.tick.actions import Action, LaunchNodes, act_of
-from boa_daemon.tick.limits import DAY_SECONDS, Act
-from boa_daemon.tick.offers import Cooldown, cooled, covers
-from boa_daemon.tick.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
-from boa_daemon.tick.state import ClusterState, Plan
+from boa_daemon.tick.facts.actions import Action, LaunchNodes, act_of
+from boa_daemon.tick.facts.limits import DAY_SECONDS, Act
+from boa_daemon.tick.facts.offers import Cooldown, cooled, covers
+from boa_daemon.tick.facts.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
+from boa_daemon.tick.facts.state import ClusterState, Plan
 from policies.fast_dataclasses import replace
 from policies.model import NodeId
 

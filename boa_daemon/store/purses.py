@@ -12,9 +12,9 @@ from boa_daemon.store.database import Database
 from boa_daemon.store.records import JobRecord
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import PURSES
-from boa_daemon.tick.ledger import bill_within
-from boa_daemon.tick.limits import Window
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.limits import Window
+from boa_daemon.tick.facts.state import NodeState
+from boa_daemon.tick.money.ledger import bill_within
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import NodeId
 

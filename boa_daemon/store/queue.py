@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,15 +18,16 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from boa_daemon.inputs.job_file import instant_of
+from boa_daemon.job.whole_files import write_whole
 from boa_daemon.store.database import Database, DatabaseBusy
 from boa_daemon.store.job_rows import instance_of, job_of, row_of, slots_of
 from boa_daemon.store.purses import add_to_purse, hourly_costs
 from boa_daemon.store.records import ACTIVE, GenerationRecord, InstanceRecord, JobRecord, JobStatus, job_id
 from boa_daemon.store.sql import HOUR, put
 from boa_daemon.store.tables import GENERATIONS, INSTANCES, INTENTS, JOBS, META, PLACEMENTS
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.codec import dumps, loads
-from boa_daemon.tick.state import Claim, NodeState
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.codec import dumps, loads
+from boa_daemon.tick.facts.state import Claim, NodeState
 from policies.model import GpuSlot, JobId, NodeId, Width
 
 NewJob: TypeAlias = tuple[Mapping[str, Any], str, str, float]
@@ -153,9 +154,7 @@ class JobQueue:
         """Write the next number to the file beside the database; a full disk keeps the previous one."""
         if self._mark is not None:
             with suppress(OSError):
-                aside = self._mark.with_suffix(".new")
-                aside.write_text(str(number))
-                aside.replace(self._mark)
+                write_whole(self._mark, str(number), durable=False)
 
     def _widths(self, connection: Connection, held: Iterable[JobId]) -> dict[JobId, Width]:
         """Return the width of each job that holds GPUs."""
@@ -417,12 +416,13 @@ class JobQueue:
         else:
             self.instances.pop(node.id, None)
 
-    def holders(self) -> dict[NodeId, dict[int, JobId]]:
-        """Return by node which job holds which GPU."""
+    def holders(self, nodes: Collection[NodeId] | None = None) -> dict[NodeId, dict[int, JobId]]:
+        """Return by node, of these nodes or all, which job holds which GPU."""
         held: dict[NodeId, dict[int, JobId]] = {}
         for job in list(self.active.values()):
             for slot in job.slots:
-                held.setdefault(slot.node, {})[slot.index] = job.id
+                if nodes is None or slot.node in nodes:
+                    held.setdefault(slot.node, {})[slot.index] = job.id
         return held
 
     def nodes_of(self, job: JobRecord) -> dict[NodeId, NodeState]:

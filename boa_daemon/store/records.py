@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from boa_daemon.tick.ports import JobSpec
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.ports import JobSpec
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import GpuSlot, JobId, Width
 
+NODE_KEY = "slurm_node"
+"""Key of a job's content with the node of Slurm that the job is; no job file can have it."""
 JobStatus: TypeAlias = Literal["queued", "running", "finished", "failed", "cancelled"]
 ACTIVE: frozenset[JobStatus] = frozenset({"queued", "running"})
 
@@ -34,7 +36,8 @@ class JobRecord:
     `started_at` is the start of the newest generation, None for a waiting job. `ran_seconds` is how long
     ended generations held GPUs, `lost_gpu_hours` the part of that work that is in no checkpoint.
     `has_reported` says that the job has reported a step or written a checkpoint, so it can be resized.
-    `width_before` is the GPU type and the GPUs of the last ended generation.
+    `width_before` is the GPU type and the GPUs of the last ended generation, `checkpoint_bytes` the size of
+    its last save, if reported.
     """
 
     id: JobId
@@ -70,6 +73,7 @@ class JobRecord:
     lost_gpu_hours: float = 0.0
     has_reported: bool = False
     width_before: tuple[str, int] | None = None
+    checkpoint_bytes: int | None = None
 
     @property
     def name(self) -> str:
@@ -126,10 +130,12 @@ class JobRecord:
             cpus=float(content.get("cpus") or 0.0),
             memory_gb=float(content.get("memory_gb") or 0.0),
             artifacts=tuple(content.get("artifacts") or ()),
-            user=self.user,
+            # A node of Slurm runs slurmd, which needs root to start the jobs of all users.
+            user="root" if NODE_KEY in content else self.user,
             secrets=dict(content.get("secrets", {})),
             data=dict(content.get("data") or {}),
             record=self._as_submitted,
+            slurm_options=tuple(content.get("slurm_options") or ()),
         )
 
     @property

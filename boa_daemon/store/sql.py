@@ -19,7 +19,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from boa_daemon.store.database import Database
 from boa_daemon.store.memory import GIVEN_UP_SECONDS
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, COOLDOWNS, INTENTS, META
-from boa_daemon.tick.actions import (
+from boa_daemon.tick.facts.actions import (
     Action,
     EndGeneration,
     GiveUpJob,
@@ -29,15 +29,17 @@ from boa_daemon.tick.actions import (
     TerminateNode,
     act_of,
 )
-from boa_daemon.tick.codec import dumps, loads
-from boa_daemon.tick.limits import DAY_SECONDS, Act
-from boa_daemon.tick.offers import OF_PEOPLE, Cooldown, cooled, covers
-from boa_daemon.tick.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
-from boa_daemon.tick.state import ClusterState, Plan
+from boa_daemon.tick.facts.codec import dumps, loads
+from boa_daemon.tick.facts.limits import DAY_SECONDS, Act
+from boa_daemon.tick.facts.offers import OF_PEOPLE, Cooldown, cooled, covers
+from boa_daemon.tick.facts.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
+from boa_daemon.tick.facts.state import ClusterState, Plan
 
 HOUR = 3600.0
 REMEMBERED_SECONDS = 2.0 * HOUR
 """Age, before the newest act, beyond which the rules against flapping need no acts."""
+LAUNCHES_SECONDS = 10.0
+"""Seconds after which launches of the last hour are read again, if none was recorded since."""
 OPEN, DONE = "open", "done"
 """An intent is open until its outcome is known; a launch's intent, until all of its nodes were listed."""
 
@@ -99,6 +101,7 @@ class SqlStore:
             launches = select(INTENTS).where(INTENTS.c.status == OPEN, INTENTS.c.kind == "launch")
             self._unseen = {row.id: _open_launch(row) for row in connection.execute(launches)}
             self._acts = self._recent_acts(connection)
+        self._recent_launches: tuple[float, list[tuple[float, str, Outcome]]] | None = None
         self._tick = int(meta.get("tick", 0))
         self._books_opened_at: float | None = meta.get("books_opened_at")
         memory = meta.get("memory")
@@ -179,6 +182,8 @@ class SqlStore:
                     self._acts.pop(action.id, None)
                 if isinstance(action, LaunchNodes) and not isinstance(outcome, Unknown):
                     self._settle(connection, action, outcome, at)
+        if any(isinstance(action, LaunchNodes) for action, _ in outcomes):
+            self._recent_launches = None
 
     def _settle(self, connection: Connection, launch: LaunchNodes, outcome: Outcome, at: float) -> None:
         """Record the nodes that a launch must show, and start cool-downs for what was refused."""
@@ -252,6 +257,7 @@ class SqlStore:
             if launch is not None:
                 self._cool(connection, launch.action, refused, at)
         self._unseen.pop(launched_by, None)
+        self._recent_launches = None
 
     def open_mended(self, now: float) -> None:
         """End the rests of refusals that a person cures, such as denials: somebody says that it is done."""
@@ -272,15 +278,23 @@ class SqlStore:
             .where(INTENTS.c.kind == "launch", INTENTS.c.outcome.is_not(None), INTENTS.c.at > now - HOUR)
             .order_by(INTENTS.c.at, INTENTS.c.id)
         )
+        # The status is asked for all the time, and outcomes are recorded now and then.
+        recent = self._recent_launches
+        if recent is None or not 0.0 <= now - recent[0] < LAUNCHES_SECONDS:
+            with self.database.read() as connection:
+                rows = [(row.at, row.target, loads(row.outcome)) for row in connection.execute(launches)]
+            self._recent_launches = recent = now, rows
         found: dict[str, tuple[float, str]] = {}
-        with self.database.read() as connection:
-            for row in connection.execute(launches):
-                outcome, kind = loads(row.outcome), row.target.partition("/")[0]
-                if isinstance(outcome, Launched) and outcome.nodes:
-                    found = {key: said for key, said in found.items() if key.partition("/")[0] != kind}
-                    outcome = outcome.short
-                if isinstance(outcome, Refused):
-                    found[row.target] = (row.at, outcome.reason)
+        for at, target, outcome in recent[1]:
+            if at <= now - HOUR:
+                continue
+            refused: Outcome | None = outcome
+            kind = target.partition("/")[0]
+            if isinstance(outcome, Launched) and outcome.nodes:
+                found = {key: said for key, said in found.items() if key.partition("/")[0] != kind}
+                refused = outcome.short
+            if isinstance(refused, Refused):
+                found[target] = (at, refused.reason)
         return found
 
     def record_charge(self, charge: Charge) -> None:

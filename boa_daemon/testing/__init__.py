@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
-from boa_daemon.tick.state import Claim, ClusterState, JobState, NodePhase, NodeState, Rules, UserMoney
-from boa_daemon.tick.team_money import TeamMoney
+from boa_daemon.tick.facts.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import Accepted, Launched, Refused, Unknown
+from boa_daemon.tick.facts.state import Claim, ClusterState, JobState, NodePhase, NodeState, Rules, UserMoney
+from boa_daemon.tick.facts.team_money import TeamMoney
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.answer import Allocation
 from policies.fast_dataclasses import replace

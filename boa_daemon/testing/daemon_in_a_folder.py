@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
-from boa_daemon.daemon.assembly import open_storage
-from boa_daemon.daemon.components import World
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.planner import Planner
-from boa_daemon.daemon.service import Service
-from boa_daemon.daemon.warm_pool import start_seconds_of
+from boa_daemon.daemon.loop.assembly import open_storage
+from boa_daemon.daemon.loop.components import World
+from boa_daemon.daemon.loop.loop import Daemon
+from boa_daemon.daemon.planner.planner import Planner
+from boa_daemon.daemon.planner.warm_pool import start_seconds_of
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.sim.simulated_runner import SimulatedRunner
 from boa_daemon.store.database_setup import sqlite_url
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.ports import Clock, Provider, Runner
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.ports import Clock, Provider, Runner
 from policies.model import Width
 
 

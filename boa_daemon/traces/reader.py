@@ -16,12 +16,14 @@ from pathlib import Path
 
 from boa_daemon.csv_text import MAX_CELL_BYTES
 from boa_daemon.errors import InputError, column_hint, did_you_mean, near_files
+from policies.fast_dataclasses import fast_init
 
 COLUMNS = ("job_id", "arrived_at_seconds", "class_name", "scale")
 REQUIRED = COLUMNS[:3]
 _EXAMPLE = f"A trace starts with the line {','.join(REQUIRED)} and optionally {COLUMNS[3]}"
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class TraceJob:
     """One arrival: seconds from the start of the trace, a class, and a factor on the sizes of its phases."""

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.traces.reader import Trace, TraceFault, TraceJob
+from policies.links.gpu_kinds import card_of
 from policies.model import JobClass, Phase
 
 Arrival = TypeVar("Arrival")
@@ -26,13 +27,15 @@ SHORTEST_WINDOW_HOURS = 1.0 / 3600.0
 class GpuSource:
     """The source of a GPU type's price: an instance type of the catalogue, or dollars per GPU-hour.
 
-    With the latter go `gpus_per_instance` (None: one) and the network's gigabits per second.
+    With the latter go `gpus_per_instance` (None: one) and the network's gigabits per second. Jobs that had
+    parts of a GPU share it: it has `places_per_gpu`.
     """
 
     instance_type: str | None = None
     usd_per_gpu_hour: float | None = None
     gpus_per_instance: int | None = None
     link_gigabits_per_second: float | None = None
+    places_per_gpu: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,7 @@ class Options:
     to_hours: float | None = None
     limit: int | None = None
     time_zone: str | None = None
+    gpus: int | None = None
     gpu_types: Mapping[str, GpuSource] = field(default_factory=lambda: MappingProxyType({}))
 
     def startup_hours(self, default_seconds: float) -> float:
@@ -144,7 +148,8 @@ def assemble(
         for job_class in classes
         if counts[job_class.name]
     )
-    used = {gpu for job_class in with_rates for phase in job_class.phases for gpu in phase.speedups}
+    kinds = {gpu for job_class in with_rates for phase in job_class.phases for gpu in phase.speedups}
+    used = kinds | {card_of(kind) for kind in kinds}
     for name in options.gpu_types:
         if name not in used:
             raise InputError(
@@ -173,9 +178,15 @@ def cut(
     """
     start = (options.from_hours or 0.0) * 3600.0
     end = math.inf if options.to_hours is None else options.to_hours * 3600.0
-    ordered = sorted(((seconds_of(item), item) for item in items), key=lambda pair: pair[0])
-    inside = [(seconds - start, item) for seconds, item in ordered if start <= seconds < end]
+    inside, outside = [], 0
+    for item in items:
+        seconds = seconds_of(item)
+        if start <= seconds < end:
+            inside.append((seconds - start, item))
+        else:
+            outside += 1
+    inside.sort(key=lambda pair: pair[0])
     kept = inside if options.limit is None else inside[: options.limit]
-    dropped["outside the window"] += len(ordered) - len(inside)
+    dropped["outside the window"] += outside
     dropped["beyond the limit"] += len(inside) - len(kept)
     return kept

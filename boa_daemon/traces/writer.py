@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from boa_daemon.errors import BoaError
+from boa_daemon.job.whole_files import flush, whole_file
 from boa_daemon.traces.reader import COLUMNS, Trace
 from boa_daemon.traces.workload import GpuSource, Workload
 from policies.model import JobClass, Phase
@@ -63,19 +63,16 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 def _write(texts: Mapping[Path, str]) -> None:
     """Write texts to files; all new files are complete before any replaces an old one."""
-    staged: list[Path] = []
     try:
-        for path, text in texts.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _stage(path, text, staged)
-        for temporary, path in zip(staged, texts, strict=True):
-            temporary.replace(path)
+        with ExitStack() as staged:
+            for path, text in texts.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part = staged.enter_context(whole_file(path, durable=False))
+                part.write_text(text, encoding="utf-8", newline="")
+                flush(part)
     except OSError as error:
         where = error.filename or next(iter(texts)).parent
         raise BoaError(f"cannot write {where}: {error.strerror}") from error
-    finally:
-        for temporary in staged:
-            temporary.unlink(missing_ok=True)
 
 
 def trace_text(trace: Trace) -> str:
@@ -104,11 +101,12 @@ def _gpu(gpu: GpuSource) -> _Flow:
     """Return the entry of one GPU type."""
     if gpu.usd_per_gpu_hour is not None:
         entry = _Flow(usd_per_gpu_hour=gpu.usd_per_gpu_hour)
-        for key in ("gpus_per_instance", "link_gigabits_per_second"):
-            if getattr(gpu, key) is not None:
-                entry[key] = getattr(gpu, key)
-        return entry
-    return _Flow(instance_type=gpu.instance_type)
+    else:
+        entry = _Flow(instance_type=gpu.instance_type)
+    for key in ("gpus_per_instance", "link_gigabits_per_second", "places_per_gpu"):
+        if getattr(gpu, key) is not None:
+            entry[key] = getattr(gpu, key)
+    return entry
 
 
 def _class(job_class: JobClass, rates_known: bool) -> dict[str, Any]:
@@ -122,6 +120,8 @@ def _class(job_class: JobClass, rates_known: bool) -> dict[str, Any]:
         entry["startup_hours"] = _round(job_class.startup_hours)
     if job_class.rescale_hours:
         entry["rescale_hours"] = _round(job_class.rescale_hours)
+    if job_class.may_share:
+        entry["shares_gpu"] = True
     entry["phases"] = [_phase(phase) for phase in job_class.phases]
     return entry
 
@@ -145,15 +145,3 @@ def _round(value: float) -> float:
 def _shortest(value: float) -> str:
     """Return the shortest text that parses to the same number."""
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
-
-
-def _stage(path: Path, text: str, staged: list[Path]) -> None:
-    """Write the text to a new file beside `path`, and append that file to `staged`."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    staged.append(Path(name))
-    with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    # mkstemp makes private files; everybody who may read the directory may read these.
-    Path(name).chmod(0o644)

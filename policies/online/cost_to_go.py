@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 import numpy as np
@@ -162,6 +162,17 @@ class CostToGo:
             first=int((costs[0] + start).argmin()),
             # Zero constants at this scale would not be enough: at larger scales a change pays sooner.
             is_straight=len(phase_cost) == 1 or job_class.rescale_hours == 0.0,
+        )
+
+    def with_begins(self, costs: Floats) -> CostToGo:
+        """Return the table with a further cost of each start or change to a column, shape (columns,)."""
+        start = self.start_cost + costs
+        whole = self.rest(0, scale=self.scale, left=1.0)
+        return replace(
+            self,
+            start_cost=start,
+            change_cost=self.change_cost + costs,
+            first=int((whole + start).argmin()),
         )
 
     def rest(self, phase: int, *, scale: float, left: float) -> Floats:

@@ -29,11 +29,13 @@ def fallback_width(
     room: Mapping[str, float],
     holds: Width | None,
     gpus: int | None = None,
+    begins: Mapping[str, tuple[float, float]] | None = None,
 ) -> Width | None:
     """Return the best width whose GPUs are available; None if there is none.
 
     `room` is the number of additional GPUs by GPU type; types that are not in it are excluded. The job may
-    always keep what it `holds`. With `gpus`, other widths must have exactly that many GPUs.
+    always keep what it `holds`. With `gpus`, other widths must have exactly that many GPUs. `begins` are by
+    GPU type what a start there costs besides: hours, which are billed, and dollars.
     """
     allowed = np.array(
         [
@@ -47,6 +49,11 @@ def fallback_width(
         return None
     open_columns = replace(columns, hours=np.where(allowed[None, :], columns.hours, np.inf))
     table = CostToGo.of(open_columns, scale=job.scale, multiplier=multiplier)
+    if begins:
+        hours, usd = np.array([begins.get(width.gpu_type, (0.0, 0.0)) for width in columns.widths]).T
+        table = table.with_begins(
+            hours * (columns.job_class.weight + multiplier * columns.rate) + multiplier * usd
+        )
     return table.width_for(
         job.phase, scale=job.scale, left=columns.part_left(job), holds=holds, margin=MARGIN
     )

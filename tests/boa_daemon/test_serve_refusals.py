@@ -76,7 +76,7 @@ def test_settings_that_cannot_be_read_for_a_moment(
     real_open, real_text = Path.open, Path.read_text
     monkeypatch.setattr(Path, "open", lambda self, *a, **k: fail(self) or real_open(self, *a, **k))
     monkeypatch.setattr(Path, "read_text", lambda self, *a, **k: fail(self) or real_text(self, *a, **k))
-    monkeypatch.setattr("boa_daemon.daemon.waiting.STANDBY_SECONDS", 0.01)
+    monkeypatch.setattr("boa_daemon.daemon.loop.waiting.STANDBY_SECONDS", 0.01)
     is_passing = number != errno.EACCES
     try:
         main()

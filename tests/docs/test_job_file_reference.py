@@ -10,7 +10,7 @@ from typing import get_args
 from pydantic_core import PydanticUndefined
 
 from boa_daemon.inputs.job_file import JobFile
-from boa_daemon.tick.retries import FailureCause
+from boa_daemon.tick.facts.retries import FailureCause
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/reference/job-file.md").read_text(encoding="utf-8")
 ROW = re.compile(r"\| `([a-z_]+)` \| (.*?) \| (.*) \|")

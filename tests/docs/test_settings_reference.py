@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from boa_daemon.daemon.config import TeamSettings, UserSettings
-from boa_daemon.daemon.setting_layers import setting_rows
+from boa_daemon.daemon.settings.config import TeamSettings, UserSettings
+from boa_daemon.daemon.settings.setting_layers import setting_rows
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/reference/settings.md").read_text(encoding="utf-8")
 ROW = re.compile(r"\| `([a-z_]+)` \| (?:`(.*?)`)? ?\| (.*) \|")

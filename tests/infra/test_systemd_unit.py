@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.systemd import UNIT, check_tick, unit_text
+from boa_daemon.daemon.loop.systemd import UNIT, check_tick, unit_text
+from boa_daemon.daemon.settings.config import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "infra" / "systemd" / UNIT

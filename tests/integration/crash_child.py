@@ -25,8 +25,8 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import ManualClock, NoJobs, Wishes
-from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.state import Rules, WarmPool
+from boa_daemon.tick.decide.controller import Controller, Ports
+from boa_daemon.tick.facts.state import Rules, WarmPool
 from policies.placement.first_fit import FirstFit
 
 TYPE = "g5.xlarge"

@@ -17,9 +17,9 @@ from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import NoJobs, Wishes
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.actions import TerminateNode
-from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.state import Rules
+from boa_daemon.tick.decide.controller import Controller, Ports
+from boa_daemon.tick.facts.actions import TerminateNode
+from boa_daemon.tick.facts.state import Rules
 from policies.placement.first_fit import FirstFit
 
 EXAMPLES = int(os.environ.get("BOA_FAULT_SCHEDULES", sampled(12)))

@@ -18,16 +18,16 @@ from verbs import exit_code
 
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import AwsSettings, SidePrices
-from boa_daemon.daemon.assembly import open_storage
-from boa_daemon.daemon.standing_costs import StandingCosts
+from boa_daemon.daemon.loop.assembly import open_storage
+from boa_daemon.daemon.money.standing_costs import StandingCosts
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import mocked
-from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.ports import Launched
+from boa_daemon.tick.facts.actions import LaunchNodes
+from boa_daemon.tick.facts.ports import Launched
 
 SIDES = SidePrices.model_validate(
     dict.fromkeys((name for name in SidePrices.model_fields if "usd" in name), 0.05) | {"as_of": "2026-11-01"}

@@ -15,18 +15,18 @@ from aws_rigs import START, ManualClock, a_launch, a_rig, ends
 from worlds import run_until
 
 from boa_daemon.clock import VirtualClock
-from boa_daemon.daemon.assembly import CLOUDS
-from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.loop.assembly import CLOUDS
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.sim.capacity_pools import CapacityPools
 from boa_daemon.sim.draws import Draws
 from boa_daemon.sim.event_queue import EventQueue
 from boa_daemon.sim.simulated_cloud import SimulatedCloud
 from boa_daemon.sim.world_settings import WorldSettings
 from boa_daemon.testing import an_instance_type
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.ledger import bill
-from boa_daemon.tick.node_lives import next_life
-from boa_daemon.tick.ports import Accepted, Cloud, Launched, Provider, Refused
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.node_lives import next_life
+from boa_daemon.tick.facts.ports import Accepted, Cloud, Launched, Provider, Refused
+from boa_daemon.tick.money.ledger import bill
 
 BOOT_SECONDS = 90.0
 

@@ -19,7 +19,7 @@ from engine_worlds import ssm_world
 
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import Accepted
+from boa_daemon.tick.facts.ports import Accepted
 
 TRAINER = """
 import os, time
@@ -134,22 +134,31 @@ def test_a_stop_asks_the_process_in_the_container_that_saves_first(bench: Bench)
     until(lambda: not containers(bench))
 
 
-@pytest.mark.parametrize("how", ["kill", "keeper"])
-def test_a_container_ends_at_once_with_its_unit(bench: Bench, how: str) -> None:
-    """Killing the unit or its keeper ends the container: no process in it goes on."""
+def test_a_container_ends_at_once_with_its_unit(bench: Bench) -> None:
+    """Killing the unit ends the container: no process in it goes on."""
     admit(bench, TRAINER.format(steps=100_000, seconds=0.02))
     bench.start(1)
     bench.wait_step(5)
-    if how == "kill":
-        bench.engine.kill(bench.job, 1)
-    else:
-        os.kill(json.loads((unit_folder(bench) / "keeper.json").read_text())["pid"], signal.SIGKILL)
+    bench.engine.kill(bench.job, 1)
     end = bench.wait_end()
-    assert (end.phase, end.cause) == ("failed", "killed" if how == "kill" else "agent-lost")
+    assert (end.phase, end.cause) == ("failed", "killed")
     until(lambda: not containers(bench))
     step = bench.report().step
     time.sleep(0.5)
     assert bench.report().step == step
+
+
+def test_a_container_goes_on_though_its_keeper_is_killed(bench: Bench) -> None:
+    """The next keeper stops it, and no step is lost."""
+    admit(bench, TRAINER.format(steps=100_000, seconds=0.02))
+    bench.start(1)
+    step = bench.wait_step(5).step or 0
+    os.kill(json.loads((unit_folder(bench) / "keeper.json").read_text())["pid"], signal.SIGKILL)
+    bench.wait_step(step + 20)
+    bench.stop()
+    end = bench.wait_end()
+    assert (end.phase, end.lost_steps) == ("stopped", 0), bench.printed()
+    until(lambda: not containers(bench))
 
 
 @LOCAL

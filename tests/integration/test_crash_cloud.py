@@ -25,8 +25,8 @@ from integration.crash_child import ONE_OF_SEVERAL, QUESTIONS_OF_STORE, WRITES
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Lifetime, Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS, FakeServer
-from boa_daemon.tick.node_lives import life_named, life_of
-from boa_daemon.tick.ports import Store
+from boa_daemon.tick.facts.node_lives import life_named, life_of
+from boa_daemon.tick.facts.ports import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 UP = [(0, 2, 0), (20, 2, 0), (400, 2, 0), (480, 2, 0)]

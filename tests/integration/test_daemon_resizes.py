@@ -182,7 +182,8 @@ def test_a_job_resized_1_2_4_1_under_kills_keeps_its_loss(folder: Path) -> None:
         site.kill_keeper(0)
         site.end(signal.SIGKILL)
         site.up()
-        site.comes_back(4, after=before)
+        site.gets_on(4)
+        assert site.generation == before, "the death of a keeper ends no generation"
         lost = site.row["lost_steps"]
         last.touch()
         site.give(1)

@@ -19,10 +19,10 @@ from sqlalchemy import text
 
 from boa_daemon.api.client import Client
 from boa_daemon.api.connection import RefusedByDaemon
-from boa_daemon.daemon.assembly import open_daemon
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.recovery import recover
-from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.loop.assembly import open_daemon
+from boa_daemon.daemon.loop.recovery import recover
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError
 from boa_daemon.store.database_setup import StoreTooNew, StoreUnreachable, check_reachable, open_engine
 from boa_daemon.store.leader import LedElsewhere

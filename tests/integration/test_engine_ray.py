@@ -16,7 +16,9 @@ from engine_bench import EXAMPLES, NUMPY, Bench, loss_alone, numpy_loss, until
 
 from boa_daemon.engines.ray import RayEngine
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import Accepted, JobGate, Refused, Unknown
+from boa_daemon.tick.facts.ports import Accepted, JobGate, Refused, Unknown
+
+pytestmark = pytest.mark.frameworks
 
 SLOW_SECONDS = 500.0
 """Ray Train starts a controller and workers, each of which imports PyTorch."""

@@ -13,6 +13,8 @@ from engine_bench import DDP, EXAMPLES, Bench, loss_alone
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.job.processes import carrying
 
+pytestmark = pytest.mark.frameworks
+
 
 def _a_worker(bench: Bench) -> int:
     """Return the newest process of the newest generation, which is a worker that torchrun started."""

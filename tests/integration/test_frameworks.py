@@ -10,8 +10,10 @@ import pytest
 from engine_bench import EXAMPLES, TORCHRUN, Bench, loss_alone
 
 from boa_daemon.engines.local import LocalEngine
-from boa_daemon.tick.ports import Accepted
+from boa_daemon.tick.facts.ports import Accepted
 from policies.model import GpuSlot
+
+pytestmark = pytest.mark.frameworks
 
 FRAMEWORKS = ("huggingface", "lightning", "fabric", "accelerate", "jax")
 """DDP, FSDP2, numpy and Ray Train have tests of their own."""

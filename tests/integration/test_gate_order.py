@@ -12,6 +12,8 @@ import pytest
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.client import SendPermit
 
+pytestmark = pytest.mark.frameworks
+
 _kept: list[DistributedDataParallel] = []
 """Models of tests that are over. PyTorch ends a group's threads with the interpreter's lock in hand, and one
 that still has a tensor to let go waits for that lock: for ever (pytorch/pytorch issue 56297)."""

@@ -15,6 +15,8 @@ from boa_daemon.gate.thread import GateThread
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.token import issue_token
 
+pytestmark = pytest.mark.frameworks
+
 SCRIPT = Path(__file__).with_name("gate_sharded.py")
 
 

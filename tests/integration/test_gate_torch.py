@@ -21,6 +21,8 @@ from boa_daemon.job.gate.token import issue_token
 from boa_daemon.job.inject import hooked
 from policies.links.contention import Link
 
+pytestmark = pytest.mark.frameworks
+
 RANKS = 3
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = GateSettings(

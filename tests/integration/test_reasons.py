@@ -17,10 +17,10 @@ from typing import Any
 import boto3
 import pytest
 
-from boa_daemon.daemon.assembly import open_daemon
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.loop.assembly import open_daemon
+from boa_daemon.daemon.loop.loop import Daemon
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.engines.ssm_scripts import bundle
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock

@@ -21,13 +21,13 @@ from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.client import Client
 from boa_daemon.api.server import ApiServer, unix_socket
-from boa_daemon.daemon.assembly import open_daemon
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.recovery import recover
-from boa_daemon.daemon.replay import replay
-from boa_daemon.daemon.service import Service
-from boa_daemon.daemon.setting_layers import load_settings
+from boa_daemon.daemon.loop.assembly import open_daemon
+from boa_daemon.daemon.loop.loop import Daemon
+from boa_daemon.daemon.loop.recovery import recover
+from boa_daemon.daemon.service.replay import replay
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.daemon.settings.setting_layers import load_settings
 from boa_daemon.job.checkpoint import newest_checkpoint
 from boa_daemon.job.processes import is_alive, kill_all_carrying
 from boa_daemon.store.database_setup import HEAD, StoreTooNew, open_engine, sqlite_url

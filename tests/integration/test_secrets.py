@@ -15,13 +15,13 @@ from engine_bench import Bench, until
 from engine_worlds import ssm_world
 
 from boa_daemon.api.client import Client
-from boa_daemon.daemon.config import EngineSettings
-from boa_daemon.daemon.secret_references import check_secrets
+from boa_daemon.daemon.settings.config import EngineSettings
+from boa_daemon.daemon.settings.secret_references import check_secrets
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import check_job
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import Accepted
+from boa_daemon.tick.facts.ports import Accepted
 
 VALUE = "hunter2-AKIA/1234+x=y"
 DIGEST = hashlib.sha256(VALUE.encode()).hexdigest()

@@ -11,7 +11,7 @@ from engine_bench import EXAMPLES, TORCHRUN, Bench, loss_alone, until
 from engine_worlds import ENGINES
 
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import Accepted
+from boa_daemon.tick.facts.ports import Accepted
 
 FSDP = f"{TORCHRUN} {EXAMPLES / 'train_fsdp.py'}"
 

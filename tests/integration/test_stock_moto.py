@@ -20,8 +20,8 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import ManualClock, NoJobs, Wishes
 from boa_daemon.testing.fronts import _QuietHandler
-from boa_daemon.tick.controller import Controller, Ports
-from boa_daemon.tick.state import Rules
+from boa_daemon.tick.decide.controller import Controller, Ports
+from boa_daemon.tick.facts.state import Rules
 from policies.placement.first_fit import FirstFit
 
 TYPE, TICK_SECONDS = "g5.xlarge", 900.0

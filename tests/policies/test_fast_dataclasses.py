@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan
+from boa_daemon.tick.facts.draft import Draft
+from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState, Plan
 from policies.answer import Allocation
 from policies.errors import InvalidProblem
 from policies.fast_dataclasses import fast_init, field_replacer, replace

@@ -12,9 +12,9 @@ from sampling import sampled
 
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.testing import a_class, a_problem, an_instance_type
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.ledger import Ledger
-from boa_daemon.tick.limits import Caps
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.limits import Caps
+from boa_daemon.tick.money.ledger import Ledger
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
 from policies.online.best_effort import Shortfall

@@ -16,7 +16,7 @@ from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.sim.world_settings import WorldSettings
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
-from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.units import dollars
 from policies.model import Budget
 from policies.registry import PolicyOptions

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from claimed_days import BOOT_SECONDS, TICK_SECONDS, Day, ticks_of
 
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.actions import StartJob
 from policies.model import JobId
 
 DAYS = [

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.network.case import read_case
-from boa_daemon.network.simulate import simulate
+from boa_daemon.lab.network.case import read_case
+from boa_daemon.lab.network.simulate import simulate
 from policies.links.contention import ETHERNET_10G
 from policies.links.link_share import network_share, slowdowns
 from policies.model import AllReduce

@@ -11,8 +11,8 @@ from load_scenarios import BUDGET, PROBLEM, SCENARIOS, Scenario, settings_of
 
 from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import prepare
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.ledger import Ledger, money_of
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.money.ledger import Ledger, money_of
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
 from policies.model import Job, Money, Phase, Problem

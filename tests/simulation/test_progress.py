@@ -15,7 +15,7 @@ from worlds import WORLDS
 from boa_daemon.sim import wiring
 from boa_daemon.sim.wiring import SimulationSettings, prepare, simulate
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
-from boa_daemon.tick.controller import Controller
+from boa_daemon.tick.decide.controller import Controller
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
 from policies.registry import PolicyEntry, find_policy

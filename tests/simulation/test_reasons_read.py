@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 import boa_daemon.tick
 from boa_daemon.testing import a_class, a_job, a_node, a_problem, a_state, an_instance_type
-from boa_daemon.tick.decision import Decision, decide
-from boa_daemon.tick.limits import Caps
-from boa_daemon.tick.offers import Cooldown, Offer
-from boa_daemon.tick.reasons import WAIT_REASON_TEXTS
-from boa_daemon.tick.runner_up import Alternatives, WidthLimits, width_choice
-from boa_daemon.tick.service_order import places_in_queue
-from boa_daemon.tick.state import ClusterState, Due, JobTerms, Rules, UserMoney
-from boa_daemon.tick.team_money import TeamMoney
+from boa_daemon.tick.decide.decision import Decision, decide
+from boa_daemon.tick.explain.runner_up import Alternatives, WidthLimits, width_choice
+from boa_daemon.tick.facts.limits import Caps
+from boa_daemon.tick.facts.offers import Cooldown, Offer
+from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
+from boa_daemon.tick.facts.state import ClusterState, Due, JobTerms, Rules, UserMoney
+from boa_daemon.tick.facts.team_money import TeamMoney
+from boa_daemon.tick.room.service_order import places_in_queue
 from policies.model import Budget, GpuSlot, JobId, Width
 from policies.online.width_comparison import compare_widths
 from policies.placement.first_fit import FirstFit

@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 from benchmark_modules import BENCHMARKS, benchmark_module
 
+from boa_daemon.lab.traces.itp import import_itp
 from boa_daemon.sim.wiring import SimulationSettings
-from boa_daemon.traces.itp import import_itp
 from boa_daemon.traces.workload import Options
 from policies.model import InstanceType
 

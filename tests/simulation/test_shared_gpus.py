@@ -9,7 +9,7 @@ import pytest
 
 from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.sim.world_settings import Faults, WorldSettings
-from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.links.gpu_kinds import on_machines
 from policies.model import AllReduce, Budget, GpuType, InstanceType, JobClass, Phase, Problem

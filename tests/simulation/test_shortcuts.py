@@ -10,10 +10,10 @@ from load_scenarios import Scenario, settings_of
 
 from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.sim.world_settings import Boot, Checkpoints, Faults, Spot, Stock, WorldSettings
-from boa_daemon.tick import decision
-from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.placeable_nodes import LatestRoom, PlaceableNodes
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.decide import decision
+from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.placeable_nodes import LatestRoom, PlaceableNodes
+from boa_daemon.tick.facts.state import ClusterState
 from policies.memo import Memo
 from policies.placement.lwf import LeastWorkloadFirst
 from policies.registry import PolicyOptions

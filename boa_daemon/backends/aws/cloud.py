@@ -65,10 +65,10 @@ from boa_daemon.backends.aws.prices.region_prices import how_to_price
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.node_lives import instance_of, life_named, life_of
-from boa_daemon.tick.offers import Extras, Offer
-from boa_daemon.tick.ports import (
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.node_lives import instance_of, life_named, life_of
+from boa_daemon.tick.facts.offers import Extras, Offer
+from boa_daemon.tick.facts.ports import (
     WARNING_SECONDS,
     Accepted,
     Clock,
@@ -77,11 +77,12 @@ from boa_daemon.tick.ports import (
     Refused,
     Unknown,
 )
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import InstanceType, NodeId
 
-GONE_SECONDS, YOUNG_SECONDS = 60.0, 300.0
-"""An instance missing from the listing counts as gone after `GONE_SECONDS`, and never while it is young."""
+GONE_SECONDS, YOUNG_SECONDS = 300.0, 300.0
+"""An instance missing from the listing counts as gone after `GONE_SECONDS`, and never while it is young. EC2
+lists what has ended for an hour: what is missing was rather left out of an answer, and its job still runs."""
 BOOT_SECONDS = 180.0
 """Seconds from launch to ready, with the driver installed; `boa simulate` assumes the same."""
 IMAGES_SECONDS = 3600.0
@@ -650,7 +651,9 @@ class AwsCloud(Provider):
         )
 
     def _may_have_run(self, name: NodeId, launched_at: float, *, until: float) -> bool:
-        """Whether a life was seen to run, or was not looked at for so long that it may have run unseen."""
+        """Whether a life was seen or told to run, or was not looked at for so long that it may have run."""
+        if (self.notices.ran_at(instance_of(name)) or 0.0) >= launched_at:
+            self._ran.add(name)
         return name in self._ran or until - self._pending_at.get(name, launched_at) > UNSEEN_SECONDS
 
     def _is_long_gone(self, name: NodeId, now: float) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
-from boa_daemon.tick.ports import Clock
+from boa_daemon.tick.facts.ports import Clock
 
 RENEW_SECONDS, STALE_SECONDS = 60.0, 600.0
 """Seconds between renewals, and seconds without a renewal after which another daemon may take over."""

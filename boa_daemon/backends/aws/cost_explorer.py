@@ -22,7 +22,7 @@ from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.instances.images import IMAGE_TAG
 from boa_daemon.backends.aws.instances.launch_request import CLUSTER_TAG
 from boa_daemon.errors import BoaError
-from boa_daemon.tick.ledger import COMPUTE
+from boa_daemon.tick.money.ledger import COMPUTE
 
 _EC2, _OTHER = "Amazon Elastic Compute Cloud - Compute", "EC2 - Other"
 SERVICES = (

@@ -18,16 +18,22 @@ from typing import Any
 
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cloud import BOOT_SECONDS, AwsCloud
+from boa_daemon.backends.aws.prices.extra_costs import with_transfer
+from boa_daemon.backends.aws.prices.side_prices import transfer_usd_per_gb
 from boa_daemon.backends.region_names import name_in, name_in_key, plain_name, region_in, region_of_zone
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import BoaError
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.node_lives import instance_of
-from boa_daemon.tick.offers import Extras, Offer
-from boa_daemon.tick.ports import Accepted, Launched, Provider, Refused, Unknown
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.node_lives import instance_of
+from boa_daemon.tick.facts.offers import Extras, Offer
+from boa_daemon.tick.facts.ports import Accepted, Launched, Provider, Refused, Unknown
+from boa_daemon.tick.facts.state import NodeState, Transfer
 from policies.model import InstanceType, NodeId
 
+GB_PER_SECOND = 0.05
+"""How fast a checkpoint crosses regions, as assumed: some hundred MB/s between big machines, often less."""
+STARTS_PER_HOUR = 1.0
+"""How often a node of a further region reads a checkpoint, as assumed for its price."""
 PATIENCE_SECONDS = 20.0
 """A region that has not listed its nodes after this time is cut off for this tick."""
 
@@ -52,6 +58,7 @@ class RegionalCloud(Provider):
         self._last: dict[str, list[NodeState]] = {region: [] for region in clouds}
         self._region_of: dict[NodeId, str] = {}
         self._cut_off: dict[str, str] = {}
+        self._checkpoint_gb, self._every_hours = 0.0, 1.0
         self._kinds: dict[tuple[InstanceType, str], InstanceType] = {}
 
     @property
@@ -149,10 +156,10 @@ class RegionalCloud(Provider):
         """Return the offers of all regions; a region that is cut off has no nodes left."""
         found: list[Offer] = []
         for region, cloud in self.clouds.items():
-            is_cut = region in self._cut_off
+            is_cut, usd = region in self._cut_off, self._transfer_usd_per_hour(region)
             found += (
                 replace(
-                    offer,
+                    _with_transfer(offer, usd),
                     instance_type=name_in(offer.instance_type, region, home=self.home),
                     pool=offer.pool or region,
                     nodes_left=0 if is_cut else offer.nodes_left,
@@ -160,6 +167,41 @@ class RegionalCloud(Provider):
                 for offer in (cloud.market.known_offers() if is_cut else cloud.offers())
             )
         return found
+
+    def transfers(self) -> Mapping[str, Transfer]:
+        """Return what it takes to bring a checkpoint from the bucket at home to each further machine."""
+        usd = transfer_usd_per_gb(self.settings)
+        far = Transfer(usd_per_gb=usd, gb_per_second=GB_PER_SECOND, source=self.home)
+        return {
+            name_in(name, region, home=self.home): far
+            for region, cloud in self.clouds.items()
+            if region != self.home
+            for name in cloud.settings.instance_types
+        }
+
+    def expect_checkpoints(self, gigabytes: float, *, every_hours: float) -> None:
+        """Count checkpoints of this size in the prices of further regions: read at starts, and saved."""
+        self._checkpoint_gb, self._every_hours = gigabytes, max(every_hours, 1e-3)
+
+    def _transfer_usd_per_hour(self, region: str) -> float:
+        """Return what a node of a region pays per hour for checkpoints in the home region's bucket.
+
+        A region bills what leaves it: the home region what is read, the node's region what is saved.
+        """
+        if region == self.home:
+            return 0.0
+        read = STARTS_PER_HOUR * transfer_usd_per_gb(self.settings)
+        saved = transfer_usd_per_gb(self.clouds[region].settings) / self._every_hours
+        return round(self._checkpoint_gb * (read + saved), 6)
+
+    def _transfer_notes(self) -> Sequence[str]:
+        """Return what checkpoints cost in each further region that has nodes."""
+        return [
+            f"checkpoints of nodes in {region} cross to and from {self.home}: {self._checkpoint_gb:.3g} GB, "
+            f"{usd:.2f} USD per node and hour, which offers, caps and ledger count"
+            for region in self.clouds
+            if self._last[region] and (usd := self._transfer_usd_per_hour(region))
+        ]
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Rent in the region of the offer; a refusal closes offers of that region alone."""
@@ -258,7 +300,11 @@ class RegionalCloud(Provider):
     def notes(self) -> Sequence[str]:
         """Return the notes of all regions, and which do not answer."""
         cut = [f"{region} does not answer: {why}" for region, why in self._cut_off.items()]
-        return [*cut, *(note for cloud in self.clouds.values() for note in cloud.notes())]
+        return [
+            *cut,
+            *self._transfer_notes(),
+            *(note for cloud in self.clouds.values() for note in cloud.notes()),
+        ]
 
     def idle_usd_per_hour(self) -> float:
         """Return what idle reservations of all regions cost per hour."""
@@ -320,6 +366,14 @@ class RegionalCloud(Provider):
         for cloud in self.clouds.values():
             cloud.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _with_transfer(offer: Offer, usd: float) -> Offer:
+    """Return an offer at a price with so many dollars per hour of transfer."""
+    if not usd or offer.usd_per_hour is None:
+        return offer
+    extras = with_transfer(offer.extras, (("transfer", usd + dict(offer.extras).get("transfer", 0.0)),))
+    return replace(offer, extras=extras, usd_per_hour=offer.usd_per_hour + usd)
 
 
 class RegionalCalls:

@@ -48,7 +48,7 @@ function redraw() {
 function say() {
   const doc = data?.doc ?? data?.curve ?? data, asOf = doc?.as_of, isOld = !STATIC && open.name === "now" && doc?.now - asOf > 3 * (doc?.tick_every_seconds ?? 30) + 60;
   fresh.className = STATIC ? "file" : failedSince ? "error" : isOld ? "stale" : "live";
-  fresh.textContent = STATIC ? STATIC.title : asOf ? `as of ${new Date(asOf * 1000).toLocaleTimeString("en-GB")}${failedSince ? ", not live" : ""}` : "";
+  fresh.textContent = STATIC ? STATIC.title : asOf ? `as of ${new Date(asOf * 1000).toLocaleTimeString("en-GB", { timeZoneName: "short" })}${failedSince ? ", not live" : ""}` : "";
   const notes = [];
   if (failedSince) notes.push(["", `The daemon has not answered since ${failedSince.at}: ${failedSince.said} What you see is as it was then. It is asked again every few seconds.`]);
   else if (isOld) notes.push(["", `No tick was done for ${span(doc.now - asOf)}: what you see is as of then. See the daemon's log.`]);

@@ -1,6 +1,6 @@
 // Decisions: what, why, what else there was, what each would cost; and once more from the record.
 
-const filter = { acting: true };
+const filter = { acting: true, text: "" };
 const replays = new Map();
 // An offer is type/zone/market, and some clouds have no zones.
 const target = (action) => (action.kind === "launch" ? action.target.split("/").filter(Boolean).join(", ") : action.target);
@@ -28,22 +28,53 @@ async function replayOf(tick) {
   redraw();
 }
 
+// Ticks in a row that did one thing for one reason are one line: sixty releases of idle nodes need no sixty lines.
+const sameness = (row) => row.actions.length && !row.held.length ? [...new Set(row.actions.map((action) => `${action.kind} ${action.reason.replace(/[\d.,]+/g, "#").replaceAll(action.target, "")}`))].sort().join("|") : "";
+
+function folded(rows) {
+  const groups = [];
+  for (const row of rows) {
+    const same = sameness(row), last = groups.at(-1);
+    if (same && last?.same === same && dayOf(last.rows[0]) === dayOf(row)) last.rows.push(row);
+    else groups.push({ same, rows: [row] });
+  }
+  return groups;
+}
+
+const dayOf = (row) => new Date(row.at * 1000).toLocaleDateString("en-GB", { weekday: "long", day: "numeric", month: "long" });
+
+function tickDetails(row) {
+  return el("details", { class: "tick", "data-key": `tick${row.tick}` },
+    el("summary", {}, el("span", { class: "soft" }, `${clock(row.at)} · tick ${row.tick} · `), headline(row), el("p", { class: "why" }, row.actions[0]?.reason ?? `${usd(row.usd_per_hour)}/h, ${counted(row.nodes, "node")}, ${counted(row.jobs, "job")}`)),
+    el("ul", {}, row.actions.map((action) => el("li", {}, el("strong", {}, `${action.kind} `), action.kind === "start" || action.kind === "stop" ? el("a", { href: `#job/${encodeURIComponent(action.target)}` }, action.target) : target(action), `: ${action.reason}`,
+      action.choice ? el("p", { class: "why" }, `${action.choice.chosen} at ${number(action.choice.cost, 3)} ${action.choice.unit}, not ${action.choice.runner_up} at ${number(action.choice.runner_up_cost, 3)}`) : null))),
+    row.held.length ? el("ul", {}, row.held.map((held) => el("li", { class: "warn" }, `held back (${held.code}): ${held.what}`))) : null,
+    el("dl", { class: "facts" },
+      el("dt", {}, "chosen"), el("dd", {}, option(row.chosen)),
+      el("dt", {}, "runner-up"), el("dd", {}, `${row.runner_up.name}: ${option(row.runner_up)}.${weighed(row)}`),
+      el("dt", {}, "replay"), el("dd", {}, STATIC ? null : el("button", { type: "button", class: "plain", "data-key": `replay${row.tick}`, onclick: () => replayOf(row.tick) }, "Decide once more"), " ", el("span", { role: "status" }, replays.get(row.tick) ?? ""), el("p", { class: "why" }, code(`boa decisions --record ${row.tick} > decision.json; boa replay decision.json`)))));
+}
+
+const heldOrDone = (row) => [...row.actions.map((action) => `${action.kind} ${action.target} ${action.reason}`), ...row.held.map((held) => `held ${held.code} ${held.what}`)].join(" ").toLowerCase();
+
 const decisions = {
   title: "Decisions", every: 8000,
-  load: () => ask("decisions", { limit: 50, acting: filter.acting }),
+  load: () => ask("decisions", { limit: 100, acting: filter.acting }),
   draw(doc) {
-    const rows = doc.decisions;
-    return [card(["Decisions ", el("small", {}, "newest first")], "",
-      el("div", { class: "tools" }, segments("Show", [[true, "those that act"], [false, "all ticks"]], filter.acting, (acting) => { filter.acting = acting; reload(); })),
-      rows.length ? rows.map((row) => el("details", { class: "tick", "data-key": `tick${row.tick}` },
-        el("summary", {}, el("span", { class: "soft" }, `${clock(row.at, true)} · tick ${row.tick} · `), headline(row), el("p", { class: "why" }, row.actions[0]?.reason ?? `${usd(row.usd_per_hour)}/h, ${counted(row.nodes, "node")}, ${counted(row.jobs, "job")}`)),
-        el("ul", {}, row.actions.map((action) => el("li", {}, el("strong", {}, `${action.kind} `), action.kind === "start" || action.kind === "stop" ? el("a", { href: `#job/${encodeURIComponent(action.target)}` }, action.target) : target(action), `: ${action.reason}`,
-          action.choice ? el("p", { class: "why" }, `${action.choice.chosen} at ${number(action.choice.cost, 3)} ${action.choice.unit}, not ${action.choice.runner_up} at ${number(action.choice.runner_up_cost, 3)}`) : null))),
-        row.held.length ? el("ul", {}, row.held.map((held) => el("li", { class: "warn" }, `held back (${held.code}): ${held.what}`))) : null,
-        el("dl", { class: "facts" },
-          el("dt", {}, "chosen"), el("dd", {}, option(row.chosen)),
-          el("dt", {}, "runner-up"), el("dd", {}, `${row.runner_up.name}: ${option(row.runner_up)}.${weighed(row)}`),
-          el("dt", {}, "replay"), el("dd", {}, STATIC ? null : el("button", { type: "button", class: "plain", "data-key": `replay${row.tick}`, onclick: () => replayOf(row.tick) }, "Decide once more"), " ", el("span", { role: "status" }, replays.get(row.tick) ?? ""), el("p", { class: "why" }, code(`boa decisions --record ${row.tick} > decision.json; boa replay decision.json`)))))) :
-        empty(filter.acting ? "No tick has done anything yet. Show all ticks to see that they run." : "No tick is done yet."))];
+    const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
+    const rows = doc.decisions.filter((row) => words.every((word) => heldOrDone(row).includes(word)));
+    const drawn = [];
+    let day = "";
+    for (const group of folded(rows)) {
+      if (dayOf(group.rows[0]) !== day) drawn.push(el("h3", { class: "day" }, (day = dayOf(group.rows[0]))));
+      if (group.rows.length < 3) drawn.push(...group.rows.map(tickDetails));
+      else drawn.push(el("details", { class: "tick", "data-key": `from${group.rows.at(-1).tick}` },
+        el("summary", {}, el("span", { class: "soft" }, `${clock(group.rows.at(-1).at)} to ${clock(group.rows[0].at)} · ${counted(group.rows.length, "tick")} · `), `${[...new Set(group.rows.flatMap((row) => row.actions.map((action) => action.kind)))].join(", ")}, ${counted(group.rows.reduce((sum, row) => sum + row.actions.length, 0), "time")}`, el("p", { class: "why" }, group.rows[0].actions[0].reason)),
+        group.rows.map(tickDetails)));
+    }
+    return [el("h1", { class: "quiet" }, "Decisions"), card(["Decisions ", el("small", {}, `newest first${words.length ? `, ${number(rows.length)} of ${number(doc.decisions.length)}` : ""}`)], "",
+      el("div", { class: "tools" }, el("input", { type: "search", placeholder: "job, node, user or kind: launch, stop, …", "aria-label": "Search decisions", value: filter.text, "data-key": "search", oninput: (event) => { filter.text = event.target.value; redraw(); } }),
+        segments("Show", [[true, "those that act"], [false, "all ticks"]], filter.acting, (acting) => { filter.acting = acting; reload(); })),
+      drawn.length ? drawn : empty(words.length ? "No decision names that." : filter.acting ? "No tick has done anything yet. Show all ticks to see that they run." : "No tick is done yet."))];
   },
 };

@@ -11,7 +11,7 @@ const jobs = {
   draw(doc) {
     const words = find.text.toLowerCase().split(/\s+/).filter(Boolean);
     const rows = doc.jobs.filter((job) => words.every((word) => `${job.id} ${job.user} ${job.class} ${job.status}`.toLowerCase().includes(word)));
-    return [card(["Jobs ", el("small", {}, `${number(rows.length)}${doc.jobs.length >= 500 ? " of the newest 500" : ""}`)], "",
+    return [el("h1", { class: "quiet" }, "Jobs"), card(["Jobs ", el("small", {}, `${number(rows.length)}${doc.jobs.length >= 500 ? " of the newest 500" : ""}`)], "",
       el("div", { class: "tools" },
         el("input", { type: "search", placeholder: "id, user, class, state", "aria-label": "Search jobs", value: find.text, "data-key": "search", oninput: (event) => { find.text = event.target.value; redraw(); } }),
         segments("Which", [[false, "active"], [true, "also ended"]], find.ended, (ended) => { find.ended = ended; reload(); })),
@@ -19,7 +19,7 @@ const jobs = {
         ["job", (job) => el("a", { href: `#job/${encodeURIComponent(job.id)}` }, job.id), "id"], ["user", (job) => job.user], ["class", (job) => job.class],
         ["state", (job) => el("span", { class: `chip ${STATUS_WAITS[job.status] ?? job.status}` }, STATUS_WAITS[job.status] ?? job.status)],
         ["GPUs", (job) => (job.gpus ? `${job.gpus} × ${job.gpu_type}` : ""), "n"], ["step", (job) => (job.step === null ? "" : number(job.step)), "n"],
-        ["arrived", (job) => clock(job.arrived_at, true), "n"], ["dollars", (job) => number(job.usd, 2), "n"]], rows.slice(0, 300), "Jobs")
+        ["arrived", (job) => clock(job.arrived_at, true), "n"], ["cost", (job) => usd(job.usd), "n"]], rows.slice(0, 300), "Jobs")
         : empty(words.length ? "No job is called that." : "No jobs. Submit one: ", words.length ? null : code("boa submit job.yaml")))];
   },
 };
@@ -75,6 +75,17 @@ async function tail(name) {
   }
 }
 
+// The first sentence answers; the end and the cost stand beside it; everything else can be folded.
+function whyCard(doc) {
+  const sentences = doc.text.split(/(?<=[.!?]) (?=[A-Z0-9`])/), end = sentences.findIndex((one) => /^It should end in/.test(one));
+  // A running job at its planned width has no reason beside the plan's; its row in the queue names the width alone.
+  const answer = doc.why && (doc.why.includes(":") || !doc.gpus) ? `${doc.why[0].toUpperCase()}${doc.why.slice(1)}.` : sentences[0];
+  const rest = sentences.filter((one, i) => i !== end && one !== answer);
+  return card("Why", "w7", el("p", { class: "whole answer" }, answer),
+    end > 0 ? el("p", { class: "whole" }, sentences[end]) : null,
+    rest.length ? el("details", { "data-key": "why" }, el("summary", {}, `The reasons, with figures (${rest.length})`), el("ul", { class: "reasons" }, rest.map((one) => el("li", {}, one)))) : null);
+}
+
 const job = {
   title: "Job", every: 3000, parent: "jobs",
   load: async (name) => {
@@ -84,10 +95,10 @@ const job = {
   },
   draw({ doc }, name) {
     const until = doc.ended_at ?? Date.now() / 1000, status = STATUS_WAITS[doc.status] ?? doc.status;
-    const facts = [["state", el("span", { class: `chip ${status}` }, status)], ["user", doc.user], ["class", doc.class], ["holds", doc.gpus ? `${doc.gpus} × ${doc.gpu_type} on ${counted(doc.nodes.length, "node")}` : "nothing"], ["step", number(doc.step)], ["dollars", number(doc.usd, 2)],
+    const facts = [["state", el("span", { class: `chip ${status}` }, status)], ["user", doc.user], ["class", doc.class], ["holds", doc.gpus ? `${doc.gpus} × ${doc.gpu_type} on ${counted(doc.nodes.length, "node")}` : "nothing"], ["step", number(doc.step)], ["cost so far", usd(doc.usd)],
       ["arrived", clock(doc.arrived_at, true)], ["ran", span(doc.ran_seconds)], ["starts, failures", `${doc.generation}, ${doc.failures}`], doc.lost_gpu_hours >= 0.001 ? ["lost", `${number(doc.lost_gpu_hours, 3)} GPU-hours`] : null].filter(Boolean);
     return [el("h1", {}, name), el("div", { class: "grid" },
-      card("Why", "w7", el("p", { class: "whole" }, doc.text)),
+      whyCard(doc),
       card("Facts", "w5", el("dl", { class: "facts" }, facts.map(([key, value]) => [el("dt", {}, key), el("dd", {}, value)]))),
       card("Width over time", "w7", widthChart(doc, until)),
       card(["Speed-up of its class ", el("small", {}, "dashed: stated; line with band: measured, 95 %")], "w5", speedupChart(doc.speedups, doc)),

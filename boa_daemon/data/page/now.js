@@ -16,20 +16,34 @@ function capBar(name, books, when = `this ${name}`) {
     el("p", { class: `soft ${over ? "warn" : ""}` }, el("span", {}, `At this rate ${usd(forecast)} at its end${over ? `: the cap will hold it back` : ""}.`)));
 }
 
-// Cells of GPUs: one block of squares per node, one path per kind, so thousands of GPUs stay three elements.
-function fleetGroup(title, nodes) {
+// Whose GPUs: a colour for each job, user or class; the eighth is for all others.
+const fleetView = { by: "job" };
+const FLEET_BY = [["job", "job"], ["user", "user"], ["class", "class"], ["state", "use"]];
+
+function fleetColours(nodes, by) {
+  const key = { job: 0, user: 1, class: 2 }[by], gpus = new Map();
+  for (const node of nodes) for (const holder of node.holders) if (holder) gpus.set(holder[key], (gpus.get(holder[key]) ?? 0) + 1);
+  const names = [...gpus].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).map(([name]) => name);
+  return { key, names, gpus, of: new Map(names.map((name, n) => [name, names.length > 8 && n > 6 ? 7 : n])) };
+}
+
+const FLEET_WORDS = { used: "held by a job", free: "free", boot: "booting", ending: "ending" };
+
+// One block of squares per node and one path per colour, so thousands of GPUs stay a dozen elements.
+function fleetGroup(title, nodes, colours, say) {
   const gpus = Math.max(...nodes.map((node) => node.gpus));
-  const many = nodes.length * gpus > 1500;
-  const side = many ? 4 : 11, gap = many ? 1 : 2, tall = Math.min(gpus, many ? 8 : 4), wide = Math.ceil(gpus / tall);
-  const nodeWidth = wide * (side + gap) + gap * 2, nodeHeight = tall * (side + gap) + gap * 3;
-  const perRow = Math.max(1, Math.floor(Math.min(many ? 1100 : 420, room()) / nodeWidth));
-  const paths = { used: "", free: "", boot: "", ending: "" };
+  const many = nodes.length * gpus > 1500, few = nodes.length * gpus <= 200;
+  const side = many ? 4 : few ? 20 : 11, gap = many ? 1 : 2, tall = Math.min(gpus, many ? 8 : 4), wide = Math.ceil(gpus / tall);
+  const nodeWidth = wide * (side + gap) + gap * (few ? 4 : 2), nodeHeight = tall * (side + gap) + gap * (few ? 5 : 3);
+  const perRow = Math.max(1, Math.floor(Math.min(many || few ? 1100 : 420, room()) / nodeWidth));
+  const paths = new Map();
+  const kindOf = (node, g) => (node.phase === "booting" ? "boot" : node.phase !== "ready" ? "ending" : node.holders[g] ? "used" : "free");
   nodes.forEach((node, n) => {
     const x0 = (n % perRow) * nodeWidth, y0 = Math.floor(n / perRow) * nodeHeight;
     for (let g = 0; g < node.gpus; g++) {
-      const kind = node.phase === "booting" ? "boot" : node.phase !== "ready" ? "ending" : g < node.used ? "used" : "free";
-      const inset = kind === "free" ? 0.5 : 0;
-      paths[kind] += `M${x0 + Math.floor(g / tall) * (side + gap) + inset} ${y0 + (g % tall) * (side + gap) + inset}h${side - 2 * inset}v${side - 2 * inset}h${-(side - 2 * inset)}z`;
+      const kind = kindOf(node, g), colour = kind === "used" && colours ? `f${colours.of.get(node.holders[g][colours.key])}` : kind;
+      const inset = kind === "free" ? 0.5 : 0, long = side - 2 * inset;
+      paths.set(colour, `${paths.get(colour) ?? ""}M${x0 + Math.floor(g / tall) * (side + gap) + inset} ${y0 + (g % tall) * (side + gap) + inset}h${long}v${long}h${-long}z`);
     }
   });
   const used = nodes.reduce((sum, node) => sum + (node.phase === "ready" ? node.used : 0), 0), all = nodes.reduce((sum, node) => sum + node.gpus, 0);
@@ -37,27 +51,94 @@ function fleetGroup(title, nodes) {
   const width = Math.min(nodes.length, perRow) * nodeWidth, height = Math.ceil(nodes.length / perRow) * nodeHeight;
   const said = `${counted(nodes.length, "node")}, ${used} of ${all} GPUs used${booting ? `, ${booting} booting` : ""}`;
   const view = svg("svg", { class: "natural", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${title}: ${said}` },
-    Object.entries(paths).map(([kind, d]) => (d ? svg("path", { class: kind, d }) : null)));
+    [...paths].map(([kind, d]) => svg("path", { class: kind, d })));
+  const at = (event) => {
+    const box = view.getBoundingClientRect(), x = ((event.clientX - box.left) / box.width) * width, y = ((event.clientY - box.top) / box.height) * height;
+    const node = nodes[Math.floor(y / nodeHeight) * perRow + Math.floor(x / nodeWidth)];
+    const g = Math.floor((x % nodeWidth) / (side + gap)) * tall + Math.floor((y % nodeHeight) / (side + gap));
+    return node && g < node.gpus && (y % nodeHeight) < tall * (side + gap) ? [node, g] : [null, 0];
+  };
+  view.addEventListener("pointermove", (event) => {
+    const [node, g] = at(event), holder = node?.holders[g];
+    view.classList.toggle("points", Boolean(holder));
+    if (node) say(`${node.id}: ${[node.zone, node.market].filter(Boolean).join(", ")}, ${usd(node.usd_per_hour)}/h; GPU ${g}: ${holder ? `job ${holder[0]} of ${holder[1]}, class ${holder[2]}` : FLEET_WORDS[kindOf(node, g)]}`);
+  });
+  view.addEventListener("click", (event) => {
+    const [node, g] = at(event);
+    if (node?.holders[g] && !STATIC) location.hash = `#job/${encodeURIComponent(node.holders[g][0])}`;
+  });
   return el("div", {}, el("h3", {}, el("strong", {}, title), el("br"), el("span", { class: "soft" }, said)), view);
 }
 
-function fleet(doc) {
-  const nodes = doc.fleet.rows.map((row) => Object.fromEntries(doc.fleet.columns.map((name, i) => [name, row[i]])));
+// What nobody works with, in dollars per hour: free GPUs' share of their nodes, and nodes that boot or end.
+const idleUsd = (nodes) => nodes.reduce((sum, node) => sum + node.usd_per_hour * (node.phase === "ready" ? 1 - node.used / node.gpus : 1), 0);
+
+function fleetNodes(doc) {
+  return doc.fleet.rows.map((row) => {
+    const node = Object.fromEntries(doc.fleet.columns.map((name, i) => [name, row[i]]));
+    return { ...node, holders: (node.jobs ?? []).map((place) => doc.fleet.jobs[place] ?? null) };
+  });
+}
+
+function fleet(doc, nodes) {
   if (!nodes.length) return card("Fleet", "", empty("Nothing is rented. Nodes are rented when a job needs them."));
   const groups = new Map();
   for (const node of nodes) {
     const name = [node.type, node.zone, node.market === "on-demand" ? "" : node.market].filter(Boolean).join(" · ");
     groups.set(name, [...(groups.get(name) ?? []), node]);
   }
-  const list = nodes.slice(0, 300);
-  return card(["Fleet ", el("small", {}, `${counted(nodes.length, "node")}, ${usd(nodes.reduce((sum, node) => sum + node.usd_per_hour, 0))}/h`)], "",
-    el("div", { class: "fleet" }, [...groups].sort().map(([name, members]) => fleetGroup(name, members))),
-    el("ul", { class: "legend" }, [["used", "held by a job"], ["free", "free"], ["boot", "booting"], ["ending", "ending"]].map(([kind, said]) =>
+  const list = nodes.slice(0, 300), colours = fleetView.by === "state" ? null : fleetColours(nodes, fleetView.by), idle = idleUsd(nodes);
+  const readout = el("p", { class: "readout" }, "Point at a GPU to see whose it is.");
+  const held = colours ? colours.names.slice(0, colours.names.length > 8 ? 7 : 8).map((name) => [`f${colours.of.get(name)}`, `${name} (${number(colours.gpus.get(name))})`]) : [["used", "held by a job"]];
+  if (colours && colours.names.length > 8) held.push(["f7", `${number(colours.names.length - 7)} others`]);
+  const kinds = new Set(nodes.map((node) => (node.phase === "booting" ? "boot" : node.phase !== "ready" ? "ending" : node.used < node.gpus ? "free" : "")));
+  const jobLink = (name) => el("a", { href: `#job/${encodeURIComponent(name)}` }, name);
+  return card(["Fleet ", el("small", {}, `${counted(nodes.length, "node")}, ${usd(nodes.reduce((sum, node) => sum + node.usd_per_hour, 0))}/h${idle >= 0.005 ? `, of which ${usd(idle)}/h is idle or booting` : ""}`)], "",
+    el("div", { class: "tools" }, el("span", { class: "soft" }, "Colour by"), segments("Colour by", FLEET_BY, fleetView.by, (by) => { fleetView.by = by; redraw(); })),
+    el("div", { class: "fleet" }, [...groups].sort().map(([name, members]) => fleetGroup(name, members, colours, (words) => { readout.textContent = words; }))),
+    readout,
+    el("ul", { class: "legend" }, [...held, ...["free", "boot", "ending"].filter((kind) => kinds.has(kind)).map((kind) => [kind, FLEET_WORDS[kind]])].map(([kind, said]) =>
       el("li", {}, svg("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { class: kind, x: 1, y: 1, width: 8, height: 8 })), said))),
     el("details", { "data-key": "nodes" }, el("summary", {}, "As a table"), table([
       ["node", (node) => node.id, "id"], ["type", (node) => node.type], ["zone", (node) => node.zone], ["market", (node) => node.market], ["phase", (node) => node.phase],
-      ["GPUs used", (node) => `${node.used} of ${node.gpus}`, "n"], ["$/h", (node) => number(node.usd_per_hour, 2), "n"]], list, "Nodes"),
+      ["GPUs used", (node) => `${node.used} of ${node.gpus}`, "n"], ["jobs", (node) => [...new Set(node.holders.filter(Boolean).map((holder) => holder[0]))].flatMap((name, i) => [i ? ", " : "", jobLink(name)])], ["$/h", (node) => usd(node.usd_per_hour), "n"]], list, "Nodes"),
       nodes.length > list.length ? el("p", { class: "soft" }, `The first ${list.length} of ${number(nodes.length)}: `, code("boa instances"), " lists all.") : null));
+}
+
+// Against the plan: the budget's dollars for the whole day or month, and where this pace ends.
+function pace(books, budget, hours) {
+  if (!books || !budget) return null;
+  const planned = budget * hours, share = books.forecast_usd / planned - 1;
+  const kind = books.cap_usd !== null && books.forecast_usd > books.cap_usd ? "bad" : share > 0.1 ? "warn" : "good";
+  return { planned, left: planned - books.spent_usd, kind, words: `${share >= 0 ? "+" : "−"}${number(Math.abs(100 * share))} %` };
+}
+
+const hoursOfMonth = (seconds) => new Date(Date.UTC(new Date(seconds * 1000).getUTCFullYear(), new Date(seconds * 1000).getUTCMonth() + 1, 0)).getUTCDate() * 24;
+
+function moneyTile(name, books, at, until) {
+  if (!books) return null;
+  return tile(name, usd(books.spent_usd), "spent",
+    at ? [el("span", { class: at.kind }, `${usd(books.forecast_usd)} ${until}`), ` at this pace; the budget is ${usd(at.planned)} (${at.words})`] : `${usd(books.forecast_usd)} ${until} at this pace`);
+}
+
+function verdict(doc) {
+  if (doc.fault) return ["bad", "In trouble", doc.fault];
+  if (doc.is_down) return ["warn", "Down", "nothing is started until boa down --resume"];
+  const jobs_ = `${counted(doc.running ?? 0, "job")} ${doc.running === 1 ? "runs" : "run"}${doc.waiting ? `, ${number(doc.waiting)} ${doc.waiting === 1 ? "waits" : "wait"}` : ""}`;
+  if (doc.is_observing) return ["warn", "Observing", `${jobs_}; nothing is changed`];
+  return ["good", "Well", jobs_];
+}
+
+const week = { at: 0, words: "" };
+async function weekBefore() {
+  // Two weeks of history need not be asked for every four seconds.
+  if (Date.now() - week.at < 300000) return week.words;
+  week.at = Date.now();
+  const past = await ask("page/history", { hours: 336 }).catch(() => null), burnt = past?.series.usd_per_hour ?? [];
+  const half = Math.floor(burnt.length / 2), spent = (part) => part.reduce((sum, value) => sum + ((value ?? 0) * past.step_seconds) / 3600, 0);
+  const before = spent(burnt.slice(0, half)), since = spent(burnt.slice(half));
+  week.words = before > 0 ? `${usd(since)} in the last 7 days, ${since >= before ? "+" : "−"}${number(Math.abs(100 * (since / before - 1)))} % against the 7 before` : since > 0 ? `${usd(since)} in the last 7 days` : "";
+  return week.words;
 }
 
 function queueTable(rows) {
@@ -73,19 +154,20 @@ function queueTable(rows) {
 
 const now = {
   title: "Now", every: 4000,
-  load: async () => ({ doc: await ask("page/now"), past: await ask("page/history", { hours: 24 }).catch(() => null) }),
-  draw({ doc, past }) {
-    const burn = doc.usd_per_hour ?? 0, budget = doc.budget_usd_per_hour;
-    const free = (doc.gpus ?? 0) - (doc.gpus_used ?? 0);
-    const burnt = past?.series.usd_per_hour;
-    return [el("div", { class: "grid" },
-      tile("Burn", usd(burn), "per hour", budget ? `budget ${usd(budget)}/h on average` : "no budget is set"),
-      tile("GPUs", number(doc.gpus_used ?? 0), `of ${number(doc.gpus ?? 0)} in use`, `${counted(doc.nodes ?? 0, "node")}${doc.max_instances ? ` of at most ${doc.max_instances}` : ""}${free ? `, ${counted(free, "GPU")} idle or booting` : ""}`),
-      tile("Jobs", number(doc.running ?? 0), "running", `${number(doc.waiting ?? 0)} waiting`),
-      tile("Daemon", el("span", { class: doc.fault ? "bad" : doc.is_down ? "warn" : "good" }, doc.fault ? "in trouble" : doc.is_down ? "down" : doc.is_observing ? "observing" : "well"), "", doc.leader ? `leader: ${doc.leader.host}, process ${doc.leader.pid}` : `${doc.provider} cloud, no other daemon`),
+  load: async () => ({ doc: await ask("page/now"), past: await ask("page/history", { hours: 24 }).catch(() => null), week: await weekBefore() }),
+  draw({ doc, past, week: lastWeek }) {
+    const burn = doc.usd_per_hour ?? 0, budget = doc.budget_usd_per_hour, nodes = fleetNodes(doc);
+    const burnt = past?.series.usd_per_hour, [kind, state, words] = verdict(doc), idle = idleUsd(nodes);
+    const day = doc.books?.day, month = doc.books?.month, ofMonth = pace(month, budget, hoursOfMonth(doc.as_of ?? doc.now ?? 0));
+    return [el("h1", { class: "verdict" }, el("span", { class: kind }, state), el("span", {}, words), el("small", {}, doc.leader ? `leader: ${doc.leader.host}, process ${doc.leader.pid}` : `${doc.provider} cloud, no other daemon`)),
+      el("div", { class: "grid" },
+      tile("Now", usd(burn), "per hour", budget ? `budget ${usd(budget)}/h on average${burn > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set"),
+      moneyTile("Today", day, pace(day, budget, 24), "by midnight UTC"),
+      month ? tile("This month", usd(month.spent_usd), "spent", ofMonth ? [el("span", { class: ofMonth.kind }, `${usd(month.forecast_usd)} by its end`), ` at this pace; ${usd(Math.max(ofMonth.left, 0))} left of ${usd(ofMonth.planned)}${burn > 0 && ofMonth.left > 0 ? `, enough for ${span((3600 * ofMonth.left) / burn)} of now` : ""}`] : `${usd(month.forecast_usd)} by its end at this pace`, lastWeek) : null,
+      tile("GPUs", number(doc.gpus_used ?? 0), `of ${number(doc.gpus ?? 0)} in use`, `${counted(doc.nodes ?? 0, "node")}${doc.max_instances ? ` of at most ${doc.max_instances}` : ""}${idle >= 0.005 ? `; ${usd(idle)}/h idle or booting` : ""}`),
       doc.books ? card("Caps", "w5", ...Object.entries(doc.books).map(([name, books]) => capBar(name, books)), ...(doc.purses || []).map((purse) => capBar(`${purse.kind} ${purse.name}`, purse, `by ${purse.kind} ${purse.name} this ${purse.window.split(" ")[0]}`))) : null,
-      card(["Burn, last 24 hours"], doc.books ? "w7" : "", burnt ? timeChart({ since: past.since, step: past.step_seconds, height: 190, part: doc.books ? 7 : 12, series: [{ name: "dollars per hour", values: burnt, kind: "line" }], label: "Burn rate of the last 24 hours", yName: "$/h", say: usd, marks: budget ? [{ name: "budget", value: budget }] : [] }) : empty("Nothing was written down yet. A minute after the first tick it begins.")),
-      fleet(doc),
+      card(["Dollars per hour, last 24 hours"], doc.books ? "w7" : "", burnt ? timeChart({ since: past.since, step: past.step_seconds, height: 190, part: doc.books ? 7 : 12, series: [{ name: "dollars per hour", values: burnt, kind: "line" }], label: "Dollars per hour in the last 24 hours", yName: "$/h", say: usd, marks: budget ? [{ name: "budget", value: budget }] : [] }) : empty("Nothing was written down yet. A minute after the first tick it begins.")),
+      fleet(doc, nodes),
       card(["Queue ", el("small", {}, `${counted((doc.running ?? 0) + (doc.waiting ?? 0), "job")}${doc.queue.length >= 200 ? ", the first 200" : ""}`)], "",
         doc.why.length ? el("p", { class: "soft" }, doc.why.map((why) => `${counted(why.jobs, "job")}: ${why.said}`).join(". ") + ".") : null,
         doc.queue.length ? queueTable(doc.queue) : empty("No jobs. Submit one: ", code("boa submit job.yaml"))),

@@ -29,7 +29,7 @@ const plan = {
     const marks = answer.isFeasible ? [{ x: set.budget, y: answer.hours, kind: "mine", name: `${span(answer.hours * 3600)} a job` }] : [];
     const unit = doc.unit === "gpus" ? "GPUs" : "dollars";
     const starts = doc.starts.map((one) => one.minutes);
-    return [el("div", { class: "grid" },
+    return [el("h1", { class: "quiet" }, "Plan"), el("div", { class: "grid" },
       card("What if", "w4",
         slider("Budget", amount(set.budget, doc.unit), toSlider(set.budget), { min: 0, max: 1000, step: 1 }, (at) => { set.budget = toBudget(at); }),
         doc.unit === "gpus" ? null : slider("Prices", `${number(100 * set.price)} %`, set.price, { min: 0.3, max: 2, step: 0.01 }, (value) => { set.price = value; }),
@@ -40,7 +40,7 @@ const plan = {
         el("p", { class: "why" }, answer.isFeasible ? `${amount(set.budget, doc.unit)} runs every job in ${span(answer.hours * 3600)} on average${doc.is_weighted ? ", weighted" : ""}.${others.length ? " Dashed: the curve as it is." : ""}` : `Too little: ${amount(answer.least, doc.unit)} is the least that runs every job.`)),
       card(["The plan ", el("small", {}, "what boa plan answers")], "", answer.isFeasible ? table([
         ["class", (one) => one.name, "id"], ["jobs per hour", (one) => number(one.arrivals_per_hour * set.load, 2), "n"], ["widths", (one) => widthsText(one.widths), "wide"],
-        ["time a job", (one) => span(one.hours * 3600), "n"], [doc.unit === "gpus" ? "GPU-hours a job" : "dollars a job", (one) => number(one.spend, 2), "n"],
-        [doc.unit === "gpus" ? "GPUs" : "dollars per hour", (one) => number(one.spend * one.arrivals_per_hour * set.load, 2), "n"]], answer.classes, `Plan in ${unit}`) : empty("No plan runs every job for this money.")))];
+        ["time a job", (one) => span(one.hours * 3600), "n"], [doc.unit === "gpus" ? "GPU-hours a job" : "cost a job", (one) => (doc.unit === "gpus" ? number(one.spend, 2) : usd(one.spend)), "n"],
+        [doc.unit === "gpus" ? "GPUs" : "cost an hour", (one) => (doc.unit === "gpus" ? number(one.spend * one.arrivals_per_hour * set.load, 2) : usd(one.spend * one.arrivals_per_hour * set.load)), "n"]], answer.classes, `Plan in ${unit}`) : empty("No plan runs every job for this money.")))];
   },
 };

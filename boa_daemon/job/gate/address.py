@@ -25,7 +25,7 @@ class BadAddress(ValueError):
     """A gate address that is malformed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class GateAddress:
     """The gate's address: a unix socket's `path`, or `host` and `port`; with the fields of the query."""
 

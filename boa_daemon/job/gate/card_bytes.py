@@ -26,7 +26,7 @@ Collective = Literal["all-reduce", "all-gather", "reduce-scatter", "broadcast"]
 def edges_out(nodes: Sequence[str]) -> int:
     """Return the largest number of ring edges that leave a node, for ranks in order; 0 on a single node."""
     following = [*nodes[1:], *nodes[:1]]
-    leaving = Counter(a for a, b in zip(nodes, following, strict=True) if a != b)
+    leaving = Counter(a for a, b in zip(nodes, following) if a != b)
     return max(leaving.values(), default=0)
 
 

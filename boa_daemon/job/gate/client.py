@@ -38,7 +38,7 @@ FREE_WITHOUT_GATE_SECONDS = 0.5
 """How long a job sends freely before it checks whether the gate is back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class SendPermit:
     """Permission to send `bytes` now, and to send freely for `free_iterations` or `free_seconds` after that.
 
@@ -228,7 +228,7 @@ class GateClient:
                 connected.settimeout(left)
                 data = connected.recv(65536)
                 frames = self._frames.feed(data)
-            except TimeoutError:
+            except socket.timeout:  # TimeoutError only from Python 3.10 on.
                 return None
             except (OSError, wire.MalformedFrame):
                 data, frames = b"", []

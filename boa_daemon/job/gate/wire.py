@@ -81,7 +81,7 @@ def number(frame: Mapping[str, Any], key: str, *, least: float = 0.0, most: floa
         MalformedFrame: when it is not.
     """
     value = frame.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise MalformedFrame(f"{key} must be a number")
     # Compare before converting: an integer of a thousand digits does not fit into a float.
     if not least <= value <= most:

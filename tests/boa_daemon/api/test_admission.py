@@ -11,6 +11,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from http.client import HTTPConnection
+from http.cookies import SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ from boa_daemon.api.client import Client
 from boa_daemon.api.log_limits import MOST_LINES, WINDOW_SECONDS, FewLines
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.spare_descriptors import SPARE, SpareDescriptors
-from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.daemon.settings.config import ApiSettings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
@@ -260,6 +263,111 @@ def test_a_proxy_at_the_unix_socket_is_no_user_itself(tmp_path: Path) -> None:
             assert client.get("/v1/jobs").status_code == 401
             assert client.get("/v1/jobs", headers=PROXY).status_code == 200
             assert client.post("/v1/down", json={"is_down": True}, headers=PROXY).status_code == 403
+
+
+@pytest.mark.parametrize("name", ["root", "daemon", str(os.getuid()), "0", ""])
+def test_a_proxy_cannot_name_an_account_of_the_system(tmp_path: Path, name: str) -> None:
+    """People choose their names where they sign in: jobs of "root" would run as root."""
+    with serving(tmp_path, proxies=["127.0.0.1"]) as served:
+        headers = {"X-Forwarded-User": name, "Host": "boa.example"}
+        answer = httpx.post(f"{served.url}/v1/jobs", json={"jobs": [job_content()]}, headers=headers)
+        assert answer.status_code == 401
+        assert not served.play.storage.queue.active
+    with serving(tmp_path, proxies=["127.0.0.1"], admins=["root"]) as served:
+        headers["X-Forwarded-User"] = "root"
+        assert httpx.get(f"{served.url}/v1/jobs", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("said", "user"),
+    [
+        ("ann@lab.example", "ann"),
+        ("ann@LAB.example", "ann"),
+        ("ann@other.example", None),
+        ("ann", None),
+        ("@lab.example", None),
+        ("ann@lab.example@other.example", None),
+        ("root@lab.example", None),
+    ],
+)
+def test_the_domain_of_a_proxys_users_is_taken_off(tmp_path: Path, said: str, user: str | None) -> None:
+    """ann@lab.example is ann, whose limits are [users.ann]; nobody of another domain gets in."""
+    with serving(tmp_path, proxies=["127.0.0.1"], proxy_user_domain="lab.example") as served:
+        headers = {"X-Forwarded-User": said, "Host": "boa.example"}
+        answer = httpx.post(f"{served.url}/v1/jobs", json={"jobs": [job_content()]}, headers=headers)
+        assert answer.status_code == (401 if user is None else 201)
+        assert [job.user for job in served.play.storage.queue.active.values()] == [user] * (user is not None)
+
+
+class SignIn(BaseHTTPRequestHandler):
+    """A small reverse proxy, as docs/how-to/sign-in-through-a-proxy.md asks: a cookie says who signed in."""
+
+    people: dict[str, str]
+    """User by the key in the cookie."""
+    upstream: int
+
+    def do_GET(self) -> None:
+        """Pass a request on in the name of who signed in."""
+        key = SimpleCookie(self.headers.get("Cookie", "")).get("sso")
+        user = None if key is None else self.people.get(key.value)
+        if user is None:
+            self.send_error(403, "sign in first")
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        dropped = {"x-forwarded-user", "cookie", "connection", "content-length"}
+        headers = {name: text for name, text in self.headers.items() if name.lower() not in dropped}
+        link = HTTPConnection("127.0.0.1", self.upstream, timeout=30.0)
+        try:
+            link.request(self.command, self.path, body, {**headers, "X-Forwarded-User": user})
+            answer = link.getresponse()
+            content = answer.read()
+        finally:
+            link.close()
+        self.send_response(answer.status)
+        for name, text in answer.getheaders():
+            if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+                self.send_header(name, text)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def do_POST(self) -> None:
+        """Pass an order on likewise."""
+        self.do_GET()
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing."""
+
+
+def test_people_use_the_page_and_the_api_through_a_real_proxy(tmp_path: Path) -> None:
+    """They are who the proxy says, whatever their browser claims, until the proxy knows them no longer."""
+    with serving(tmp_path, proxies=["127.0.0.1"], proxy_user_domain="lab.example", admins=["ann"]) as served:
+        people = {"key-of-ann": "ann@lab.example", "key-of-bob": "bob@lab.example"}
+        handler = type("Handler", (SignIn,), {"people": people, "upstream": served.port})
+        proxy = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        try:
+            base, host = f"http://127.0.0.1:{proxy.server_port}", {"Host": "boa.example"}
+            ann = httpx.Client(base_url=base, headers=host, cookies={"sso": "key-of-ann"})
+            bob = httpx.Client(base_url=base, headers=host, cookies={"sso": "key-of-bob"})
+            assert httpx.get(base, headers=host).status_code == 403
+            assert "<html" in bob.get("/").text
+            assert bob.get("/v1/page/now").status_code == 200
+            answer = bob.post("/v1/jobs", json={"jobs": [job_content()]}, headers=PROXY)
+            (job,) = answer.json()["jobs"]
+            assert served.play.storage.queue.active[job].user == "bob"
+            assert bob.post("/v1/down", json={"is_down": True}).status_code == 403
+            origin = {"Origin": "https://evil.example"}
+            assert bob.post(f"/v1/jobs/{job}/cancel", headers=origin).status_code == 403
+            own = {"Origin": "https://boa.example", "Sec-Fetch-Site": "same-origin"}
+            assert ann.post(f"/v1/jobs/{job}/cancel", headers=own).json()["changed"]
+            del people["key-of-bob"]
+            assert bob.get("/v1/jobs").status_code == 403
+            ann.close()
+            bob.close()
+        finally:
+            proxy.shutdown()
+            proxy.server_close()
 
 
 def test_sessions_end_with_their_token_and_when_revoked(served: Served) -> None:

@@ -27,7 +27,7 @@ from boa_daemon.api.authentication import Authenticator, read_tokens, user_name
 from boa_daemon.api.client import Client, DaemonUnreachable, RefusedByDaemon
 from boa_daemon.api.log_limits import FewLines
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
-from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.daemon.settings.config import ApiSettings
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content

@@ -142,6 +142,53 @@ def test_the_first_view_shows_the_figures_of_the_last_tick(tab: Tab, site: Serve
         assert "on 1 node" in row.inner_text() or "nodes" in row.inner_text() or "GPUs" in row.inner_text()
 
 
+def test_the_fleet_says_whose_each_gpu_is(tab: Tab, site: Served) -> None:
+    """Pointing at a cell names its job, user and node; a click opens the job; colours follow the choice."""
+    queue = site.play.storage.queue
+    node, held = next((node, gpus) for node, gpus in queue.holders().items() if 0 in gpus)
+    drawing = tab.page.locator("svg.natural").first
+    box = drawing.bounding_box()
+    assert box is not None
+    said = set()
+    for column in range(9):
+        tab.page.mouse.move(box["x"] + 8 + column * box["width"] / 9, box["y"] + 8)
+        said.add(tab.page.locator(".readout", has_text="GPU").last.inner_text())
+    job = queue.active[held[0]]
+    assert any(f"{node}:" in words and f"job {job.id} of {job.user}" in words for words in said)
+    for by, names in (
+        ("user", {job.user for job in queue.active.values() if job.slots}),
+        ("class", {job.class_name for job in queue.active.values() if job.slots}),
+    ):
+        tab.page.locator(f"[data-key='Colour by:{by}']").click()
+        legend = tab.page.locator(".fleet ~ .legend").inner_text()
+        assert all(f"{name} (" in legend for name in names)
+    tab.page.mouse.click(box["x"] + 8, box["y"] + 8)
+    tab.page.wait_for_selector("text=Width over time")
+
+
+def test_money_has_its_sign_and_every_view_one_heading(tab: Tab, site: Served) -> None:
+    """No bare numbers of dollars in tables and facts; h1 once per view."""
+    for view in VIEWS:
+        show(tab, site, view)
+        assert tab.page.locator("main h1").count() == 1, view
+        assert tab.page.locator("th", has_text="dollars").count() == 0, view
+    show(tab, site, "money")
+    assert tab.page.locator("h2", has_text="This month").count() == 1
+    assert "$" in tab.page.locator("table[aria-label=Cost] td[data-head=cost]").first.inner_text()
+
+
+def test_decisions_are_found_by_job_and_stand_under_their_day(tab: Tab, site: Served) -> None:
+    """A search keeps the decisions that name the job."""
+    show(tab, site, "decisions")
+    assert tab.page.locator("h3.day").count() >= 1
+    name = next(job.id for job in site.play.storage.queue.active.values() if job.slots)
+    tab.page.fill("[aria-label='Search decisions']", name)
+    for row in tab.page.locator("main .card > details.tick").all():
+        assert name in row.text_content()
+    tab.page.fill("[aria-label='Search decisions']", "no such thing")
+    assert "No decision names that." in tab.page.locator("main").inner_text()
+
+
 def test_the_page_finds_the_exact_optimum(tab: Tab, site: Served) -> None:
     """At eight budgets, waiting time and spend equal those of `solve`."""
     daemon = site.play.daemon

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from boa_daemon.backends.cloud_kinds import CLOUD_KINDS, CloudKind, cloud_kind
-from boa_daemon.cli.init import CloudName
-from boa_daemon.daemon.assembly import CLOUD_CLASSES, CLOUDS
+from boa_daemon.cli.plan.init import CloudName
+from boa_daemon.daemon.loop.assembly import CLOUD_CLASSES, CLOUDS
 
 
 def test_every_cloud_that_can_be_opened_has_a_kind() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.testing import ManualClock, an_instance_type
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.ports import Accepted, Launched, Refused
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.ports import Accepted, Launched, Refused
 
 
 def test_a_local_cloud_launches_at_most_its_places_and_remembers_nodes(tmp_path: Path) -> None:

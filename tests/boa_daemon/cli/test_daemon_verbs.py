@@ -24,8 +24,8 @@ from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, unix_socket
 from boa_daemon.cli import app
 from boa_daemon.cli.verbs import VERBS
-from boa_daemon.daemon import planner
-from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.daemon.planner import planner
+from boa_daemon.daemon.settings.config import ApiSettings
 from boa_daemon.job import container
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
@@ -193,6 +193,22 @@ def test_the_costs_by_user_add_up_to_the_total(boa: Boa) -> None:
     assert sum(amounts) == pytest.approx(float(cells(lines[last])[-1]), abs=0.01 * len(amounts))
     assert "this day: at the present rate" in said
     assert "cap 500.00" in said
+
+
+def test_costs_are_grouped_by_market_and_by_tags_in_json_and_csv(boa: Boa) -> None:
+    """An unknown grouping or key is bad input, with the ones that exist."""
+    document = json.loads(boa("cost", "--by", "market", "-o", "json")[1])
+    assert document["by"] == "market"
+    assert document["rows"][0]["name"] == "on-demand"
+    header, first, *_ = boa("cost", "--by", "machine", "-o", "csv")[1].splitlines()
+    assert (header, first.split(",")[0]) == ("name,usd,boot_usd,gpu_hours", "g4dn.12xlarge")
+    code, said = boa("cost", "--by", "tag:CostCentre")
+    assert code == 2
+    assert "nothing that cost money carries the tag 'CostCentre'" in said
+    for by in ("users", "tag", "tags:CostCentre"):
+        code, said = boa("cost", "--by", by)
+        assert code == 2
+        assert f"--by {by}: costs are not grouped by that" in " ".join(said.split())
 
 
 def test_decisions_are_listed_with_the_next_best_width(boa: Boa) -> None:

@@ -17,8 +17,8 @@ from verbs import exit_code
 from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, unix_socket
-from boa_daemon.cli.output import was_printed
-from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.cli.common.output import was_printed
+from boa_daemon.daemon.settings.config import ApiSettings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
 

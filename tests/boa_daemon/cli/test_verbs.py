@@ -32,7 +32,7 @@ def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> No
 
 def test_help_imports_no_command_and_no_heavy_library() -> None:
     """The table of commands is enough to print help."""
-    heavy = "{'numpy', 'boto3', 'sqlalchemy', 'pydantic', 'boa_daemon.cli.plan'}"
+    heavy = "{'numpy', 'boto3', 'sqlalchemy', 'pydantic', 'boa_daemon.cli.plan.plan'}"
     said = (
         "import sys; sys.argv = ['boa', '--help']\n"
         "from boa_daemon.cli import main\n"
@@ -56,7 +56,7 @@ def test_the_daemon_imports_no_rarely_used_library() -> None:
 def test_the_client_imports_nothing_of_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing the loop, the database and the clouds would take half of the start of `boa status`."""
     monkeypatch.delenv("BOA_ADDRESS", raising=False)
-    needless = "{'sqlalchemy', 'botocore', 'boa_daemon.daemon.loop', 'boa_daemon.tick.decision'}"
+    needless = "{'sqlalchemy', 'botocore', 'boa_daemon.daemon.loop.loop', 'boa_daemon.tick.decide.decision'}"
     said = (
         "import sys; from boa_daemon.api.client import default_address; default_address(); "
         f"print(sorted({needless} & set(sys.modules)))"

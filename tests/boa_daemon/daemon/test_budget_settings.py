@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.planner import Planner
+from boa_daemon.daemon.planner.planner import Planner
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.learning.beliefs import PlannedFigures
 from policies.online.paced_optimum import PacedBudgetOptimal
 

@@ -14,14 +14,14 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from boa_daemon.daemon.replay import replay
+from boa_daemon.daemon.service.replay import replay
 from boa_daemon.engines.inbox import Inbox
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.message_validation import parse_unit_status
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
-from boa_daemon.tick.actions import GiveUpJob
-from boa_daemon.tick.ports import Manifest, RunReport
+from boa_daemon.tick.facts.actions import GiveUpJob
+from boa_daemon.tick.facts.ports import Manifest, RunReport
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
 TICK = 30.0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.daemon.costs import CostBy
+from boa_daemon.daemon.money.cost_labels import CostBy
 from boa_daemon.dashboard.money import MOST_COSTS, MoneyView
 from boa_daemon.store import job_rows
 from boa_daemon.testing import ManualClock

@@ -29,6 +29,13 @@ def test_the_queue_shows_running_and_waiting_jobs_half_each(tmp_path: Path) -> N
     assert all(row["why"] for row in found["queue"])
     assert found["running"] + found["waiting"] == 300
     assert sum(row[6] for row in found["fleet"]["rows"]) == found["gpus_used"] == found["running"]
+    # Each GPU says whose it is.
+    fleet = found["fleet"]
+    for row in fleet["rows"]:
+        node = dict(zip(fleet["columns"], row, strict=True))
+        assert len(node["jobs"]) == node["gpus"]
+        holders = {gpu: fleet["jobs"][at][0] for gpu, at in enumerate(node["jobs"]) if at >= 0}
+        assert holders == play.storage.queue.holders().get(node["id"], {})
     play.close()
 
 

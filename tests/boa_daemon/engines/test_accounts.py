@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_shapes import kill_keepers
 from engine_bench import Bench, until
 from engine_worlds import ssm_world
 from hypothesis import given, settings
@@ -24,7 +25,7 @@ from boa_daemon.inputs.job_file import check_job
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import acting_as
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import Accepted, JobSpec
+from boa_daemon.tick.facts.ports import Accepted, JobSpec
 
 IS_ROOT = os.geteuid() == 0
 
@@ -84,6 +85,23 @@ cat /proc/$PPID/environ 2>/dev/null | grep -q . && echo "read its keeper's envir
 kill -9 $PPID 2>/dev/null && echo "killed its keeper"
 echo "tried"
 """
+
+
+def test_a_job_may_open_its_own_output_and_goes_on_without_its_keeper(place: Path) -> None:
+    """`tee /dev/stderr` and the like work as without BOA; a next keeper keeps the job's account."""
+    bench = a_bench(place, "c", "no-such-account")
+    bench.admit(
+        "echo told > /dev/stdout; echo piped | tee /dev/stderr > /dev/null; "
+        "while [ ! -e go ]; do sleep 0.1; done; echo late as $(id -u) > /dev/stdout"
+    )
+    bench.start()
+    until(lambda: "piped" in bench.printed())
+    assert "told" in bench.printed()
+    kill_keepers(bench)
+    (place / "work" / "go").touch()
+    assert bench.wait_end().phase == "finished", bench.printed()
+    account = own_account("c", place)
+    assert f"late as {account.uid if IS_ROOT else os.getuid()}" in bench.printed()
 
 
 def test_a_job_cannot_touch_files_of_other_jobs_or_of_its_keeper(place: Path) -> None:

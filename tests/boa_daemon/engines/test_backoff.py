@@ -9,9 +9,9 @@ import pytest
 from boa_daemon.engines.backoff import Backoff
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.ports import Accepted, RunReport
-from boa_daemon.tick.rests import Refusal
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.ports import Accepted, RunReport
+from boa_daemon.tick.facts.rests import Refusal
 
 START = 1_800_057_600.0
 

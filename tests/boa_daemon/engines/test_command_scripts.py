@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from boa_daemon.engines.command_scripts import with_setup
-from boa_daemon.tick.ports import JobSpec
+from boa_daemon.tick.facts.ports import JobSpec
 
 
 def test_setup_runs_once_until_its_text_changes(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from boa_daemon.inputs.code_archive import pack
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.token import issue_token
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import (
+from boa_daemon.tick.facts.ports import (
     Accepted,
     AccessibleRunner,
     ArtifactStore,
@@ -355,6 +355,16 @@ def test_a_stop_loses_no_step_of_an_ordinary_command(bench: Bench, name: str) ->
 
     assert (end.phase, end.lost_steps) == ("stopped", 0), f"{end}\n{printed}"
     assert end.manifest is not None
+    assert "it went on" not in printed
+
+
+@pytest.mark.parametrize("kill_at", [-0.5, 1.0, 3.2], ids=["before it", "while it saves", "after the save"])
+def test_a_stop_loses_no_step_though_its_keeper_is_killed(bench: Bench, kill_at: float) -> None:
+    """Each engine: the next keeper goes on (all commands: `integration/test_commands`)."""
+    shape = SHAPES["followed by &&"]
+    end, printed = try_shape(bench, shape, save_seconds=3.0, kill_at=kill_at)
+
+    assert (end.phase, end.lost_steps) == ("stopped", 0), f"{end}\n{printed}"
     assert "it went on" not in printed
 
 

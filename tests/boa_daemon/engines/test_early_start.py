@@ -18,8 +18,8 @@ from boa_daemon.engines.generation_units import unit_name
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.job.checkpoint import read_fence
 from boa_daemon.job.processes import carrying, started_ticks
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.ports import Accepted
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.ports import Accepted
 
 LONG = f"{NUMPY} --steps 100000 --pause 0.005 --every 5"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boa_daemon.backends.cloud_kinds import CLOUD_KINDS
-from boa_daemon.daemon.assembly import ENGINES
+from boa_daemon.daemon.loop.assembly import ENGINES
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS, EngineKind, engine_kind, fitting
 
 
@@ -14,6 +14,7 @@ def test_every_engine_has_a_kind_and_every_cloud_has_an_engine() -> None:
     assert named == CLOUD_KINDS.keys()
     assert {name: sorted(fitting(name)) for name in CLOUD_KINDS} == {
         "aws": ["ray", "ssm"], "simulated": ["local", "ray"], "local": ["local", "ray"],
+        "slurm": ["slurm"],
     }  # fmt: skip
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.daemon.config import EngineSettings
-from boa_daemon.daemon.data_sources import check_data
+from boa_daemon.daemon.settings.config import EngineSettings
+from boa_daemon.daemon.settings.data_sources import check_data
 from boa_daemon.engines.job_access import LocalJobAccess
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.errors import InputError
-from boa_daemon.tick.ports import JobSpec, Refused
+from boa_daemon.tick.facts.ports import JobSpec, Refused
 
 
 @pytest.fixture

@@ -9,26 +9,29 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from command_shapes import JOBS, kill_keepers
 from engine_bench import NUMPY, Bench, numpy_loss, script, until
 
+from boa_daemon.engines import local_units
 from boa_daemon.engines.local import KERNELS_PORTS, LocalEngine, free_port
 from boa_daemon.engines.local_units import FILES
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.processes import carrying, started_ticks
 from boa_daemon.job.seal import KEY_FILE
-from boa_daemon.job.unit import Unit
-from boa_daemon.tick.ports import Accepted, JobSpec, Refused
+from boa_daemon.job.unit import Unit, read_own, sealed_document, write_json
+from boa_daemon.tick.facts.ports import Accepted, JobSpec, Refused
 
 CONTROLLER = """
 import sys, time
 from pathlib import Path
-from boa_daemon.tick.actions import StartJob
+from boa_daemon.tick.facts.actions import StartJob
 from boa_daemon.engines.local import LocalEngine
-from boa_daemon.tick.ports import JobSpec
+from boa_daemon.tick.facts.ports import JobSpec
 from policies.model import GpuSlot, Width
 engine = LocalEngine(Path(sys.argv[1]))
 engine.reattach()
@@ -90,8 +93,9 @@ def checkpoints(bench: Bench) -> Path:
 def test_killed_workers_keepers_and_daemons_cost_no_saved_step(tmp_path: Path, bench: Bench) -> None:
     """The job saves after each step. At each width one of worker, keeper and daemon gets a SIGKILL.
 
-    The daemon is a separate process, and the test's engine takes over from it. At most the step that was not
-    saved yet is lost, and the final loss equals that of an uninterrupted run.
+    The daemon is a separate process, and the test's engine takes over from it. Only the death of a worker
+    ends a generation. At most the step that was not saved yet is lost, and the final loss equals that of an
+    uninterrupted run.
     """
     draw = random.Random(0)
     run = f"{NUMPY} --steps 100000 --pause 0.004 --every 1"
@@ -109,16 +113,17 @@ def test_killed_workers_keepers_and_daemons_cost_no_saved_step(tmp_path: Path, b
             step = bench.wait_step(before + draw.randrange(5, 12)).step or 0
             if victim == "daemon":
                 daemon.send_signal(signal.SIGKILL)
-                bench.wait_step(step + 3)
-                bench.stop()
             else:
                 os.kill(
                     keeper(bench) if victim == "keeper" else draw.choice(processes(bench)), signal.SIGKILL
                 )
+            if victim != "worker":
+                bench.wait_step(step + 3)
+                bench.stop()
             end = bench.wait_end()
             daemon.kill()
         assert end.manifest is not None
-        assert end.phase == ("stopped" if victim == "daemon" else "failed"), (victim, end)
+        assert end.phase == ("failed" if victim == "worker" else "stopped"), (victim, end)
         assert end.lost_steps <= 1, "at most the step between its report and its save"
         until(lambda: processes(bench) == [])
     last = (bench.ends[-1].step or 0) + 10
@@ -243,11 +248,91 @@ def test_an_outdated_generation_cannot_save(bench: Bench) -> None:
     assert not (checkpoints(bench) / "manifest.json").exists()
 
 
+BOTH = ("guard", "pid")
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("when", ["before the stop", "in the stop", "after the save", "after the end"])
+def test_a_command_outlives_its_keeper_and_its_guard(bench: Bench, when: str, is_restarted: bool) -> None:
+    """The engine, or the one after it, starts others: no step is lost, and no second start is allowed."""
+    bench.admit(f"{sys.executable} {JOBS / 'loop.py'} --save 2; echo it went on", stop_grace_seconds=60.0)
+    bench.start()
+    bench.wait_step(10)
+    if when != "before the stop":
+        bench.stop()
+        until(lambda: "a stop: the process" in bench.printed())
+    if when.startswith("after"):
+        until((checkpoints(bench) / "manifest.json").exists)
+    left = processes(bench)
+    kill_keepers(bench, BOTH)
+    if when == "after the end":
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: processes(bench) == [])
+    if is_restarted:
+        bench.engine = LocalEngine(bench.workdir.parent / "root")
+        bench.engine.reattach()
+    if when == "before the stop":
+        assert bench.report().phase == "running"
+        refused = bench.engine.start(bench.order(1, generation=2))
+        assert isinstance(refused, Refused)
+        kill_keepers(bench, BOTH)
+        bench.wait_step((bench.report().step or 0) + 20)
+        bench.stop()
+    end = bench.wait_end()
+
+    assert (end.phase, end.lost_steps) == ("stopped", 0), f"{end}\n{bench.printed()}"
+    assert "it went on" not in bench.printed()
+
+
+def test_a_command_that_dies_with_its_keepers_is_lost(bench: Bench) -> None:
+    """Nobody saw how it ended, so it counts as lost and not as finished."""
+    bench.admit(f"{NUMPY} --steps 100000 --pause 0.01")
+    bench.start()
+    bench.wait_step(5)
+    left = processes(bench)
+    kill_keepers(bench, BOTH)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    end = bench.wait_end()
+
+    assert (end.phase, end.cause) == ("failed", "agent-lost")
+
+
+def test_a_unit_of_before_a_reboot_is_not_taken_for_a_living_one(bench: Bench) -> None:
+    """Process ids come again: the papers name the boot of the machine."""
+    bench.admit(f"{NUMPY} --steps 100000 --pause 0.01")
+    bench.start()
+    bench.wait_step(5)
+    folder = bench.engine.layout.unit("a", 1, 0)  # type: ignore[attr-defined]
+    for name in ("keeper.json", "course.json"):
+        papers = {**(read_own(folder, name) or {}), "boot": "another"}
+        write_json(folder / name, sealed_document(folder, papers))
+    end = bench.wait_end()
+
+    assert (end.phase, end.cause) == ("failed", "agent-lost")
+
+
+def test_a_keeper_that_cannot_go_on_ends_its_unit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit is looked after again and again for a while, and then ended with all of its processes."""
+    tries: list[int] = []
+    bench.admit(f"{NUMPY} --steps 100000 --pause 0.01")
+    bench.start()
+    bench.wait_step(5)
+    monkeypatch.setattr(local_units, "TRY_SECONDS", 0.0)
+    monkeypatch.setattr(LocalEngine, "_start_keeper", lambda *_: tries.append(1))
+    kill_keepers(bench, BOTH)
+    end = bench.wait_end()
+
+    assert (end.phase, end.cause, len(tries)) == ("failed", "agent-lost", local_units.MOST_TRIES)
+
+
 def never_kept(bench: Bench, run: str) -> Path:
     """Leave a generation whose daemon died after it wrote the unit and before it started the keeper."""
     bench.run_to_end(run)
     folder = bench.engine.layout.unit("a", 1, 0)  # type: ignore[attr-defined]
-    for name in ("keeper.json", "exit.json"):
+    for name in ("keeper.json", "course.json", "exit.json"):
         (folder / name).unlink()
     bench.engine = LocalEngine(bench.workdir.parent / "root")
     return folder

@@ -13,7 +13,7 @@ from engine_bench import Bench, until
 
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ray_job_access import RayJobAccess, run_ray_command
-from boa_daemon.tick.ports import Refused, SaidInside
+from boa_daemon.tick.facts.ports import Refused, SaidInside
 
 
 class NodeDied(Exception):

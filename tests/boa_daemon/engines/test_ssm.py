@@ -36,8 +36,8 @@ from boa_daemon.inputs.message_validation import DroppedMessages
 from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.seal import KEY_FILE, sealed
 from boa_daemon.testing import ManualClock, a_node, an_instance_type
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.ports import Accepted, JobSpec, Refused, Unknown
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.ports import Accepted, JobSpec, Refused, Unknown
 from policies.model import GpuSlot, Width
 
 FIT = f'{HEALTH}{{"faults": []}}\n{READY}'

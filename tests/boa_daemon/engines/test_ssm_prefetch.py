@@ -15,7 +15,7 @@ from boa_daemon.engines.ssm_commands import SsmCommands
 from boa_daemon.engines.ssm_prefetch import SsmPrefetch, prefetch_script
 from boa_daemon.inputs.code_archive import pack
 from boa_daemon.testing import a_node
-from boa_daemon.tick.ports import Accepted, JobSpec
+from boa_daemon.tick.facts.ports import Accepted, JobSpec
 
 
 @pytest.mark.exhaustive

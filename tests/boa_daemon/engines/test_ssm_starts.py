@@ -18,7 +18,7 @@ from boa_daemon.engines.ssm_runs import BEGIN_SECONDS
 from boa_daemon.engines.ssm_scripts import HEALTH, READY
 from boa_daemon.store.leader import LedElsewhere
 from boa_daemon.testing import ManualClock, a_node
-from boa_daemon.tick.ports import Accepted, Refused, Unknown
+from boa_daemon.tick.facts.ports import Accepted, Refused, Unknown
 
 FIT = f'{HEALTH}{{"faults": []}}\n{READY}'
 SOON_SECONDS = 120.0

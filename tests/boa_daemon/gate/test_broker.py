@@ -16,8 +16,8 @@ from sampling import sampled
 
 from boa_daemon.gate.broker import Broker
 from boa_daemon.gate.types import GateSettings, Grant, SendRequest
-from boa_daemon.network.model import Cluster, Experiment, NetworkJob
-from boa_daemon.network.simulate import simulate
+from boa_daemon.lab.network.model import Cluster, Experiment, NetworkJob
+from boa_daemon.lab.network.simulate import simulate
 from policies.errors import InvalidProblem, UnknownPolicy
 from policies.links.ada_srsf import Admission, LinkPolicy, Message, link_policy
 from policies.links.contention import Link

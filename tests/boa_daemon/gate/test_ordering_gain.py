@@ -13,8 +13,8 @@ from boa_daemon.gate.broker import Broker
 from boa_daemon.gate.ordering_gain import JobTraffic, cost_fraction, gain_fraction
 from boa_daemon.gate.timing import LEAST_SAMPLES, Timings
 from boa_daemon.gate.types import GateSettings, SendRequest
-from boa_daemon.network.model import Cluster, Experiment, NetworkJob
-from boa_daemon.network.simulate import simulate
+from boa_daemon.lab.network.model import Cluster, Experiment, NetworkJob
+from boa_daemon.lab.network.simulate import simulate
 from policies.links.ada_srsf import LinkPolicy
 from policies.links.contention import Link
 

@@ -13,8 +13,8 @@ from boa_daemon.errors import InputError
 from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import OWN_VARIABLES, check_job
 from boa_daemon.testing import some_slots
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.ports import JobSpec
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.ports import JobSpec
 from policies.model import Width
 
 

@@ -24,8 +24,8 @@ from boa_daemon.inputs.message_validation import DroppedMessages, parse_unit_sta
 from boa_daemon.job.seal import sealed
 from boa_daemon.job.unit import Unit, status_of
 from boa_daemon.testing import some_slots
-from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.ports import JobSpec, RunReport
+from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.ports import JobSpec, RunReport
 from policies.model import Width
 
 GOOD: dict[str, Any] = {

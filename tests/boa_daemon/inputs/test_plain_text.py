@@ -12,10 +12,10 @@ from collections.abc import Callable
 import pytest
 from rich.table import Table
 
-from boa_daemon.cli.output import print_text, stderr_console, stdout_console
-from boa_daemon.daemon.alerts import Alerts, subject_of
-from boa_daemon.daemon.config import AlertSettings
-from boa_daemon.daemon.log_lines import JsonLines, PlainLines
+from boa_daemon.cli.common.output import print_text, stderr_console, stdout_console
+from boa_daemon.daemon.loop.log_lines import JsonLines, PlainLines
+from boa_daemon.daemon.settings.config import AlertSettings
+from boa_daemon.daemon.watch.alerts import Alerts, subject_of
 from boa_daemon.inputs.plain_text import one_line, plain_text
 
 HOSTILE = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.backends.aws.cloud import AwsCloud
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.planner import Planner
+from boa_daemon.daemon.planner.planner import Planner
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.testing.daemon_in_a_folder import job_content

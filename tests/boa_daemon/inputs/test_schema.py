@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.daemon.setting_layers import load_settings
+from boa_daemon.daemon.settings.setting_layers import load_settings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.document_file import read_document
 from boa_daemon.inputs.groups import members

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from boa_daemon.cli.daemon import _SCHEMAS, SchemaName
+from boa_daemon.cli.operate.daemon import _SCHEMAS, SchemaName
 from boa_daemon.errors import InputError
 from boa_daemon.inputs import jobs_file
 from boa_daemon.inputs.document_file import read_document

@@ -27,7 +27,7 @@ from boa_daemon.job.container import (
     within_limits,
 )
 from boa_daemon.job.unit import Unit
-from boa_daemon.tick.ports import Accepted
+from boa_daemon.tick.facts.ports import Accepted
 
 STAND_IN = """#!{python}
 # Runs what is inside on this machine, with the variables that were named and no others.

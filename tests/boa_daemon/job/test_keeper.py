@@ -18,6 +18,7 @@ import pytest
 from engine_bench import until
 
 from boa_daemon.job.checkpoint import MANIFEST
+from boa_daemon.job.leavings import temporary_folder
 from boa_daemon.job.unit import KEPT, SCRATCH, Unit, read_json, read_own, status_of
 
 
@@ -68,6 +69,19 @@ def test_a_unit_ends_after_the_upload_of_its_last_checkpoint(tmp_path: Path) -> 
     assert (tmp_path / "sent").exists()
     assert (tmp_path / "told").exists()
     assert (read_json(unit.folder / "exit.json") or {})["code"] == 0
+
+
+def test_very_deep_folders_of_a_command_do_not_stay(tmp_path: Path) -> None:
+    """Also folders below which no path is short enough for one call of the system."""
+    deep = f"import os\nfor top in os.environ['TMPDIR'], '{tmp_path}/unit/{SCRATCH}':\n    os.chdir(top)\n"
+    deep += "    for _ in range(3000): os.mkdir('d'); os.chdir('d')\n"
+    (tmp_path / "deep.py").write_text(deep)
+    unit = a_unit(tmp_path, run=f"echo in $TMPDIR; {sys.executable} {tmp_path}/deep.py", progress_file="")
+    with kept(unit) as keeper:
+        assert keeper.wait(timeout=120) == 0
+    assert (read_json(unit.folder / "exit.json") or {})["code"] == 0
+    assert not temporary_folder(unit.folder).exists()
+    assert not (unit.own / SCRATCH).exists()
 
 
 def test_a_failed_fetch_keeps_the_command_from_starting(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.job import leavings
-from boa_daemon.job.leavings import drop_temporary_folder, make_temporary_folder, remove_leavings
+from boa_daemon.job.leavings import make_temporary_folder, remove_leavings, remove_trees, temporary_folder
 
 UNIT = "j1.g1.n0"
 
@@ -79,15 +79,15 @@ def test_a_unit_has_a_folder_for_its_temporary_files(tmp_path: Path, monkeypatch
     assert len(folder.name) < 20
 
     (folder / "tmpabcdefgh").mkdir()
-    drop_temporary_folder(tmp_path / "n0")
+    remove_trees(temporary_folder(tmp_path / "n0"))
     assert not folder.exists()
-    drop_temporary_folder(tmp_path / "n0")
+    remove_trees(temporary_folder(tmp_path / "n0"))
 
     folder.symlink_to(tmp_path)
     assert make_temporary_folder(tmp_path / "n0", os.getuid()) is None
-    drop_temporary_folder(tmp_path / "n0")
+    remove_trees(temporary_folder(tmp_path / "n0"))
     assert tmp_path.is_dir()
-    folder.unlink()
+    folder.unlink(missing_ok=True)
     folder.mkdir(0o777)
     folder.chmod(0o777)
     assert make_temporary_folder(tmp_path / "n0", os.getuid()) is None

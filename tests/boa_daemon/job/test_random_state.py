@@ -18,6 +18,8 @@ from boa_daemon.job.random_state import (
     write_random,
 )
 
+pytestmark = pytest.mark.frameworks
+
 
 def draws() -> list[float]:
     """Return the next number of each global generator."""

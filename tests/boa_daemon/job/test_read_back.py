@@ -12,6 +12,8 @@ import torch
 
 from boa_daemon.job.read_back import CannotBeLoaded, read_back, read_back_folder
 
+pytestmark = pytest.mark.frameworks
+
 
 class Broken:
     """Pickles, and does not come back."""

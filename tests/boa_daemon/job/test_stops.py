@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from engine_bench import script, until
 
+from boa_daemon.job import stops
 from boa_daemon.job.checkpoint import MANIFEST
-from boa_daemon.job.keeper import end_orphaned_unit
-from boa_daemon.job.processes import descendants, started_ticks
+from boa_daemon.job.processes import descendants, is_alive, kill_all_carrying, send, started_ticks
 from boa_daemon.job.stops import (
     REGISTER,
     Registered,
@@ -29,9 +29,12 @@ from boa_daemon.job.stops import (
     registered,
     request_file,
 )
-from boa_daemon.job.unit import Unit, read_json
+from boa_daemon.job.unit import Unit, keepers_of, read_json
 
 LOOP = Path(__file__).parents[2] / "command_jobs" / "loop.py"
+LOOP_ALONE = f"{sys.executable} {LOOP} --save 2"
+LOOP_FOLLOWED = f"{LOOP_ALONE}; echo it went on"
+LOOP_PIPED = f"{LOOP_ALONE} | cat"
 
 
 def a_unit(folder: Path, run: str, **changes: Any) -> Unit:
@@ -63,16 +66,38 @@ def a_unit(folder: Path, run: str, **changes: Any) -> Unit:
 
 @pytest.fixture
 def keep() -> Iterator[Any]:
-    """Return a function that starts a unit's keeper; it is killed at the end."""
+    """Return a function that starts a unit's guard, and so its keeper; all are killed at the end."""
     with ExitStack() as stack:
 
         def start(unit: Unit) -> subprocess.Popen[bytes]:
             words = [sys.executable, "-m", "boa_daemon.job.keeper", "--foreground", str(unit.folder)]
-            keeper = stack.enter_context(subprocess.Popen(words))
-            stack.callback(keeper.kill)
-            return keeper
+            guard = stack.enter_context(subprocess.Popen(words))
+            stack.callback(kill_all_carrying, f"BOA_UNIT={unit.name}")
+            stack.callback(lambda: [send([pid], signal.SIGKILL) for pid in keepers(unit)])
+            return guard
 
         yield start
+
+
+def keepers(unit: Unit) -> list[int]:
+    """Return the living processes that keep a unit: its guard, then its keeper."""
+    found = keepers_of(read_json(unit.folder / "keeper.json"))
+    return [pid for pid, ticks in found if is_alive(pid, ticks)]
+
+
+def kill_keeper(unit: Unit, *, times: int = 1) -> None:
+    """Kill the keeper of a unit, and then each that follows it, and wait for the next one."""
+    for _ in range(times):
+        *guard, keeper = keepers(unit)
+        if not guard:
+            return  # It has ended its unit meanwhile.
+        os.kill(keeper, signal.SIGKILL)
+        until(
+            lambda before=keeper: (
+                (unit.folder / "exit.json").exists()
+                or (len(keepers(unit)) == 2 and before not in keepers(unit))
+            )
+        )
 
 
 def printed(unit: Unit) -> str:
@@ -236,20 +261,115 @@ def test_a_process_killed_before_it_saved_is_not_waited_for(tmp_path: Path, keep
     assert "the process that was asked to save ended without a checkpoint" in printed(unit)
 
 
-def test_a_keeper_killed_during_a_stop_takes_the_command_with_it(tmp_path: Path, keep: Any) -> None:
-    """A suspended shell is no exception, and what was saved before counts."""
-    unit = a_unit(tmp_path, f"{sys.executable} {LOOP} --save 600; echo it went on")
-    keeper = keep(unit)
+WHEN = ("before it", "before it, twice", "in the middle", "in the middle, twice", "after the save")
+
+
+@pytest.mark.parametrize("when", WHEN)
+@pytest.mark.parametrize("command", [LOOP_ALONE, LOOP_FOLLOWED, LOOP_PIPED], ids=["alone", "then", "pipe"])
+def test_a_stop_loses_no_step_though_its_keeper_is_killed(
+    tmp_path: Path, keep: Any, when: str, command: str
+) -> None:
+    """The next keeper goes on with the stop: the grace still counts from the order, shells stay suspended."""
+    unit = a_unit(tmp_path, command)
+    guard = keep(unit)
     until(lambda: step_of(unit) > 5)
-    keeper.terminate()
+    if when.startswith("before"):
+        kill_keeper(unit, times=2 if "twice" in when else 1)
+    guard.terminate()
     until(lambda: "a stop: the process" in printed(unit))
-    family = descendants(keeper.pid)
-    keeper.kill()
-    keeper.wait()
-    end_orphaned_unit(unit.folder)
-    until(lambda: all(started_ticks(pid) is None for pid in family))
-    assert ended(unit)["agent_lost"]
+    if when.startswith("in"):
+        kill_keeper(unit, times=2 if "twice" in when else 1)
+    if when.startswith("after"):
+        until(lambda: saved_step(unit) > 0)
+        kill_keeper(unit)
+    assert guard.wait(timeout=60) == 0
+    assert saved_step(unit) == step_of(unit) > 5
+    assert (ended(unit)["stop_asked"], ended(unit)["killed"]) == (True, False)
+    assert not ended(unit).get("agent_lost")
     assert "it went on" not in printed(unit)
+    assert "another one goes on" in printed(unit)
+
+
+def test_the_grace_counts_from_the_order_also_under_the_next_keeper(tmp_path: Path, keep: Any) -> None:
+    """A save that takes for ever is ended, with its suspended shell, and the loss is told."""
+    unit = a_unit(tmp_path, f"{sys.executable} {LOOP} --save 600; echo it went on", grace_seconds=5.0)
+    guard = keep(unit)
+    until(lambda: step_of(unit) > 5)
+    began = time.monotonic()
+    guard.terminate()
+    until(lambda: "a stop: the process" in printed(unit))
+    family = descendants(guard.pid)
+    time.sleep(2.0)
+    kill_keeper(unit)
+    assert guard.wait(timeout=60) == 0
+    assert 4.5 < time.monotonic() - began < 15.0
+    assert all(started_ticks(pid) is None for pid in family)
+    assert ended(unit)["killed"]
+    assert "no save was complete within its grace of 5 s" in printed(unit)
+    assert "it went on" not in printed(unit)
+
+
+def test_a_command_without_the_helper_gets_its_signal_though_its_keeper_is_killed(
+    tmp_path: Path, keep: Any
+) -> None:
+    """Its own end of SIGTERM may take its whole grace."""
+    unit = a_unit(
+        tmp_path, "trap 'sleep 2; echo saved; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
+    )
+    guard = keep(unit)
+    until(lambda: "ready" in printed(unit))
+    guard.terminate()
+    until(lambda: "a stop: SIGTERM" in printed(unit))
+    kill_keeper(unit)
+    assert guard.wait(timeout=60) == 0
+    assert (ended(unit)["code"], ended(unit)["stop_asked"], ended(unit)["killed"]) == (3, True, False)
+    assert "saved" in printed(unit)
+
+
+@pytest.mark.parametrize("looks", [1, 3])
+def test_a_process_without_a_keeper_stops_when_the_lease_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """Only if it has seen a keeper: where locks do not reach, it goes on."""
+    monkeypatch.setattr(stops, "LEASE_SECONDS", 0.05)
+    monkeypatch.setattr(stops, "LEASE_LOOK_SECONDS", 0.0)
+    unit = a_unit(tmp_path, "true")
+    unit.own.mkdir(parents=True, exist_ok=True)
+    lease = stops.Lease(stops.variables(unit))
+    assert not lease.is_over()
+    time.sleep(0.1)
+    assert not lease.is_over(), "nobody was seen to hold it"
+    ready, go = os.pipe()
+    holder = os.fork()
+    if holder == 0:
+        os.close(go)
+        stops.hold_lease(unit)
+        os.read(ready, 1)
+        os._exit(0)
+    os.close(ready)
+    until(lambda: stops._is_locked(stops.lease_file(unit)))
+    for _ in range(looks):
+        assert not lease.is_over()
+        time.sleep(0.06)
+    os.close(go)
+    os.waitpid(holder, 0)
+    until(lease.is_over, seconds=10.0)
+
+
+def test_a_command_without_anybody_saves_and_ends(tmp_path: Path, keep: Any) -> None:
+    """Keeper and guard are killed, and no engine comes: the checkpoint holds each step that was reported."""
+    short = "from boa_daemon.job import stops; stops.LEASE_SECONDS = 2.0; stops.LEASE_LOOK_SECONDS = 0.2; "
+    runs = f"import runpy, sys; sys.argv = ['{LOOP}']; runpy.run_path('{LOOP}', run_name='__main__')"
+    unit = a_unit(tmp_path, script(short + runs))
+    guard = keep(unit)
+    until(lambda: step_of(unit) > 20)
+    time.sleep(0.5)
+    family = [pid for pid in descendants(guard.pid) if pid not in keepers(unit)]
+    for pid in keepers(unit):
+        os.kill(pid, signal.SIGKILL)
+    guard.wait()
+    until(lambda: all(started_ticks(pid) is None for pid in family), seconds=60.0)
+    assert saved_step(unit) == step_of(unit)
 
 
 def test_a_forked_worker_dies_of_sigterm_though_its_parent_catches_it() -> None:

@@ -24,6 +24,8 @@ from boa_daemon.job.checkpoint import CheckpointFailed, newest_checkpoint
 from boa_daemon.job.run import Run
 from boa_daemon.job.torch_checkpoint import torch_state
 
+pytestmark = pytest.mark.frameworks
+
 HERE = Path(__file__).parent
 
 

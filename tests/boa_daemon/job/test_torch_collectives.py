@@ -10,6 +10,8 @@ import pytest
 
 from boa_daemon.job.gate.client import SendPermit
 
+pytestmark = pytest.mark.frameworks
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _torch() -> None:

@@ -14,6 +14,8 @@ from gpu_stand_in import Event, Gpu, Stream, Tensor
 
 from boa_daemon.job.gate.client import SendPermit
 
+pytestmark = pytest.mark.frameworks
+
 COUNT = 12
 
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.planner import Planner
-from boa_daemon.daemon.replay import replay
+from boa_daemon.daemon.planner.planner import Planner
+from boa_daemon.daemon.service.replay import replay
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError
 from boa_daemon.learning.budget_watch import MARGIN, BudgetWatch, at_dearer_offers
 from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
-from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.facts.offers import Offer
 from policies.errors import InvalidProblem
 from policies.registry import shortfall_of_site
 

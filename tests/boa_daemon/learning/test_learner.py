@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_samples import MemorySamples
 
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.planner import Planner
+from boa_daemon.daemon.planner.planner import Planner
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError
 from boa_daemon.learning.beliefs import (
     Beliefs,
@@ -32,7 +32,7 @@ from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
 from boa_daemon.store.samples import SqlSamples
 from boa_daemon.testing import ManualClock, a_job
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
-from boa_daemon.tick.ports import RunReport
+from boa_daemon.tick.facts.ports import RunReport
 from policies.model import JobClass, Phase, Width
 from policies.online.estimates import Belief
 from policies.speedup import Amdahl

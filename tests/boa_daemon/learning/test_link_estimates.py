@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.planner import Planner
+from boa_daemon.daemon.planner.planner import Planner
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.learning.class_document import class_document
 from boa_daemon.learning.link_estimates import derived_kinds, link_estimate, with_link
 from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, estimate_all

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from memory_samples import MemorySamples
 
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.planner import Planner
+from boa_daemon.daemon.planner.planner import Planner
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.learning_step import LearningStep
 from boa_daemon.learning.observed_rhythm import rhythm_of
 from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.learning.samples import DAY, HOUR, Sample
-from boa_daemon.tick.codec import dumps, loads
+from boa_daemon.tick.facts.codec import dumps, loads
 from policies.model import Money
 from policies.online.paced_optimum import PacedBudgetOptimal
 from policies.online.rhythm import MONDAY_HOUR

@@ -8,8 +8,8 @@ import pytest
 
 from boa_daemon.learning.spot_history import PRIOR_FRACTION, SpotHistory
 from boa_daemon.testing import a_node, an_instance_type
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.state import NodeState
 
 KIND = replace(an_instance_type(gpu_type="t4@spot"), name="box@spot")
 HOUR = 3600.0

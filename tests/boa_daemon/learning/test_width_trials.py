@@ -31,7 +31,7 @@ from boa_daemon.learning.width_trials import (
     WidthTrials,
 )
 from boa_daemon.testing import Wishes, a_class, a_job, a_node, a_state, rules, some_slots
-from boa_daemon.tick.decision import decide
+from boa_daemon.tick.decide.decision import decide
 from policies.model import JobClass, Phase
 from policies.placement.first_fit import FirstFit
 from policies.speedup import Table

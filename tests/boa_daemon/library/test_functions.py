@@ -26,6 +26,7 @@ def problem() -> Problem:
     return Problem.from_csv(ROOT / "examples/classes.csv", prices=PRICES)
 
 
+@pytest.mark.lab
 def test_a_mapping_and_a_frame_give_the_same_problem(problem: Problem) -> None:
     """The problems have the same optimum."""
     import pandas

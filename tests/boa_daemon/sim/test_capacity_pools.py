@@ -5,8 +5,8 @@ from __future__ import annotations
 from boa_daemon.sim.capacity_pools import CapacityPools
 from boa_daemon.sim.world_settings import Spot, Stock, WorldSettings
 from boa_daemon.testing import an_instance_type
-from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.facts.actions import LaunchNodes
+from boa_daemon.tick.facts.offers import Offer
 
 KIND = an_instance_type()
 

@@ -10,8 +10,8 @@ from boa_daemon.sim.draws import Draws
 from boa_daemon.sim.event_queue import EventQueue
 from boa_daemon.sim.world_settings import Faults, WorldSettings
 from boa_daemon.testing import an_instance_type
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.ports import Launched, Refused, Unknown
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.ports import Launched, Refused, Unknown
 
 
 def an_api(faults: Faults) -> tuple[CloudApi, EventQueue]:

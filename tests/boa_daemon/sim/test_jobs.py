@@ -12,8 +12,8 @@ from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.simulated_workload import Physics
 from boa_daemon.sim.world_settings import Checkpoints, Faults, WorldSettings
 from boa_daemon.testing import a_class, an_instance_type, some_slots
-from boa_daemon.tick.actions import LaunchNodes, StartJob, StopJob
-from boa_daemon.tick.ports import Accepted, Refused
+from boa_daemon.tick.facts.actions import LaunchNodes, StartJob, StopJob
+from boa_daemon.tick.facts.ports import Accepted, Refused
 from boa_daemon.traces.reader import TraceJob
 from policies.model import Job, JobClass, Width
 from policies.speedup import Table

@@ -10,8 +10,8 @@ from boa_daemon.sim.event_queue import EventQueue
 from boa_daemon.sim.simulated_cloud import SimulatedCloud
 from boa_daemon.sim.world_settings import Boot, Faults, Spot, Stock, WorldSettings
 from boa_daemon.testing import an_instance_type, some_slots
-from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.ports import Accepted, Launched, Refused
+from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.facts.ports import Accepted, Launched, Refused
 
 LAUNCH = LaunchNodes(id="t1-launch", instance_type=an_instance_type(), reason="needed")
 

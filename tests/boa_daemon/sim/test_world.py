@@ -142,7 +142,7 @@ def test_endless_alarms_raise_stuck_simulation() -> None:
     run = a_run(0.0)
 
     def refuse(_action: object) -> object:
-        from boa_daemon.tick.ports import Refused
+        from boa_daemon.tick.facts.ports import Refused
 
         return Refused(reason="no capacity", retry_after_seconds=60.0)
 

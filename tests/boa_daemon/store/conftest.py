@@ -12,7 +12,7 @@ from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.store.sql import SqlStore
-from boa_daemon.tick.ports import Store
+from boa_daemon.tick.facts.ports import Store
 
 
 @pytest.fixture(scope="session")

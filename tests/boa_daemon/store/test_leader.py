@@ -16,8 +16,8 @@ from postgres_server import empty_database
 from sqlalchemy import Engine, select, text
 from sqlalchemy.exc import DBAPIError
 
-from boa_daemon.daemon.assembly import AGAIN_SECONDS, open_daemon, try_database
-from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.loop.assembly import AGAIN_SECONDS, open_daemon, try_database
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.store import database_setup as store_engine
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url

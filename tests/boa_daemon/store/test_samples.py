@@ -12,7 +12,7 @@ from boa_daemon.learning.samples import Sample, SampleStore
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.store.samples import SqlSamples
 from boa_daemon.store.sql import SqlStore
-from boa_daemon.tick.ports import Store
+from boa_daemon.tick.facts.ports import Store
 
 SPEED = Sample(
     key="speed|c|v100|4|-|1.5",

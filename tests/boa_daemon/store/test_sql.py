@@ -8,9 +8,9 @@ from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
 from boa_daemon.store.sql import SqlStore
 from boa_daemon.testing import an_instance_type
-from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Launched, Outcome, Refused
+from boa_daemon.tick.facts.actions import LaunchNodes
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import Launched, Outcome, Refused
 
 
 def test_the_last_refusal_of_an_offer_is_kept_for_an_hour_or_until_a_launch(tmp_path: Path) -> None:

@@ -24,11 +24,11 @@ from boa_daemon.store.memory import MemoryStore
 from boa_daemon.store.sql import SqlStore
 from boa_daemon.store.tables import METADATA, PLACEMENTS
 from boa_daemon.testing import a_state, an_instance_type
-from boa_daemon.tick.actions import Action, LaunchNodes, StopJob
-from boa_daemon.tick.limits import DAY_SECONDS
-from boa_daemon.tick.offers import Cooldown
-from boa_daemon.tick.ports import Accepted, Charge, Launched, OpenLaunch, Refused, Store, Unknown
-from boa_daemon.tick.state import Plan
+from boa_daemon.tick.facts.actions import Action, LaunchNodes, StopJob
+from boa_daemon.tick.facts.limits import DAY_SECONDS
+from boa_daemon.tick.facts.offers import Cooldown
+from boa_daemon.tick.facts.ports import Accepted, Charge, Launched, OpenLaunch, Refused, Store, Unknown
+from boa_daemon.tick.facts.state import Plan
 
 LAUNCH = LaunchNodes(id="t1-launch", instance_type=an_instance_type(), reason="needed", count=2)
 Opener = Callable[[], Store]

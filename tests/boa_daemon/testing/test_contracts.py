@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
+from boa_daemon.lab.traces.philly import import_philly
 from boa_daemon.testing import ManualClock, an_instance_type
 from boa_daemon.testing.contracts import (
     check_cloud,
@@ -23,7 +24,6 @@ from boa_daemon.testing.contracts import (
     check_policy,
     check_trace_format,
 )
-from boa_daemon.traces.philly import import_philly
 from policies import plugins
 from policies.answer import Allocation, Placement
 from policies.errors import BrokenPlugin, UnknownPolicy

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
-from boa_daemon.tick.decision import decide
-from boa_daemon.tick.diff import diff
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.stages.find_changes import LEAVE_SECONDS
-from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
+from boa_daemon.tick.decide.decision import decide
+from boa_daemon.tick.decide.diff import diff
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.state import ClusterState, NodeState, Plan, Rules
+from boa_daemon.tick.stages.places.find_changes import LEAVE_SECONDS
 from policies.placement.first_fit import FirstFit
 from policies.placement.lwf import LeastWorkloadFirst
 

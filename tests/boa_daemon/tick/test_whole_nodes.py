@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
-from boa_daemon.tick.decision import decide
-from boa_daemon.tick.explain import explain_job
-from boa_daemon.tick.limits import Steady
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.decide.decision import decide
+from boa_daemon.tick.explain.explain import explain_job
+from boa_daemon.tick.facts.limits import Steady
+from boa_daemon.tick.facts.state import ClusterState
 from policies.model import Width
 from policies.placement.first_fit import FirstFit
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from boa_daemon.inputs.problem_file import load_problem
-from boa_daemon.traces.pollux import import_pollux
+from boa_daemon.lab.traces.pollux import import_pollux
 from boa_daemon.traces.reader import check_classes, read_trace
 from boa_daemon.traces.workload import Options
 from boa_daemon.traces.writer import classes_text, trace_text

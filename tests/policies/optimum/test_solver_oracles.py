@@ -15,6 +15,8 @@ from policies.optimum.continuous import ContinuousFrontier
 from policies.optimum.frontier import MixedFrontier
 from policies.speedup import Amdahl, PowerLaw, SpeedupCurve, Table, UniversalScalability
 
+pytestmark = pytest.mark.lab
+
 SEEDS = range(10)
 
 

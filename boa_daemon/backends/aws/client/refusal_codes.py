@@ -26,7 +26,7 @@ Fact: TypeAlias = Literal["", "image", "subnets", "zones", "reservations", "quot
 """The fact from outside that a refusal shows to be stale; it is asked for anew."""
 Answer: TypeAlias = Literal["no-capacity", "quota", "denied", "throttled", "bad-request", "unknown"]
 
-NOT_OFFERED_SECONDS, QUOTA_SECONDS, BAD_REQUEST_SECONDS = 4 * 3600.0, 3600.0, 300.0
+NOT_OFFERED_SECONDS, QUOTA_SECONDS, BAD_REQUEST_SECONDS = 4 * 3600.0, 600.0, 300.0
 DENIED_SECONDS, CREDENTIALS_SECONDS, THROTTLED_SECONDS = 300.0, 60.0, 5.0
 TOKEN_SECONDS, SUBNET_SECONDS, ACCOUNT_SECONDS = 30.0, 1800.0, 900.0
 
@@ -131,6 +131,9 @@ _RESERVATION = RefusalRule(
     scope="reservation", answer="no-capacity", rest_seconds=None, stale="reservations",
     advice="Name a reservation of this account that is active under [cloud] reservations",
 )  # fmt: skip
+_FULL = replace(
+    _RESERVATION, advice="Others use the reservation whole: BOA rents elsewhere, and looks again by itself"
+)
 _SETTING = RefusalRule(scope="region", advice=_REQUEST)
 _TEMPLATE = replace(_SETTING, advice="BOA uses no launch template: a policy or a proxy has changed the call")
 
@@ -139,8 +142,8 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
         # Capacity.
         "InsufficientAddressCapacity": replace(BY_MEANING["no-capacity"], scope="zone"),
         "InsufficientVolumeCapacity": replace(BY_MEANING["no-capacity"], scope="zone"),
-        "ReservationCapacityExceeded": _RESERVATION,
-        "InsufficientReservedInstanceCapacity": _RESERVATION,
+        "ReservationCapacityExceeded": _FULL,
+        "InsufficientReservedInstanceCapacity": _FULL,
         "InvalidCapacityReservationId.NotFound": _RESERVATION,
         "InvalidCapacityReservationId.Malformed": _RESERVATION,
         "InvalidCapacityReservationState": _RESERVATION,

@@ -22,10 +22,10 @@ from boa_daemon.backends.aws.rights.policy_statements import NO_OTHER_RESOURCES,
 from boa_daemon.backends.aws.rights.resource_policies import Queue
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.node_lives import instance_of
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Clock
+from boa_daemon.tick.facts.actions import LaunchNodes
+from boa_daemon.tick.facts.node_lives import instance_of
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import Clock
 
 ALARM_SKEW_SECONDS, LEAST_LETTER_DAYS = 60.0, 1.0
 

@@ -12,8 +12,8 @@ from boa_daemon.backends.aws.prices.side_prices import side_prices
 from boa_daemon.backends.settings import BUILT
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Clock
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import Clock
 from boa_daemon.units import counted
 
 

@@ -43,7 +43,7 @@ from boa_daemon.backends.aws.instances.images import (
 )
 from boa_daemon.backends.aws.instances.launch_request import BUILD_TAG
 from boa_daemon.backends.aws.instances.termination_schedule import schedule_builder_termination
-from boa_daemon.tick.ports import Clock
+from boa_daemon.tick.facts.ports import Clock
 
 LOOK_SECONDS, ONLINE_SECONDS, IMAGE_SECONDS = 5.0, 900.0, 5400.0
 _GONE = ("shutting-down", "terminated")

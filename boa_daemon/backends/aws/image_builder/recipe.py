@@ -12,8 +12,8 @@ from boa_daemon.backends.aws.instances.launch_request import BUILD_TAG, LaunchTa
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import CloudFailed
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.facts.actions import LaunchNodes
+from boa_daemon.tick.facts.offers import Offer
 
 
 class BuildFailed(CloudFailed):

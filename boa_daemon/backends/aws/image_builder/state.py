@@ -8,7 +8,7 @@ from pathlib import Path
 
 from boa_daemon.backends.aws.image_builder.recipe import BuildIntent, Recipe
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.whole_files import write_whole
+from boa_daemon.job.whole_files import write_whole
 
 STATE_FILE = "image-build.json"
 

@@ -6,7 +6,7 @@ from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.client.resource_names import queue_arn
 from boa_daemon.backends.aws.instances.event_rules import PATTERNS, SAID, lets_through
-from boa_daemon.tick.ports import Clock
+from boa_daemon.tick.facts.ports import Clock
 
 PROBE_SECONDS = 180.0
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.inputs.message_validation import json_object, parse_event
-from boa_daemon.tick.ports import WARNING_SECONDS
+from boa_daemon.tick.facts.ports import WARNING_SECONDS
 from policies.model import NodeId
 
 SPOT_WARNING_SECONDS = WARNING_SECONDS
@@ -57,6 +57,7 @@ class Notices:
     def __init__(self, keep: int = 10_000) -> None:
         self._ends_by: dict[NodeId, float] = {}
         self._ended_at: dict[NodeId, float] = {}
+        self._ran_at: dict[NodeId, float] = {}
         self._keep = keep
         self._lock = Lock()
 
@@ -70,6 +71,9 @@ class Notices:
                 return self._note(self._ends_by, notice.node, notice.at + SPOT_WARNING_SECONDS)
             if notice.kind == "state-change" and notice.state in _ENDING_STATES:
                 return self._note(self._ended_at, notice.node, notice.at)
+            if notice.state == "running":
+                self._ran_at.pop(notice.node, None)
+                self._note(self._ran_at, notice.node, notice.at)
             return notice.kind == "state-change"
 
     def ends_by(self, node: NodeId) -> float | None:
@@ -81,6 +85,11 @@ class Notices:
         """Return when a node left `running` for good; None without a notice."""
         with self._lock:
             return self._ended_at.get(node)
+
+    def ran_at(self, node: NodeId) -> float | None:
+        """Return when a node's last run began; None without a notice, which proves nothing."""
+        with self._lock:
+            return self._ran_at.get(node)
 
     def _note(self, notes: dict[NodeId, float], node: NodeId, instant: float) -> bool:
         """Keep a node's earliest instant; return whether it is the first. The oldest notes are dropped."""

@@ -15,7 +15,7 @@ from typing import Any
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.instances.node_states import EVENT_SECONDS, IMPAIRED_SECONDS
-from boa_daemon.tick.ports import Clock
+from boa_daemon.tick.facts.ports import Clock
 
 ASK_SECONDS = 180.0
 DENIED_SECONDS = 3600.0

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from boa_daemon.backends.aws.instances.node_from_instance import ended_at, node_of, tags_of_instance
-from boa_daemon.tick.node_lives import life_named, life_of
-from boa_daemon.tick.state import DISK_USD_PER_HOUR, NodeState
-from boa_daemon.tick.warm_pool import disk_extras
+from boa_daemon.tick.facts.node_lives import life_named, life_of
+from boa_daemon.tick.facts.state import DISK_USD_PER_HOUR, NodeState
+from boa_daemon.tick.facts.warm_pool import disk_extras
 from policies.model import InstanceType
 
 LIFE_TAG, STOPPED_TAG = "boa:life", "boa:stopped-at"
@@ -120,4 +120,5 @@ def _on_disk(node: NodeState, *, since: float, ended_at: float | None, is_stoppe
         market=node.market,
         prices=((since, 0.0),),
         extras=disk_extras(node.extras, otherwise=DISK_USD_PER_HOUR),
+        tags=node.tags,
     )

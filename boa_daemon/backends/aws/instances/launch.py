@@ -24,9 +24,9 @@ from boa_daemon.backends.aws.instances.subnet_egress import SubnetEgress, egress
 from boa_daemon.backends.settings import BUILT, AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.offers import NO_PRICE_SECONDS, Offer
-from boa_daemon.tick.ports import Clock, Launched, Refused, Unknown
+from boa_daemon.tick.facts.actions import LaunchNodes
+from boa_daemon.tick.facts.offers import NO_PRICE_SECONDS, Offer
+from boa_daemon.tick.facts.ports import Clock, Launched, Refused, Unknown
 
 MOST_CLOCK_SKEW_SECONDS = 240.0
 """AWS refuses signatures about fifteen minutes off; launches stop well before that, ends do not."""

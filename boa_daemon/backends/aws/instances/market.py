@@ -23,10 +23,12 @@ from boa_daemon.backends.aws.prices.extra_costs import extras_of
 from boa_daemon.backends.aws.prices.list_prices import ask_price
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.tick.offers import Market, Offer
-from boa_daemon.tick.ports import Clock
+from boa_daemon.tick.facts.offers import Market, Offer
+from boa_daemon.tick.facts.ports import Clock
 
 ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 3600.0
+USED_QUOTA_SECONDS = 600.0
+"""A quota that is used up is asked for this often: somebody has probably asked AWS for more."""
 PROBE_SECONDS = 180.0
 """The price list is asked for something at least this often: its loss is told within five minutes."""
 SPOT_USELESS_SECONDS = 6 * 3600.0
@@ -374,7 +376,10 @@ class AwsMarket:
         quota = self.quota(code)
         if quota is None or not vcpus:
             return None
-        return max(int((quota - vcpus_in_use.get(code, 0)) // vcpus), 0)
+        left = max(int((quota - vcpus_in_use.get(code, 0)) // vcpus), 0)
+        if not left:
+            self._quota_of(code).keep_seconds = USED_QUOTA_SECONDS
+        return left
 
     def _ask_zones(self) -> dict[str, tuple[str, ...]]:
         if not self.settings.instance_types:
@@ -413,6 +418,7 @@ class AwsMarket:
 
     def _ask_quota(self, code: str) -> float:
         answer = self._calls.call("servicequotas:GetServiceQuota", ServiceCode="ec2", QuotaCode=code)
+        self._quota_of(code).keep_seconds = QUOTA_SECONDS
         with reading("servicequotas:GetServiceQuota"):
             return float(answer["Quota"]["Value"])
 

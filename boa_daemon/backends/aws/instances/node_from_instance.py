@@ -23,8 +23,8 @@ from boa_daemon.backends.aws.instances.launch_request import (
 )
 from boa_daemon.backends.aws.instances.node_states import failed_to_start, is_free_interruption
 from boa_daemon.backends.aws.prices.extra_costs import extras_in
-from boa_daemon.tick.offers import Market
-from boa_daemon.tick.state import NodePhase, NodeState
+from boa_daemon.tick.facts.offers import Market
+from boa_daemon.tick.facts.state import NodePhase, NodeState
 from policies.model import InstanceType
 
 _PHASES: Mapping[str, NodePhase] = {
@@ -37,6 +37,8 @@ _PHASES: Mapping[str, NodePhase] = {
 }
 LEAST_PRICE, MOST_PRICE = 1e-6, 1e6
 """Dollars per hour; a price tag outside this range was not written by BOA."""
+_NOT_OURS = ("boa:", "aws:")
+"""Beginnings of keys of tags that the house has not chosen."""
 _REASON_FORM = "%Y-%m-%d %H:%M:%S"
 _REASON_TIME = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
@@ -133,6 +135,14 @@ def node_of(
         prices=prices,
         ends_by=ends_by,
         extras=extras,
+        tags=_house_tags(tags),
+    )
+
+
+def _house_tags(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the tags that neither BOA nor AWS has set, by key."""
+    return tuple(
+        sorted(each for each in tags.items() if each[0] != "Name" and not each[0].startswith(_NOT_OURS))
     )
 
 

@@ -22,9 +22,9 @@ from boa_daemon.backends.aws.instances.launch_request import (
     LONGEST_TAG,
 )
 from boa_daemon.backends.aws.instances.termination_schedule import schedule_termination
-from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.node_lives import instance_of, life_of, next_life
-from boa_daemon.tick.ports import Accepted, Clock, Launched, Refused, Unknown
+from boa_daemon.tick.facts.actions import LaunchNodes
+from boa_daemon.tick.facts.node_lives import instance_of, life_of, next_life
+from boa_daemon.tick.facts.ports import Accepted, Clock, Launched, Refused, Unknown
 from policies.model import NodeId
 
 Said: TypeAlias = Accepted | Refused | Unknown

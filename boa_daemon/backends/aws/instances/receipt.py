@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from boa_daemon.backends.aws.instances.sweep import OwnedResource, ResourceKind, Sweeper
-from boa_daemon.tick.ports import Clock
+from boa_daemon.tick.facts.ports import Clock
 
 KINDS: Sequence[ResourceKind] = ("instance", "volume", "network-interface", "spot-request")
 _LOOK_SECONDS = 5.0

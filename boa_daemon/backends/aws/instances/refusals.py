@@ -14,9 +14,9 @@ from typing import cast
 from boa_daemon.backends.aws.client.errors import CallFailed, meaning_of
 from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING, Scope, rule_of
 from boa_daemon.backends.aws.instances.market import AwsMarket
-from boa_daemon.tick.offers import Offer, RefusalKind
-from boa_daemon.tick.ports import Refused, Unknown
-from boa_daemon.tick.rests import OFFER
+from boa_daemon.tick.facts.offers import Offer, RefusalKind
+from boa_daemon.tick.facts.ports import Refused, Unknown
+from boa_daemon.tick.facts.rests import OFFER
 
 _LOG = logging.getLogger("boa.cloud")
 

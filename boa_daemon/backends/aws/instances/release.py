@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
-from boa_daemon.tick.ports import Accepted, Clock, Refused, Unknown
+from boa_daemon.tick.facts.ports import Accepted, Clock, Refused, Unknown
 from policies.model import NodeId
 
 BATCH = 500

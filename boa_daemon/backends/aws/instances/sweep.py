@@ -23,7 +23,7 @@ from boa_daemon.backends.aws.instances.launch_request import CLUSTER_TAG, INTENT
 from boa_daemon.backends.aws.instances.node_from_instance import ended_at, lease_of, tags_of_instance
 from boa_daemon.backends.aws.instances.release import BATCH
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.tick.ports import Clock
+from boa_daemon.tick.facts.ports import Clock
 
 AGE_GUARD_SECONDS, LEASE_GRACE_SECONDS = 30.0, 120.0
 DISK_GUARD_SECONDS = 300.0

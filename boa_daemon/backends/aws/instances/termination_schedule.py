@@ -21,7 +21,7 @@ from boa_daemon.backends.aws.client.resource_names import partition_of, schedule
 from boa_daemon.backends.aws.instances.instance_lives import LIFE_TAG
 from boa_daemon.backends.aws.instances.launch_request import BUILD_TAG, CLUSTER_TAG
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.tick.warm_pool import LONGEST_SECONDS
+from boa_daemon.tick.facts.warm_pool import LONGEST_SECONDS
 
 AFTER_SECONDS = LONGEST_SECONDS + 3600.0
 """Seconds from its stop until an instance is ended without a daemon; a daemon ends it an hour before."""

@@ -17,9 +17,9 @@ from typing import Any
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
-from boa_daemon.tick.node_lives import instance_of
-from boa_daemon.tick.ports import Clock
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.node_lives import instance_of
+from boa_daemon.tick.facts.ports import Clock
+from boa_daemon.tick.facts.state import NodeState
 from policies.model import NodeId
 
 TRIES = 3

@@ -12,7 +12,7 @@ from math import isfinite
 
 from boa_daemon.backends.aws.prices.side_prices import side_prices
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.tick.offers import EXTRAS, Extras
+from boa_daemon.tick.facts.offers import EXTRAS, Extras
 
 FREE_MB_PER_SECOND = 125
 HOURS_OF_A_MONTH = 730.0
@@ -43,6 +43,12 @@ def extras_of(settings: AwsSettings, *, has_address: bool = True) -> Extras:
     if settings.nat_gb_per_hour:
         found.append(("transfer", settings.nat_gb_per_hour * prices.nat_usd_per_gb))
     return tuple((kind, round(usd, 6)) for kind, usd in found)
+
+
+def with_transfer(extras: Extras, other: Extras) -> Extras:
+    """Return extras with the transfer of others, if that is higher: an offer of a far region knows more."""
+    usd = max(dict(extras).get("transfer", 0.0), dict(other).get("transfer", 0.0))
+    return (*(each for each in extras if each[0] != "transfer"), ("transfer", usd)) if usd else extras
 
 
 def tag_of(extras: Extras) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -18,6 +19,7 @@ from pydantic import ValidationError
 
 from boa_daemon.backends.aws.client.answers import reading
 from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.settings import AwsSettings, SidePrices
 from boa_daemon.errors import InputError, MissingPrice
 
@@ -55,6 +57,11 @@ QUESTIONS: Mapping[str, tuple[str, _Filter, str, float]] = {
 the rest), the unit that AWS quotes it in, and the divisor from AWS's unit to ours."""
 
 
+MOST_TRANSFER_USD_PER_GB = 0.15
+"""Above every list price between two regions: what is assumed where a region's own price is not known."""
+_TRANSFER = {"transferType": "InterRegion Outbound"}
+
+
 def side_prices(settings: AwsSettings) -> SidePrices:
     """Return the prices of the region of the settings.
 
@@ -89,15 +96,35 @@ def ask_side_prices(calls: AwsCalls, region: str, *, as_of: str) -> SidePrices:
                 f"it has {', '.join(QUESTIONS)}",
             )
         values[name] = float(f"{prices[0] / parts:.10g}")
+    transfer = _transfer_price(calls, region)
+    if transfer is not None:
+        values["transfer_usd_per_gb"] = transfer
     try:
         return SidePrices(**values, as_of=as_of, source="the AWS Pricing API")
     except ValidationError as error:
         raise InputError(f"the Pricing API has prices that cannot be right: {error}") from error
 
 
+def transfer_usd_per_gb(settings: AwsSettings) -> float:
+    """Return the price of a GB from the region of the settings to another one; if unknown, the most."""
+    found = settings.side_prices or _shipped().get(settings.region)
+    return (found and found.transfer_usd_per_gb) or MOST_TRANSFER_USD_PER_GB
+
+
+def _transfer_price(calls: AwsCalls, region: str) -> float | None:
+    """Return the highest price of a GB from a region to another; None if the Pricing API does not say."""
+    wanted = {**_TRANSFER, "fromRegionCode": region}
+    with suppress(CallFailed):
+        prices = _prices(calls, "AWSDataTransfer", "", wanted, "GB")
+        return max((usd for usd in prices if usd <= 10.0), default=None)
+    return None
+
+
 def _prices(calls: AwsCalls, service: str, region: str, wanted: _Filter, unit: str) -> Iterator[float]:
     """Yield the price of the first tier that is not free, for each matching product."""
-    terms = {"regionCode": region, **{key: value for key, value in wanted.items() if value[0] != "*"}}
+    terms = {key: value for key, value in wanted.items() if value[0] != "*"}
+    if region:
+        terms["regionCode"] = region
     ends = {key: value[1:] for key, value in wanted.items() if value[0] == "*"}
     filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in terms.items()]
     for item in calls.pages("pricing:GetProducts", "PriceList", ServiceCode=service, Filters=filters):

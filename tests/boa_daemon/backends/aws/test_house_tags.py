@@ -14,11 +14,11 @@ from boa_daemon.backends.aws.instances.launch_request import LaunchTarget, run_r
 from boa_daemon.backends.aws.stack.settings import stack_settings_of
 from boa_daemon.backends.aws.stack.template import StackOptions, stack_template
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon.setting_layers import load_aws_settings
+from boa_daemon.daemon.settings.setting_layers import load_aws_settings
 from boa_daemon.errors import InputError
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Launched, Refused
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import Launched, Refused
 
 HOUSE = {"CostCentre": "ML Research 42", "owner:team": "vision@example.org"}
 
@@ -139,3 +139,13 @@ def test_tags_are_read_from_the_settings_with_their_case(tmp_path: Path) -> None
     path.write_text('[cloud]\nprovider = "aws"\n[cloud.tags]\n"Cost Centre" = "7"\n')
     with pytest.raises(InputError, match=r"boa\.toml:\d: cloud\.tags .*no key"):
         load_aws_settings(path)
+
+
+def test_nodes_carry_the_tags_that_ec2_shows(make_rig: RigMaker) -> None:
+    """Cost reports use them as AWS's bill does: those of the launch, without BOA's and AWS's own."""
+    rig = make_rig(Terms(boot_seconds=60.0), tags=HOUSE)
+    assert isinstance(rig.cloud.launch(a_launch(rig.offer())), Launched)
+    rig.clock.instant += 90.0
+    (node,) = rig.cloud.nodes()
+
+    assert dict(node.tags) == HOUSE

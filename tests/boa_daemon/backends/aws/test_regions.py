@@ -19,13 +19,13 @@ from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.aws.regions import RegionalCloud
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon.setting_layers import load_aws_settings
+from boa_daemon.daemon.settings.setting_layers import load_aws_settings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import mocked
-from boa_daemon.tick.ports import Launched, Refused, Unknown
+from boa_daemon.tick.facts.ports import Launched, Refused, Unknown
 
 HOME, FAR, TYPE = "us-east-1", "eu-west-1", "g5.xlarge"
 THERE = f"{TYPE}~{FAR}"
@@ -194,6 +194,37 @@ def test_a_refusal_closes_offers_of_its_region_alone(two: Callable[..., Two]) ->
 
     assert isinstance(outcome, Refused)
     assert outcome.scopes == (THERE,)
+
+
+def test_checkpoints_that_cross_regions_are_in_prices_caps_and_ledger(two: Callable[..., Two]) -> None:
+    """Home is billed for what is read, at 0.02 USD per GB; the other region for what is saved."""
+    sides = SIDES | {"transfer_usd_per_gb": 0.05}
+    made = two(by_region={FAR: {"side_prices": sides}})
+    before = {each.key: each for each in made.cloud.offers()}
+    made.cloud.expect_checkpoints(10.0, every_hours=0.5)
+    after = {each.key: each for each in made.cloud.offers()}
+    there = rented(made, THERE, "t1-b")
+    made.clock.instant += 90.0
+    (node,) = made.cloud.nodes()
+
+    usd = 10.0 * (0.02 + 0.05 / 0.5)
+    for key, each in after.items():
+        more = usd if each.instance_type == THERE else 0.0
+        assert each.usd_per_hour == pytest.approx((before[key].usd_per_hour or 0.0) + more)
+    assert node.id == there
+    assert dict(node.extras)["transfer"] == pytest.approx(usd)
+    assert any("10 GB, 1.20 USD per node and hour" in note for note in made.cloud.notes())
+    assert made.cloud.transfers()[THERE].usd_per_gb == 0.02
+    assert TYPE not in made.cloud.transfers()
+
+
+def test_a_region_whose_transfer_price_is_unknown_counts_the_most(two: Callable[..., Two]) -> None:
+    """Another region's price is never taken for it."""
+    made = two()
+    before = offer(made, THERE).usd_per_hour
+    made.cloud.expect_checkpoints(1.0, every_hours=1.0)
+
+    assert offer(made, THERE).usd_per_hour == pytest.approx(before + 0.02 + 0.15)
 
 
 SETTINGS = {

@@ -21,8 +21,8 @@ from boa_daemon.backends.aws.instances.refusals import refusal_of
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Unknown
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import Unknown
 
 HALF = '<?xml version="1.0"?><{0}Response xmlns="x"><requestId>1</requestId><instancesSet><item>'
 INSIDE = "<{0}Response><Error><Code>InternalError</Code></Error>"

@@ -12,7 +12,7 @@ from moto.ec2.models.amis import Ami
 from boa_daemon.backends.aws.client.cached_value import CachedValue
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.ports import Launched, Refused
+from boa_daemon.tick.facts.ports import Launched, Refused
 
 
 def test_a_value_is_kept_asked_anew_and_aged() -> None:

@@ -15,8 +15,8 @@ import boa_daemon
 from boa_daemon.backends.aws.client.errors import MEANINGS, CallFailed, meaning_of
 from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING, rule_of
 from boa_daemon.backends.aws.instances.refusals import refusal_of
-from boa_daemon.tick.offers import Cooldown, Offer, closing, cooled, covers, open_offers
-from boa_daemon.tick.ports import Launched, Refused, Unknown
+from boa_daemon.tick.facts.offers import Cooldown, Offer, closing, cooled, covers, open_offers
+from boa_daemon.tick.facts.ports import Launched, Refused, Unknown
 
 DOCS = Path(boa_daemon.__file__).parents[1] / "docs" / "reference" / "refusals.md"
 DENIED = "You are not authorized to perform this operation."

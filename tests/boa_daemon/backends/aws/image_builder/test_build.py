@@ -28,18 +28,18 @@ from boa_daemon.backends.aws.instances.launch_request import LaunchTarget
 from boa_daemon.backends.aws.instances.termination_schedule import termination_policy
 from boa_daemon.backends.aws.rights.policy_statements import UsedResources
 from boa_daemon.backends.settings import OPEN_DRIVER
-from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.planner import Planner
+from boa_daemon.daemon.planner.planner import Planner
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.testing.fake_checks import ACCOUNT
 from boa_daemon.testing.fake_iam import Principal
 from boa_daemon.testing.fake_nodes import FakeNodes
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.cap_projection import CapProjection
-from boa_daemon.tick.ledger import bill
-from boa_daemon.tick.limits import Caps
-from boa_daemon.tick.ports import Launched
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.facts.limits import Caps
+from boa_daemon.tick.facts.ports import Launched
+from boa_daemon.tick.facts.state import ClusterState
+from boa_daemon.tick.money.cap_projection import CapProjection
+from boa_daemon.tick.money.ledger import bill
 
 KEY = "AKIABUILDER"
 PLAIN = Config(retries={"total_max_attempts": 1})

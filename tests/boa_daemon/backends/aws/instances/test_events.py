@@ -13,7 +13,7 @@ from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.instances import events
 from boa_daemon.backends.aws.instances.events import InterruptionQueue, Listener, Notice, Notices
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.ports import Launched
+from boa_daemon.tick.facts.ports import Launched
 
 
 def a_queue(rig: AwsRig, wakes: list[int]) -> InterruptionQueue:

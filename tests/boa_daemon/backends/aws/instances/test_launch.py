@@ -12,8 +12,8 @@ from boa_daemon.backends.aws.client.errors import MEANINGS
 from boa_daemon.backends.aws.instances.launch_request import LaunchTarget, client_token, run_request
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.offers import Offer, covers
-from boa_daemon.tick.ports import Launched, Refused, Unknown
+from boa_daemon.tick.facts.offers import Offer, covers
+from boa_daemon.tick.facts.ports import Launched, Refused, Unknown
 
 GANG_OFFER = Offer(instance_type="p4d.24xlarge", zone="us-east-1a", usd_per_hour=21.9576)
 SITE = LaunchTarget(image="ami-1", root_device="/dev/sda1", subnet="subnet-1", efa_interfaces=4)

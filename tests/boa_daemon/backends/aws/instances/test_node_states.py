@@ -12,12 +12,13 @@ from benchmark_modules import benchmark_module
 
 import boa_daemon
 from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.instances.events import Notice
 from boa_daemon.backends.aws.instances.node_states import NODE_STATES
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing.fake_terms import Lifetime, Terms
-from boa_daemon.tick.ledger import bill, charge_for
-from boa_daemon.tick.ports import Launched, Refused
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.ports import Launched, Refused
+from boa_daemon.tick.facts.state import NodeState
+from boa_daemon.tick.money.ledger import bill, charge_for
 
 DOCS = Path(boa_daemon.__file__).parents[1] / "docs" / "reference" / "node-states.md"
 
@@ -473,3 +474,21 @@ def test_a_start_that_ran_unseen_is_charged(make_rig: RigMaker) -> None:
     for _ in range(2):
         found = {node.id: node for node in again.nodes()}
         assert charge_for(found[f"{name}~3"]).micro_dollars > 1_000_000
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_node_that_ran_between_two_looks_is_charged_if_the_queue_told_so(
+    make_rig: RigMaker, is_told: bool
+) -> None:
+    """It is seen `pending`, runs for 40 s, and ends as a failed launch does before the next look."""
+    rig = make_rig(Terms(boot_seconds=20.0, shutdown_seconds=10.0))
+    name = _launched(rig, seconds=0.0)
+    if is_told:
+        at = rig.clock.now() + 20.0
+        rig.cloud.notices.add(Notice(kind="state-change", node=name, at=at, state="running"))
+    rig.pass_time(60.0)
+    rig.fake.end(name, "Server.InternalError: Server.InternalError: Internal error on launch")
+    rig.pass_time(20.0)
+    (node,) = rig.cloud.nodes()
+
+    assert (charge_for(node).micro_dollars > 0) == is_told

@@ -10,8 +10,8 @@ from aws_rigs import CATALOG, START, AwsRig, a_launch, a_rig, ends
 
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.doctor.account import Doctor
-from boa_daemon.tick.ports import Accepted, Launched, Unknown
-from boa_daemon.tick.state import NodeState
+from boa_daemon.tick.facts.ports import Accepted, Launched, Unknown
+from boa_daemon.tick.facts.state import NodeState
 
 ZONE = ("g5.xlarge", "us-east-1a", "on-demand")
 

@@ -9,8 +9,8 @@ from aws_rigs import START, AwsRig, RigMaker, a_launch, a_rig, ends
 
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.testing.fake_terms import Block, Capacity, Terms
-from boa_daemon.tick.offers import Cooldown, Offer, covers, open_offers, room_to_rent
-from boa_daemon.tick.ports import Launched, Refused
+from boa_daemon.tick.facts.offers import Cooldown, Offer, covers, open_offers, room_to_rent
+from boa_daemon.tick.facts.ports import Launched, Refused
 
 TYPE, PRICE, HOUR = "g5.xlarge", 1.006, 3600.0
 OURS = {"team": "ml"}

@@ -8,8 +8,8 @@ from aws_rigs import AwsRig, RigMaker, a_launch
 
 from boa_daemon.backends.aws.instances.subnet_egress import SubnetEgress
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.offers import Offer
-from boa_daemon.tick.ports import Launched, Refused
+from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.ports import Launched, Refused
 
 
 def a_way(gateway: str = "igw-1", *, public: bool = True, endpoints: tuple[str, ...] = ()) -> SubnetEgress:

@@ -11,8 +11,8 @@ from aws_rigs import AwsRig, a_launch, ends
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.instances.receipt import end_everything
 from boa_daemon.backends.aws.instances.sweep import Sweeper
-from boa_daemon.tick.ledger import bill
-from boa_daemon.tick.ports import Accepted, Launched
+from boa_daemon.tick.facts.ports import Accepted, Launched
+from boa_daemon.tick.money.ledger import bill
 
 PRICE, DISK = 1.006, 200 * 0.08 / 730.0
 

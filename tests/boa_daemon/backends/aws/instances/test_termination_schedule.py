@@ -14,9 +14,9 @@ from boa_daemon.backends.aws.doctor.account import Doctor
 from boa_daemon.backends.aws.instances.termination_schedule import AFTER_SECONDS, termination_policy
 from boa_daemon.testing.fake_checks import ACCOUNT
 from boa_daemon.testing.fake_iam import Principal
-from boa_daemon.tick.actions import TerminateNode
-from boa_daemon.tick.ports import Accepted, Launched
-from boa_daemon.tick.warm_pool import LONGEST_SECONDS
+from boa_daemon.tick.facts.actions import TerminateNode
+from boa_daemon.tick.facts.ports import Accepted, Launched
+from boa_daemon.tick.facts.warm_pool import LONGEST_SECONDS
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/boa-boa-pool-end"
 HOUR = 3600.0

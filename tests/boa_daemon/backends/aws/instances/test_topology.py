@@ -7,7 +7,7 @@ from aws_rigs import AwsRig, a_launch
 
 from boa_daemon.backends.aws.instances.descriptions import instances_of
 from boa_daemon.backends.aws.instances.topology import AGAIN_SECONDS, REST_SECONDS, TRIES
-from boa_daemon.tick.ports import Launched
+from boa_daemon.tick.facts.ports import Launched
 
 CALL = "ec2:DescribeInstanceTopology"
 NEAR, FAR = ("nn-1", "nn-2", "nn-3"), ("nn-1", "nn-4", "nn-5")

@@ -15,7 +15,7 @@ from boa_daemon.backends.aws.instances.node_from_instance import tags_of_instanc
 from boa_daemon.backends.aws.prices.extra_costs import extras_in, extras_of, tag_of
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.ports import Launched
+from boa_daemon.tick.facts.ports import Launched
 
 RigMaker: TypeAlias = Callable[..., AwsRig]
 

@@ -16,11 +16,11 @@ from boa_daemon.backends.aws.prices.side_prices import QUESTIONS, ask_side_price
 from boa_daemon.backends.aws.stack.settings import StackOptions
 from boa_daemon.backends.aws.stack.template import monthly_costs
 from boa_daemon.backends.settings import AwsSettings, SidePrices
-from boa_daemon.cli.toml_keys import write_keys
-from boa_daemon.daemon.setting_layers import load_aws_settings
+from boa_daemon.cli.common.toml_keys import write_keys
+from boa_daemon.daemon.settings.setting_layers import load_aws_settings
 from boa_daemon.errors import USAGE, InputError, MissingPrice
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.tick.ports import Refused
+from boa_daemon.tick.facts.ports import Refused
 
 HOME = side_prices(AwsSettings())
 IRELAND = {name: float(f"{1.25 * getattr(HOME, name):.10g}") for name in QUESTIONS}
@@ -81,7 +81,8 @@ def test_two_prices_for_the_same_item_are_an_error(
 def test_side_prices_in_the_settings_file_price_the_launched_node(tmp_path: Path, make_rig: RigMaker) -> None:
     path = tmp_path / "boa.toml"
     path.write_text('[cloud]\nprovider = "aws"\ninstance_types = ["g5.xlarge"]\n')
-    values = SidePrices(**IRELAND, as_of="2026-11-22", source="the AWS Pricing API").model_dump()
+    found = SidePrices(**IRELAND, transfer_usd_per_gb=0.02, as_of="2026-11-22", source="the AWS Pricing API")
+    values = found.model_dump()
     write_keys(path, {"cloud": {"region": "eu-west-1", "side_prices": values}})
     settings = load_aws_settings(path)
     assert settings.side_prices is not None

@@ -339,8 +339,8 @@ def test_the_files_in_infra_iam_are_what_boa_iam_prints(name: str) -> None:
     """They are made with the settings file beside them."""
     import yaml
 
-    from boa_daemon.cli.aws_options import used_resources
-    from boa_daemon.daemon.setting_layers import load_aws_settings
+    from boa_daemon.cli.common.aws_options import used_resources
+    from boa_daemon.daemon.settings.setting_layers import load_aws_settings
 
     folder = CODE.parent / "infra" / "iam"
     settings, uses = load_aws_settings(folder / "boa.toml"), used_resources(folder / "boa.toml")

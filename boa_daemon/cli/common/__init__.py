@@ -1,0 +1,1 @@
+"""What the verbs share: options, output, and the connection to a daemon."""

@@ -1,0 +1,206 @@
+"""Output of answers: tables for people, one JSON document or CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, NoReturn, TypeAlias
+
+import typer
+from rich.console import Console, ConsoleOptions
+from rich.segment import Segment
+from rich.table import Table
+
+from boa_daemon.inputs.plain_text import plain_text
+
+
+class OutputFormat(StrEnum):
+    """Output formats."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+_JSON = "boa_daemon.cli.common.output.json"
+"""Key under which the context stores whether `--json` was given."""
+
+
+def _keep_json(ctx: typer.Context, is_given: bool) -> None:
+    """Store whether `--json` was given; eager options are read first, wherever they stand."""
+    ctx.meta[_JSON] = is_given
+
+
+def _chosen(ctx: typer.Context, output: OutputFormat) -> OutputFormat:
+    """Return the format asked for by --json and --output together."""
+    return OutputFormat.json if ctx.meta.get(_JSON) else output
+
+
+OutputOption: TypeAlias = Annotated[
+    OutputFormat,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Format of the answer: table, JSON or CSV.",
+        case_sensitive=False,
+        callback=_chosen,
+    ),
+]
+JsonFlag: TypeAlias = Annotated[
+    bool,
+    typer.Option("--json", help="Same as -o json.", is_eager=True, expose_value=False, callback=_keep_json),
+]
+"""`cli/verbs.py` adds it to every verb with `OutputOption`, whose value then is `json`."""
+
+
+def show(
+    form: OutputFormat,
+    document: Any,
+    *,
+    table: Callable[[], None],
+    rows: Callable[[], Sequence[Mapping[str, object]]] | None = None,
+) -> None:
+    """Print an answer in the given format: its document as JSON, its rows as CSV, or what `table` prints.
+
+    An answer without `rows` is printed by `table` also when CSV is asked for.
+    """
+    if form is OutputFormat.json:
+        print_json(document)
+    elif form is OutputFormat.csv and rows is not None:
+        print_csv(rows())
+    else:
+        table()
+
+
+_kept: list[Any] | None = None
+"""While not None, consoles append here instead of printing (see `printed_by`)."""
+
+
+def printed_by(table: Callable[[], None]) -> list[Any]:
+    """Return what a function would print on the console, without printing it."""
+    global _kept  # noqa: PLW0603 - one command at a time
+    found: list[Any] = []
+    _kept = found
+    try:
+        table()
+    finally:
+        _kept = None
+    return found
+
+
+class _Safe(Console):
+    """A console that prints what jobs and clouds said without control characters; its own signs stay."""
+
+    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield the segments of something that is printed, with plain text."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=plain_text(segment.text))
+
+
+class _Patient(_Safe):
+    """A console that exits with 0 when its reader closes the pipe, as in `boa ... | head`."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Print, or collect what would be printed for `printed_by`."""
+        if _kept is None:
+            super().print(*objects, **how)
+        else:
+            _kept.extend(objects)
+
+    def on_broken_pipe(self) -> None:
+        """Exit with 0."""
+        self.quiet = True
+        _leave()
+
+
+def _leave() -> NoReturn:
+    """Exit with 0, and discard what is still in the buffer."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(0)
+
+
+def print_text(text: str, *, is_raw: bool = False) -> None:
+    """Write text to standard output and flush it; exit with 0 if the reader has closed the pipe.
+
+    A terminal gets `plain_text`, unless it is to be `is_raw`; a pipe or a file gets the text as it is.
+    """
+    try:
+        sys.stdout.write(plain_text(text) if not is_raw and sys.stdout.isatty() else text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _leave()
+
+
+def stdout_console() -> Console:
+    """Return a console on standard output, without colour when that is not a terminal."""
+    return _Patient(soft_wrap=False, highlight=False)
+
+
+def stderr_console() -> Console:
+    """Return a console on standard error, for progress and notes."""
+    return _Safe(stderr=True, soft_wrap=True, highlight=False)
+
+
+_printed: list[bool] = []
+"""Not empty once a JSON document was printed: a command prints at most one, also on errors."""
+
+
+def forget_printed() -> None:
+    """Reset `was_printed` at the start of a command."""
+    _printed.clear()
+
+
+def was_printed() -> bool:
+    """Return whether this command has printed its JSON document."""
+    return bool(_printed)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on one line; NaN and infinite floats become null."""
+    _printed.append(True)
+    print_text(json.dumps(plain_document(document), allow_nan=False) + "\n")
+
+
+def plain_document(value: Any) -> Any:
+    """Return the value with NaN and infinite floats replaced by None, and tuples by lists."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain_document(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_document(item) for item in value]
+    return value
+
+
+def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
+    """Print rows as CSV with a header; nothing for no rows."""
+    if not rows:
+        return
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    print_text(buffer.getvalue())
+
+
+def a_table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
+    """Return a table in the common style; the columns named in `right` hold numbers."""
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold cyan",
+        box=None,
+        pad_edge=False,
+    )
+    for column in columns:
+        # Fold long cells instead of cutting them: a cut id is useless.
+        is_number = column in right
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    return table

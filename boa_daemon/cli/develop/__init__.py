@@ -1,0 +1,1 @@
+"""Verbs for settings, rights and the gate."""

@@ -1,0 +1,1 @@
+"""Verbs of the person who runs the daemon."""

@@ -1,0 +1,144 @@
+"""``boa decisions`` lists the daemon's decisions; ``boa replay`` decides again from a record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.cli.common.daemon_client import (
+    ConfigOption,
+    SocketOption,
+    a_client,
+    clock_time,
+    say_next,
+    usd,
+)
+from boa_daemon.cli.common.output import OutputFormat, OutputOption, print_json, stdout_console
+from boa_daemon.units import counted
+
+
+def decisions(
+    *,
+    acting: Annotated[bool, typer.Option("--acting", help="Only decisions that did something.")] = False,
+    limit: Annotated[int, typer.Option("--last", min=1, max=1000, help="Number of decisions to show.")] = 10,
+    record: Annotated[int | None, typer.Option(help="Print the record of this tick for boa replay.")] = None,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """List the daemon's decisions, each with its alternative and the cost of both."""
+    with a_client(config, socket) as client:
+        if record is not None:
+            print_json(client.get(f"/decisions/{record}"))
+            return
+        document = client.get("/decisions", limit=limit, acting=acting)
+    if output is OutputFormat.json:
+        print_json(document)
+        return
+    for quiet, rows in groupby(reversed(document["decisions"]), key=_changes_nothing):
+        if quiet:
+            _print_quiet(list(rows))
+            continue
+        _print_decisions(rows)
+    say_next("boa decisions --record TICK > decision.json", "boa replay decision.json")
+
+
+def _changes_nothing(row: dict[str, Any]) -> bool:
+    """Return whether a tick took no action and held none back."""
+    return not row["actions"] and not row["held"]
+
+
+def _print_quiet(rows: list[dict[str, Any]]) -> None:
+    """Print a run of ticks that changed nothing, in one line."""
+    first, last = rows[0], rows[-1]
+    ticks = f"tick {first['tick']}" if len(rows) == 1 else f"ticks {first['tick']} to {last['tick']}"
+    stdout_console().print(
+        f"[dim]{ticks} {clock_time(last['at'])}: nothing changed; {usd(last['usd_per_hour'])} USD/hour, "
+        f"{counted(last['jobs'], 'job')}[/]"
+    )
+
+
+def _print_decisions(rows: Iterable[dict[str, Any]]) -> None:
+    """Print ticks that took an action or held one back."""
+    console = stdout_console()
+    for row in rows:
+        console.print(f"[bold]tick {row['tick']}[/] {clock_time(row['at'])}, {_options(row)}")
+        for action in row["actions"]:
+            console.print(f"  {action['kind']} {action['target']}: {action['reason']}", markup=False)
+            if choice := action.get("choice"):
+                console.print(f"    {_choice(choice)}", markup=False)
+        for held in row["held"]:
+            console.print(f"  held back ({held['code']}): {held['what']}", markup=False)
+
+
+def _options(row: dict[str, Any]) -> str:
+    """Return the chosen option and its alternative."""
+    chosen, other = row["chosen"], row["runner_up"]
+    return (
+        f"chose: {_option(chosen)}; alternative: {other['name']}, {_option(other)}{_weighed(chosen, other)}"
+    )
+
+
+def _option(one: dict[str, Any]) -> str:
+    """Return an option: its GPUs, their cost, the work left, and the jobs without GPUs."""
+    left_out = one["jobs_without_gpus"]
+    wait = f", {counted(left_out, 'job')} wait{'s' if left_out == 1 else ''}" if left_out else ""
+    left = f", {one['job_hours_left']:.2f} job-hours left to run" if one["gpus"] else ""
+    return f"{counted(one['gpus'], 'GPU')} ({usd(one['usd_per_hour'])} USD/hour){left}{wait}"
+
+
+def _weighed(chosen: dict[str, Any], other: dict[str, Any]) -> str:
+    """Return both options' cost in money and waiting; empty where that was not computed."""
+    cost, other_cost = chosen.get("usd_of_money_and_waiting"), other.get("usd_of_money_and_waiting")
+    if cost is None or other_cost is None:
+        return ""
+    return f"; money and waiting: {usd(cost)} and {usd(other_cost)} USD"
+
+
+def _choice(choice: dict[str, Any]) -> str:
+    """Return an action's choice and its alternative, with their costs."""
+    return (
+        f"{choice['chosen']} at {choice['cost']:.4g} {choice['unit']}, "
+        f"not {choice['runner_up']} at {choice['runner_up_cost']:.4g}"
+    )
+
+
+def replay(
+    record: Annotated[Path, typer.Argument(help="A record of `boa decisions --record TICK`.")],
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Decide again from a decision's record, and check that the actions are the same."""
+    from boa_daemon.daemon.service.replay import replay as decide_again  # noqa: PLC0415 - slow to import
+    from boa_daemon.errors import DRIFT_FOUND, InputError  # noqa: PLC0415
+    from boa_daemon.inputs.document_file import read_text  # noqa: PLC0415
+
+    try:
+        document = json.loads(read_text(record))
+    except ValueError as error:
+        raise InputError(f"not JSON: {error}", file=record) from None
+    if not isinstance(document, dict):
+        raise InputError("this is not the record of a decision", file=record)
+    again = decide_again(document)
+    answer = {
+        "tick": again.tick,
+        "is_same": again.is_same,
+        "inputs_hash": again.inputs_hash,
+        "outputs_hash": again.outputs_hash,
+        "actions": [{"id": action.id, "reason": action.reason} for action in again.decision.actions],
+    }
+    if output is OutputFormat.json:
+        print_json(answer)
+    else:
+        said = "the same" if again.is_same else "NOT the same"
+        stdout_console().print(
+            f"tick {again.tick}: {counted(len(again.decision.actions), 'action')}, {said} as recorded"
+        )
+        for action in again.decision.actions:
+            stdout_console().print(f"  {action.id}: {action.reason}", markup=False)
+    if not again.is_same:
+        raise typer.Exit(DRIFT_FOUND)

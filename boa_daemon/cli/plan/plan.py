@@ -1,0 +1,338 @@
+"""``boa plan``: what a budget buys for a stream of jobs, or for a finite list of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from boa_daemon.cli.common.daemon_client import ConfigOption, SocketOption
+from boa_daemon.cli.common.daemon_status import show_live_plan
+from boa_daemon.cli.common.open import OpenOption, PageOption, show_page
+from boa_daemon.cli.common.output import (
+    OutputFormat,
+    OutputOption,
+    print_json,
+    print_text,
+    show,
+    stderr_console,
+)
+from boa_daemon.cli.common.planning_options import (
+    BestEffortOption,
+    ClassesOrTraceOption,
+    CommitmentsOption,
+    MarketName,
+    MarketOption,
+    PricesOption,
+    best_effort_is_named,
+    chosen_market,
+    commitments_today,
+    curve_answers,
+    money,
+    price_document,
+    read_problem,
+    stretch_rows,
+    with_budget_flag,
+)
+from boa_daemon.cli.common.report import ReportOption, assumptions, check_report, write_report
+from boa_daemon.cli.plan.plan_calendar import CalendarFlags, plan_calendar, since
+from boa_daemon.cli.plan.plan_clouds import plan_clouds
+from boa_daemon.cli.plan.plan_diff import DiffOption, saved_plan, show_difference
+from boa_daemon.cli.plan.plan_list import plan_list
+from boa_daemon.cli.plan.plan_stream import plan_figure, plan_sentence, print_stream, show_best_effort
+from boa_daemon.cli.plan.solve import VersionName, VersionOption
+from boa_daemon.errors import PARTLY_DONE, InputError, did_you_mean
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.jobs_file import read_list
+from boa_daemon.inputs.problem_file import ProblemFile
+from boa_daemon.planning.budget_plan import best_effort_plan, budget_plan, with_trace
+from boa_daemon.planning.exports import EXPORTS, export
+from boa_daemon.planning.plan_documents import infeasible_document
+from boa_daemon.planning.promises import pace_of, promise_rows, promise_sentence
+from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
+from boa_daemon.sim.spot_market import on_both_markets, saves_of
+from boa_daemon.traces.rates import work_of
+from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
+from boa_daemon.units import per_of
+from policies.errors import InfeasibleBudget
+from policies.optimum.solution import Version
+
+
+def plan(
+    *,
+    classes: ClassesOrTraceOption = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Trace whose arrivals give the rates, such as trace.csv of an import."
+        ),
+    ] = None,
+    jobs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Plan a finite list of jobs: job_id,class_name and optional columns."
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="40/h, 900/day, 25000/month or gpus:48; with --jobs also total dollars."),
+    ] = None,
+    min_budget: Annotated[
+        bool, typer.Option("--min-budget", help="With --jobs: the cheapest budget that meets every deadline.")
+    ] = False,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE=N", help="With --jobs: most instances of a type; may be repeated."),
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(metavar="DATE", help="With --jobs: the begin of the calendar.")
+    ] = None,
+    off: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHEN", help="With --jobs: times without work, 20:00-08:00 or sat-sun; may be repeated."
+        ),
+    ] = None,
+    blocks: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --jobs: file of Capacity Blocks that you bought."),
+    ] = None,
+    boot_seconds: Annotated[
+        float, typer.Option(min=0, help="With --jobs and dates, a rate or a quota: paid seconds per boot.")
+    ] = 180.0,
+    gantt: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --jobs: draw when each job runs; .svg, .png, .pdf."),
+    ] = None,
+    cloud: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B", help="Compare what the budget buys on these clouds of the price files; or all."
+        ),
+    ] = None,
+    region: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REGION", help="With --cloud: only these regions; may be repeated."),
+    ] = None,
+    export_to: Annotated[
+        str | None,
+        typer.Option(
+            "--export",
+            metavar="KIND",
+            help=f"Print the plan's widths and quotas for another scheduler: {', '.join(EXPORTS)}.",
+        ),
+    ] = None,
+    best_effort: BestEffortOption = False,
+    version: VersionOption = VersionName.mixed,
+    prices: PricesOption = None,
+    commitments: CommitmentsOption = None,
+    market: Annotated[
+        MarketName | None,
+        typer.Option(
+            help="spot: plan on spot as well, with default terms or those of --world.", show_default=False
+        ),
+    ] = None,
+    world: MarketOption = None,
+    spread: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=0.9,
+            help="With --jobs: hours are off by less than this fraction in 9 of 10 cases; 0.1.",
+        ),
+    ] = None,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="Show what the daemon would do at its next tick; nothing is started."),
+    ] = False,
+    report: ReportOption = None,
+    diff: DiffOption = None,
+    opens: OpenOption = False,
+    page: PageOption = None,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Plan a budget offline: GPUs, time and dollars per class, and what the next dollar would buy."""
+    if live:
+        show_live_plan(config, socket, output)
+        return
+    if jobs is None and (quota or off or blocks or start is not None or gantt is not None):
+        problem = "--quota, --start, --off and --gantt need --jobs"
+        raise InputError(problem, hint="They apply to a list of jobs")
+    if jobs is None and spread is not None:
+        raise InputError("--spread needs --jobs", hint="It applies to the hours of a list's jobs")
+    check_report(report)
+    old = saved_plan(diff)
+    _check_export(export_to, is_list=jobs is not None or cloud is not None)
+    if region and cloud is None:
+        raise InputError("--region needs --cloud", hint="For example --cloud all")
+    if cloud is not None:
+        if jobs is not None or world is not None or commitments is not None or diff is not None:
+            problem = "--cloud does not go with --jobs, --world, --commitments and --diff"
+            raise InputError(problem, hint="It compares what a budget buys for a stream of jobs")
+        # The prices of several places are no prices of one plan.
+        file = _read(classes, trace, None, None)
+        _, asked = with_budget_flag(file, budget, is_plan=True)
+        raise typer.Exit(
+            plan_clouds(
+                file,
+                asked,
+                _whole(version),
+                clouds=cloud,
+                regions=region or [],
+                market=market,
+                prices=prices or [],
+                per=per_of(budget),
+                output=output,
+            )
+        )
+    file = _read(classes, trace, jobs, prices)
+    if jobs is not None:
+        if commitments is not None:
+            raise InputError(
+                "--commitments is for a stream of jobs", hint="A list ends long before a commitment does"
+            )
+        if trace is not None:
+            raise InputError("--trace and --jobs exclude each other", hint="A list of jobs has no arrivals")
+        if opens or page is not None:
+            raise InputError("--open draws a stream of jobs", hint="A list has no curve of this kind")
+        if best_effort:
+            raise InputError("--best-effort is for a stream of jobs", hint="Leave jobs out of the list")
+        flags = CalendarFlags(
+            budget=budget,
+            quota=quota or [],
+            start=start,
+            gantt=gantt,
+            boot_seconds=boot_seconds,
+            report=report,
+            old=old,
+            off=tuple(off or ()),
+            blocks=blocks,
+            market=chosen_market(market, world, file),
+            spread=spread,
+        )
+        listed = read_list(jobs, [c.name for c in file.problem.classes], since(start))
+        if not (flags.are_given or listed.has_arrivals or listed.off):
+            plan_list(file, listed.jobs, budget, min_budget, output)
+        elif min_budget:
+            hint = "Give --budget: the answer says what would meet each deadline"
+            raise InputError("--min-budget is for a list without dates, rates and quotas", hint=hint)
+        else:
+            plan_calendar(file, jobs, listed, flags, output)
+        return
+    if min_budget:
+        raise InputError(
+            "--min-budget needs --jobs", hint="For a stream read cheapest_feasible_spend in the JSON answer"
+        )
+    whole = _whole(version)
+    terms = chosen_market(market, world, file)
+    file = file if terms is None else on_both_markets(file, terms)
+    file, asked = with_budget_flag(file, budget, is_plan=True)
+    paid = None
+    if commitments is not None:
+        paid = commitments_today(file, asked, commitments)
+        asked = replace(asked, amount=paid.planning_budget(file.problem, asked.amount))
+    try:
+        with best_effort_is_named(budget):
+            result = budget_plan(file, asked, whole)
+    except InfeasibleBudget as error:
+        if best_effort:
+            show_best_effort(best_effort_plan(file, asked), output)
+            return
+        if output is OutputFormat.json:
+            print_json(infeasible_document(error, asked.amount, file.problem, whole))
+        raise
+    if export_to is not None:
+        text = export(export_to, result, Catalog.load(*(prices or ())))
+        if output is OutputFormat.json:
+            print_json({"export": export_to, "text": text})
+        else:
+            print_text(text)
+        return
+    if opens or page is not None:
+        show_page(f"boa plan {file.path}", curve_answers(file, asked), page=page, opens=opens)
+    loads = None if trace is None else work_of(read_trace(trace), file.problem.classes)
+    promised = promise_rows(pace_of(file.problem, asked.amount), loads)
+    said_of_pace = [promise_sentence(promised, is_seen=loads is not None)] if promised else []
+    per = per_of(budget)
+    bill = None if paid is None else paid.to_document(paid.load_of(file.problem, result.solution))
+    saves = () if terms is None else spot_advice(result.solution, file.instance_types, terms)
+    said_of_spot = [] if terms is None else [advice_sentence(saves, saves_of(terms))]
+    document = (
+        result.to_document()
+        | price_document(file)
+        | {"promises": promised}
+        | ({} if bill is None else {"commitments": bill})
+        | ({} if terms is None else {"checkpoints": advice_document(saves)})
+    )
+    write_report(
+        report,
+        f"Plan for {money(result.budget.amount, result.budget.unit)}",
+        plan_sentence(result, per),
+        document=document,
+        table=lambda: print_stream(result, bill, [*said_of_pace, *said_of_spot], per=per),
+        figures=lambda: [plan_figure(result)],
+        assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit)),
+    )
+    if old is not None:
+        show_difference(old, document, output)
+    else:
+        show(
+            output,
+            document,
+            rows=lambda: stretch_rows(result.solution, "spend_per_job"),
+            table=lambda: print_stream(result, bill, [*said_of_pace, *said_of_spot], per=per),
+        )
+    if result.solution.status != "optimal":
+        gap = f"{result.solution.gap:.3%}"
+        stderr_console().print(f"[yellow]note[/] search stopped early; no plan is more than {gap} better")
+        raise typer.Exit(PARTLY_DONE)
+
+
+def _check_export(kind: str | None, *, is_list: bool) -> None:
+    """Refuse an unknown kind of export, and one that has no plan of a stream.
+
+    Raises:
+        InputError: when it is one of these.
+    """
+    if kind is None:
+        return
+    if kind not in EXPORTS:
+        hint = did_you_mean(kind, EXPORTS)
+        raise InputError(f"--export {kind!r} is none of {', '.join(EXPORTS)}", hint=hint)
+    if is_list:
+        raise InputError("--export does not go with --jobs and --cloud", hint="It is of one plan of a stream")
+
+
+def _whole(version: VersionName) -> Version:
+    """Return a version with whole widths.
+
+    Raises:
+        InputError: when it is the continuous one.
+    """
+    if version.value == "continuous":
+        raise InputError(
+            "boa plan gives whole GPUs", hint="For real widths use boa solve --version continuous"
+        )
+    return version.value
+
+
+def _read(
+    classes: Path | None, trace: Path | None, jobs: Path | None, prices: list[Path] | None
+) -> ProblemFile:
+    """Return the classes with their own rates, or with those of the trace."""
+    if classes is None:
+        if trace is None:
+            raise InputError(
+                "nothing to plan", hint="Give --classes FILE, or --trace FILE with classes.yaml beside it"
+            )
+        classes = class_file_of(trace, None)
+    if trace is None:
+        return read_problem(classes, prices, require_rates=jobs is None)
+    file = read_problem(classes, prices, require_rates=False)
+    arrivals = read_trace(trace)
+    check_classes(arrivals, [job_class.name for job_class in file.problem.classes], trace)
+    return with_trace(file, arrivals)

@@ -1,0 +1,211 @@
+"""``boa whatif``: compare a base with changes to it, in one table and one plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.cli.common.daemon_client import ConfigOption, SocketOption
+from boa_daemon.cli.common.output import (
+    OutputFormat,
+    OutputOption,
+    a_table,
+    show,
+    stderr_console,
+    stdout_console,
+)
+from boa_daemon.cli.common.planning_options import PricesOption, cell, indented_lines
+from boa_daemon.cli.common.report import ReportOption, check_report, write_report
+from boa_daemon.cli.common.task_progress import OnOption, OutOption, tasks_with_progress
+from boa_daemon.cli.plan.whatif_base import WhatIfFlags, of_history, of_plan, of_trace
+from boa_daemon.errors import InputError
+from boa_daemon.planning.plots import check_plot_path, draw_scenarios, scenario_figure
+from boa_daemon.planning.scenario_runs import sentences
+from boa_daemon.planning.whatif import BaseKind, why_later, with_differences
+from boa_daemon.units import Per, counted, format_hours, per_of
+
+Row = dict[str, Any]
+
+
+def whatif(
+    *,
+    classes: Annotated[Path | None, typer.Option(metavar="FILE", help="Classes and prices.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Budget of the base: 40/h, 900/day, 25000/month; with --jobs also total dollars."),
+    ] = None,
+    change: Annotated[
+        list[str],
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="budget=60000/month, prices=+10%, load=x1.5, quota=a100:4, class=NAME:x2, market=spot, "
+            "commit=FILE. Commas combine changes; repeat for more scenarios.",
+        ),
+    ],
+    jobs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="List of jobs, planned as a calendar. Default: plan the stream."),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Trace, simulated under the daemon's policy for each scenario."),
+    ] = None,
+    history: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DAYS", min=0.01, max=366, help="Simulate the daemon's own last days for each scenario."
+        ),
+    ] = None,
+    quota: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE=N", help="Quota of the base; may be repeated.")
+    ] = None,
+    boot_seconds: Annotated[
+        float, typer.Option(min=0, help="With --jobs or --trace: paid seconds per boot.")
+    ] = 180.0,
+    world: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="World file with the terms of market=spot; with --trace the whole world."
+        ),
+    ] = None,
+    prices: PricesOption = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Plot waiting against money: .svg, .png or .pdf.")
+    ] = None,
+    report: ReportOption = None,
+    on: OnOption = "local:1",
+    out: OutOption = None,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Compare what-if changes of budget, prices, quota or load with a base, in one table and plot."""
+    if plot is not None:
+        check_plot_path(plot)
+    check_report(report)
+    if sum(one is not None for one in (jobs, trace, history)) > 1:
+        raise InputError("--jobs, --trace and --history exclude each other", hint="Compare one of them")
+    flags = WhatIfFlags(
+        classes=classes, budget=budget, quota=quota or [], boot_seconds=boot_seconds, world=world
+    )
+    if history is not None:
+        asked = of_history(history, flags, config, socket)
+    elif trace is not None:
+        asked = of_trace(trace, flags)
+    else:
+        asked = of_plan(jobs, prices, flags)
+    scenarios = [asked.base.scenario, *(asked.base.changed(text) for text in change)]
+    with tasks_with_progress(on, out, len(scenarios), "scenarios") as headway:
+        waiting = [asked.row(headway.tasks, scenario) for scenario in scenarios]
+        rows = []
+        for done in waiting:
+            rows.append(done())
+            headway.step()
+    rows = with_differences(rows)
+    unit = "usd_per_hour" if asked.base.kind == "stream" else "usd"
+    document: Row = {"spend_unit": unit, "scenarios": rows, **asked.more(rows)}
+    axis = "dollars per hour" if asked.base.kind == "stream" else "dollars in all"
+    if plot is not None:
+        draw_scenarios(rows, plot, axis)
+        stderr_console().print(f"wrote {plot}")
+    per = per_of(budget) if asked.base.kind == "stream" else None
+    lines = _lines(asked.base.kind, document, per)
+    write_report(
+        report,
+        f"What if: {asked.name}",
+        lines[0],
+        document=document,
+        table=lambda: _print(document, asked.base.kind, per),
+        figures=lambda: [scenario_figure(rows, axis)],
+        assumed=asked.assumed,
+    )
+    show(
+        output,
+        document,
+        rows=lambda: [{k: " ".join(v) if isinstance(v, list) else v for k, v in row.items()} for row in rows],
+        table=lambda: _print(document, asked.base.kind, per),
+    )
+
+
+def _lines(kind: BaseKind, document: Row, per: Per | None) -> list[str]:
+    """Return the answer in sentences; the first one leads the report."""
+    rows = document["scenarios"]
+    lines = [_lead(rows, per), *(why_later(rows) if kind == "list" else [])]
+    if kind == "trace":
+        lines = sentences(rows)
+    seen = document.get("happened")
+    if seen is not None:
+        lines.append(_agreement(seen, rows[0], document["days"]))
+    return lines
+
+
+def _agreement(seen: Row, base: Row, days: float) -> str:
+    """Return a sentence that compares the simulated base with what really happened."""
+    of = f"{counted(seen['jobs'], 'job')} of the last {days:g} days were simulated"
+    if base["mean_jct_hours"] is None:
+        return f"{of}."
+    waits, spends = (
+        "" if (ratio := seen[f"replayed_over_seen_{what}"]) is None else f" ({ratio - 1.0:+.0%})"
+        for what in ("jct", "spend")
+    )
+    return (
+        f"{of}: the base takes {format_hours(base['mean_jct_hours'])} from submission to end where "
+        f"{format_hours(seen['mean_jct_hours'])} were measured{waits}, and ${base['spend']:,.2f} where "
+        f"${seen['spend']:,.2f} were spent{spends}."
+    )
+
+
+def _lead(rows: list[Row], per: Per | None) -> str:
+    """Return a sentence about the scenario with the least waiting."""
+    planned = [row for row in rows if row["mean_jct_hours"] is not None]
+    if not planned:
+        return "None of these budgets is feasible."
+    best = min(planned, key=lambda row: float(row["mean_jct_hours"]))
+    words = f"Of {len(rows)} scenarios jobs wait the least with {best['scenario']}"
+    spend = f"${best['spend']:,.2f}" if per is None else per.usd(best["spend"])
+    return f"{words}: {format_hours(best['mean_jct_hours'])} from submission to end, for {spend}."
+
+
+def _print(document: Row, kind: BaseKind, per: Per | None) -> None:
+    rows = document["scenarios"]
+    spend, hours_in = ("$", 1.0) if per is None else (f"$/{per.name}", per.hours)
+    columns = ["scenario", "mean JCT", "more", spend, f"more {spend}"]
+    others = {"list": ["all done", "missed"], "trace": ["p95 JCT", "$/h"], "stream": []}[kind]
+    table = a_table("What if", *columns, *others, right=[*columns[1:], *(others if kind == "trace" else [])])
+    for row in rows:
+        hours, more, usd = row["mean_jct_hours"], row["mean_jct_hours_more"], row["spend"]
+        cells = ["infeasible", "", "", ""]
+        if hours is not None:
+            sign = "-" if (more or 0.0) < 0.0 else "+"
+            delta = "" if more is None or row is rows[0] else f"{sign}{format_hours(abs(more))}"
+            extra = row["spend_more"]
+            dollars = "" if extra is None or row is rows[0] else f"{extra * hours_in:+,.2f}"
+            cells = [format_hours(hours), delta, f"{usd * hours_in:,.2f}", dollars]
+        elif kind != "list":
+            cells[0] = f"infeasible below {row['cheapest_feasible_spend'] * hours_in:,.2f}"
+        if kind == "list":
+            cells += _of_a_list(row)
+        elif kind == "trace":
+            cells += (
+                ["", ""]
+                if hours is None
+                else [
+                    format_hours(row["p95_jct_hours"]),
+                    f"{row['usd_per_hour']:,.2f}",
+                ]
+            )
+        table.add_row(cell(row["scenario"]), *cells)
+    stdout_console().print(table)
+    lines = _lines(kind, document, per)[0 if kind == "trace" else 1 :]
+    if lines:
+        stdout_console().print()
+        stdout_console().print(indented_lines(map(cell, lines)))
+
+
+def _of_a_list(row: Row) -> list[str]:
+    """Return when a list is done, and which jobs miss their dates."""
+    done = row["all_done_at"] or format_hours(row["all_done_hours"])
+    late = [*row["missed"], *(job for job in row["left_out"] if job not in row["missed"])]
+    return [done[:16].replace("T", " "), cell(", ".join(late[:5]) + (" …" if len(late) > 5 else ""))]

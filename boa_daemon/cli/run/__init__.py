@@ -1,0 +1,1 @@
+"""Verbs of a person who runs jobs."""

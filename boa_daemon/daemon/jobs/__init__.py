@@ -1,0 +1,1 @@
+"""The tick's view of jobs."""

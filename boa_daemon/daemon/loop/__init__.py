@@ -1,0 +1,1 @@
+"""The loop around the tick, its parts, and how they are put together."""

@@ -1,0 +1,45 @@
+"""Derive the tick's rules from the settings: caps, limits against flapping, how long idle nodes stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.tick.facts.limits import Caps, FixedCost, Steady
+from boa_daemon.tick.facts.state import Rules, Transfer, WarmPool
+from policies.model import InstanceType
+
+
+def rules_of(
+    settings: Settings,
+    machines: Mapping[str, InstanceType],
+    *,
+    warm_pool: WarmPool | None,
+    standing_usd_per_hour: float,
+    fixed: tuple[FixedCost, ...],
+    transfers: Mapping[str, Transfer],
+) -> Rules:
+    """Return the rules; `standing_usd_per_hour` and `fixed` are what the site costs without a node.
+
+    `transfers` are, by GPU type, what it takes to bring a checkpoint to a far machine.
+    """
+    budget, steady, daemon = settings.budget, settings.steady, settings.daemon
+    return Rules(
+        instance_types=machines,
+        idle_hold_seconds=daemon.idle_hold_seconds,
+        longest_hold_seconds=daemon.idle_hold_seconds,
+        max_nodes=budget.max_instances,
+        warm_pool=warm_pool,
+        caps=Caps(
+            usd_per_day=budget.usd_per_day_cap,
+            usd_per_month=budget.usd_per_month_cap,
+            usd_per_hour=budget.usd_per_hour_ceiling,
+            instances=budget.max_instances,
+            standing_usd_per_hour=standing_usd_per_hour,
+            fixed=fixed,
+            checkpoint_seconds=daemon.checkpoint_seconds,
+            tick_seconds=daemon.tick_seconds,
+        ),
+        steady=Steady(**steady.model_dump()),
+        transfers=transfers,
+    )

@@ -1,0 +1,79 @@
+"""The lines of slurm.conf that make BOA the source of a partition's nodes, and the script of a node."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from boa_daemon.daemon.planner.machines_and_classes import machines_of, site_catalog
+from boa_daemon.daemon.service.slurm_nodes import DEFAULT_RUN
+from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.catalog import Catalog
+
+RESUME, SUSPEND, NODE = "boa-resume", "boa-suspend", "boa-node"
+"""Names of the two programs that Slurm calls, and of the boot script of a node."""
+START_SECONDS = 600
+"""ResumeTimeout: seconds from Slurm's request until the node's slurmd has joined."""
+IDLE_SECONDS = 300
+"""SuspendTime: seconds that a node may be idle before Slurm gives it back."""
+SHARE_OF_MEMORY = 0.95
+"""Part of a machine's memory that Slurm may hand out; the rest is the system's."""
+
+
+def conf_lines(settings: Settings, *, folder: str) -> list[str]:
+    """Return the lines for slurm.conf; `folder` has the programs. Partitions have `max_instances` nodes.
+
+    Raises:
+        InputError: when the settings name no partition, or a machine that is not rented.
+    """
+    if not settings.slurm.partitions:
+        raise InputError(
+            "the settings name no partition of Slurm",
+            hint='For example [slurm.partitions.cloud] with instance_type = "g5.xlarge"',
+            setting=("slurm", "partitions"),
+        )
+    catalog = site_catalog(settings)
+    machines_of(settings, catalog)
+    most = settings.budget.max_instances or 64
+    found = [
+        "# Nodes that BOA provides when jobs need them. Slurm's user must be in [api] admins of boa.toml.",
+        f"ResumeProgram={folder}/{RESUME}",
+        f"SuspendProgram={folder}/{SUSPEND}",
+        f"ResumeTimeout={START_SECONDS}",
+        "SuspendTimeout=120",
+        "SlurmctldParameters=power_save_interval=1,power_save_min_interval=0",
+        "ResumeRate=0",
+        "SuspendRate=0",
+        "TreeWidth=65533",
+        "PrivateData=cloud",
+        "ReturnToService=2",
+        "# This is for all nodes: name the partitions of your own nodes in SuspendExcParts.",
+        f"SuspendTime={IDLE_SECONDS}",
+        "GresTypes=gpu",
+    ]
+    for name, said in settings.slurm.partitions.items():
+        found += _partition_lines(name, said.instance_type, catalog, most)
+    return found
+
+
+def programs(settings: Settings, *, boa: str, config: str = "") -> dict[str, str]:
+    """Return the scripts by their names: Slurm names a program by its path alone, without arguments."""
+    given = f" --config {quote(config)}" if config else ""
+    calls = {RESUME: "resume", SUSPEND: "suspend"}
+    found = {
+        name: f'#!/bin/bash\nexec {quote(boa)} slurm {what}{given} "$1"\n' for name, what in calls.items()
+    }
+    return {**found, NODE: f"#!/bin/bash\n{settings.slurm.run or DEFAULT_RUN}"}
+
+
+def _partition_lines(name: str, machine: str, catalog: Catalog, most: int) -> list[str]:
+    """Return the nodes and the partition of one entry of the settings."""
+    entry = catalog.entry(machine)
+    size = [f"CPUs={entry.vcpus}"] if entry.vcpus else []
+    size += [f"RealMemory={int(entry.memory_mib * SHARE_OF_MEMORY)}"] if entry.memory_mib else []
+    gres = [f"Gres=gpu:{entry.gpu_type}:{entry.gpus}"]
+    nodes = f"{name}[1-{most}]"
+    return [
+        " ".join([f"NodeName={nodes}", "State=CLOUD", *size, *gres]),
+        f"PartitionName={name} Nodes={nodes} MaxTime=INFINITE State=UP",
+    ]

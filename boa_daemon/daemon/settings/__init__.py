@@ -1,0 +1,1 @@
+"""Settings of the daemon: their sections, where they come from, and how they change."""

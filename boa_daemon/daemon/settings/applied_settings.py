@@ -1,0 +1,131 @@
+"""The settings that a daemon applied last, in a file of its state folder, so that a restart keeps its limits.
+
+The state folder may itself be named in a settings file, which may be cut short or gone at the next start. So
+a pointer from the settings file to the state folder is kept in the user's state folder, which depends on no
+setting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from boa_daemon.daemon.settings.daemon_paths import StateFile
+from boa_daemon.errors import InputError
+from boa_daemon.job.whole_files import write_whole
+
+FOR_ONE_RUN = "BOA_FOR_ONE_RUN"
+"""Variable of a daemon that lives for one run: its settings are not remembered for the next daemon."""
+FILE_NAME = StateFile.applied_settings
+_POINTERS = "state_folders"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedSettings:
+    """What files and environment gave, the complete settings that followed, and the files."""
+
+    given: dict[str, dict[str, Any]]
+    complete: dict[str, dict[str, Any]]
+    files: tuple[str, ...] = ()
+
+
+def read_applied(state: Path) -> AppliedSettings | None:
+    """Return the settings that were applied last in a state folder; None if none were.
+
+    Raises:
+        InputError: when the file cannot be read, so that nobody knows which limits were in force.
+    """
+    file = state / FILE_NAME
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        if "\0" in str(state):
+            return None  # No folder can have that name; who makes it says so.
+        raise _unreadable(file, error) from error
+    try:
+        document = json.loads(text)
+        return AppliedSettings(
+            given=dict(document["given"]),
+            complete=dict(document["complete"]),
+            files=tuple(document["files"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: Exception) -> InputError:
+    return InputError(
+        f"the limits that were in force cannot be read: {error}",
+        file=file,
+        hint="`boa config apply --yes` accepts the limits of the settings file in their place",
+    )
+
+
+def write_applied(state: Path, applied: AppliedSettings, explicit: Path | None, *, points: bool) -> None:
+    """Write the applied settings; with `points` also pointers to the state folder, for `pointed_state`.
+
+    Raises:
+        OSError: when the disk is full or the folder cannot be written.
+    """
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_whole(state / FILE_NAME, json.dumps(asdict(applied), indent=1, default=str) + "\n", mode=0o600)
+    names = dict.fromkeys((_names(explicit)[0], *applied.files))
+    if not points:
+        with suppress(OSError):
+            _pointer(_names(explicit)[0]).unlink(missing_ok=True)
+        return
+    with suppress(OSError):
+        # A hardened service may not write there; it has its state folder from systemd.
+        folder = _pointer("").parent
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _forget_gone(folder)
+        for name in names:
+            document = {"settings": name, "state": os.path.abspath(state)}
+            write_whole(_pointer(name), json.dumps(document), mode=0o600)
+
+
+def pointed_state(explicit: Path | None) -> Path | None:
+    """Return the state folder of the daemon that last ran by these settings files; None if none is known."""
+    for name in _names(explicit):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return Path(json.loads(_pointer(name).read_text(encoding="utf-8"))["state"])
+    return None
+
+
+def pointers_to(state: Path) -> Iterator[Path]:
+    """Yield the pointers to a state folder, for `boa uninstall`."""
+    for file in sorted(_pointer("").parent.glob("*.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            if Path(json.loads(file.read_text(encoding="utf-8"))["state"]) == Path(os.path.abspath(state)):
+                yield file
+
+
+def _names(explicit: Path | None) -> list[str]:
+    """Return what stands for the settings files of a daemon: the named file, else the working folder."""
+    if explicit is not None:
+        return [os.path.abspath(explicit)]
+    return [os.path.abspath(os.curdir) + os.sep, os.path.abspath("boa.toml")]
+
+
+def _pointer(name: str) -> Path:
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return Path(platformdirs.user_state_dir("boa")) / _POINTERS / f"{digest}.json"
+
+
+def _forget_gone(folder: Path) -> None:
+    """Delete pointers to state folders that hold no applied settings any more."""
+    for file in folder.glob("*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            state = Path(json.loads(file.read_text(encoding="utf-8"))["state"])
+            if state.parent.is_dir() and not (state / FILE_NAME).exists():
+                file.unlink()

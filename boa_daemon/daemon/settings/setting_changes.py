@@ -1,0 +1,208 @@
+"""What a change of settings would loosen: caps, rights, users, and values that would give way to defaults.
+
+A settings file may be cut short by an editor or a full disk, emptied, renamed, or on a mount that is gone.
+A daemon that then continued with defaults would spend without the caps that somebody had set. So a change
+needs consent where it loosens a limit, and where a value that had been set would be replaced by a default.
+`config.py` marks the settings that limit something with `Limit`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+from pydantic.fields import FieldInfo
+
+from boa_daemon.daemon.settings.config import Settings, TeamSettings, UserSettings
+from boa_daemon.inputs.schema import Limit, Private, Strict
+
+SettingPath: TypeAlias = tuple[str, ...]
+"""Section and key; of users and teams section, name and key; of secrets section and pattern."""
+Content: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Settings as a document: values by section and key."""
+ACCEPT: SettingPath = ("daemon", "accept_changes")
+"""The key of a settings file that consents to changes, by their code."""
+_ROWS: Mapping[str, type[Strict]] = {"users": UserSettings, "teams": TeamSettings}
+_BUDGETS = frozenset({("budget", "usd_per_hour"), ("budget", "usd_per_month")})
+_SECRETS = "secrets"
+_CODE_LETTERS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingChange:
+    """A setting that changes; `why` says why this needs consent, and is empty when it does not."""
+
+    path: SettingPath
+    before: Any
+    after: Any
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        """The setting as people write it: ``[budget] usd_per_day_cap``, ``[users.ann] max_jobs``."""
+        *section, key = self.path
+        if self.path[0] == _SECRETS:
+            return f'[secrets] "{key}"'
+        return f"[{'.'.join(section)}] {key}"
+
+    @property
+    def sentence(self) -> str:
+        """The change in one line: name, old and new value, and why it needs consent."""
+        line = f"{self.name}: {shown(self.path, self.before)} -> {shown(self.path, self.after)}"
+        return f"{line} ({self.why})" if self.why else line
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the change as JSON; private values are not in it."""
+        hides = is_private(self.path)
+        return {
+            "setting": self.name,
+            "before": shown(self.path, self.before) if hides else self.before,
+            "after": shown(self.path, self.after) if hides else self.after,
+            "needs_consent": bool(self.why),
+            "why": self.why,
+        }
+
+
+def changes_between(
+    before: Content, after: Content, *, given_before: Content, given_after: Content
+) -> list[SettingChange]:
+    """Return every setting that changes, in the order of the reference page.
+
+    `before` and `after` are complete documents of settings, with defaults; `given_...` hold only what files
+    and environment give.
+    """
+    old, new = dict(_flat(before)), dict(_flat(after))
+    was_given, is_given = dict(_flat(given_before)), dict(_flat(given_after))
+    found = []
+    for path in dict.fromkeys((*old, *new)):
+        if path == ACCEPT:
+            continue
+        was, will = old.get(path, _default(path)), new.get(path, _default(path))
+        if was == will and (path[0] != _SECRETS or (path in old) == (path in new)):
+            continue
+        why = _loosening(path, was, will, before, after)
+        if (
+            not why
+            and path in was_given
+            and path not in is_given
+            and not (path in _BUDGETS and _BUDGETS & is_given.keys())
+        ):
+            why = "it was set, and the default would take its place"
+        found.append(SettingChange(path=path, before=was, after=will, why=why))
+    return found
+
+
+def code_of(given: Content) -> str:
+    """Return the code by which a file or a command consents to exactly these settings."""
+    bare = {path: value for path, value in _flat(given) if path != ACCEPT}
+    text = json.dumps(sorted((".".join(path), value) for path, value in bare.items()), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:_CODE_LETTERS]
+
+
+def refusal(changes: Sequence[SettingChange], code: str) -> str:
+    """Return the sentences that refuse changes, with what to do to have them."""
+    loosening = [change.sentence for change in changes if change.why]
+    return (
+        f"the new settings would loosen limits: {'; '.join(loosening)}. If that is meant, run "
+        f'`boa config apply --yes`, or write accept_changes = "{code}" under [daemon]; `boa config diff` '
+        "shows all changes"
+    )
+
+
+def is_private(path: SettingPath) -> bool:
+    """Whether the value of a setting may hold a password."""
+    field = _field(path)
+    if path[0] == "plugins":
+        return True  # Nobody knows what a plug-in keeps there.
+    return field is not None and any(isinstance(mark, Private) for mark in field.metadata)
+
+
+def shown(path: SettingPath, value: Any) -> str:
+    """Return a value for people; a private one is not quoted."""
+    if value is None:
+        return "not set"
+    if is_private(path):
+        return "(not shown)" if value else json.dumps(value)
+    return json.dumps(value, default=str)
+
+
+def _flat(content: Content) -> Iterator[tuple[SettingPath, Any]]:
+    """Yield path and value of every setting of a document."""
+    for section, table in content.items():
+        for key, value in table.items():
+            if section in _ROWS:
+                for inner, each in value.items():
+                    yield (section, key, inner), each
+            else:
+                yield (section, key), value
+
+
+def _field(path: SettingPath) -> FieldInfo | None:
+    """Return the field of a setting; None for a secret's pattern, and for keys of other versions."""
+    if path[0] in _ROWS:
+        return _ROWS[path[0]].model_fields.get(path[-1])
+    kind = Settings.model_fields[path[0]].annotation if path[0] in Settings.model_fields else None
+    return kind.model_fields.get(path[-1]) if isinstance(kind, type) and issubclass(kind, Strict) else None
+
+
+def _default(path: SettingPath) -> Any:
+    """Return the default of a setting."""
+    field = _field(path)
+    return None if field is None else field.get_default(call_default_factory=True)
+
+
+def _loosening(path: SettingPath, was: Any, will: Any, before: Content, after: Content) -> str:
+    """Return why a change of a setting loosens a limit; empty when it does not."""
+    if path[0] == _SECRETS:
+        return _secret_loosening(path[-1], before.get(_SECRETS, {}), after.get(_SECRETS, {}))
+    field = _field(path)
+    if field is None:
+        return ""
+    by = next((mark.loosened_by for mark in field.metadata if isinstance(mark, Limit)), None)
+    if by in ("up", "down"):
+        return _number_loosening(was, will, is_up=by == "up")
+    if by == "more" and set(will or ()) - set(was or ()):
+        return "it grants more"
+    if by == "fewer" and set(was or ()) - set(will or ()):
+        return "who is left out is limited no more"
+    if by == "other":
+        return "other people could be let in"
+    if by in ("true", "false") and will is (by == "true"):
+        return "it grants more"
+    return ""
+
+
+def _number_loosening(was: Any, will: Any, *, is_up: bool) -> str:
+    """Return why a change of a number, or of a table of numbers, loosens a limit."""
+    if isinstance(was, Mapping) or isinstance(will, Mapping):
+        pairs = [((was or {}).get(key), (will or {}).get(key)) for key in {**(was or {}), **(will or {})}]
+    else:
+        pairs = [(was, will)]
+    for old, new in pairs:
+        if old == new or old is None:
+            continue
+        if new is None:
+            return "it lifts a limit"
+        if (new > old) is is_up:
+            return "it loosens a limit" if is_up else "less would count against the caps"
+    return ""
+
+
+def _secret_loosening(pattern: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return why a change of one pattern lets somebody name a secret who could not before."""
+    was, will = _owners(pattern, before), _owners(pattern, after)
+    if was is None:
+        return ""
+    if will is None:
+        return "anybody could name these secrets"
+    return "it grants more" if set(will) - set(was) else ""
+
+
+def _owners(pattern: str, rights: Mapping[str, Any]) -> Sequence[str] | None:
+    """Return who may name what a pattern stands for, by the longest pattern that covers it; None: anybody."""
+    covering = [each for each in rights if each == pattern or fnmatchcase(pattern, each)]
+    return rights[max(covering, key=len)] if covering else None

@@ -1,0 +1,53 @@
+"""Money in cells of price lists, as people write it: ``2.49``, ``$2.49``, ``$2.49/hr``, ``1,99``."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+from boa_daemon.errors import InputError
+from boa_daemon.units import number_readings
+
+_PER = re.compile(
+    r"\s*(?:/|per)\s*(?:gpu)?\s*(?:/|per|-)?\s*(?:h|hr|hour|std\.? hour)?\s*\.?$", re.IGNORECASE
+)
+_CURRENCY = re.compile(r"^(?:usd|us\$|\$)\s*|\s*(?:usd|us\$|\$)$", re.IGNORECASE)
+_OTHER = re.compile(r"[€£¥₹]|\b(?:EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD)\b", re.IGNORECASE)
+_NOTHING = ("", "-", "n/a", "na", "nan", "none", "null", "unavailable", "sold out", "contact sales")
+
+
+def usd_cell(text: str, name: str, path: Path, line: int | None = None) -> float | None:
+    """Return the dollars in a cell; None for a cell that states none.
+
+    `name` says in errors what the cell is.
+
+    Raises:
+        InputError: when it is no amount, is in another currency, or may be read in two ways.
+    """
+    text = text.strip()
+    if text.lower() in _NOTHING:
+        return None
+    if other := _OTHER.search(text):
+        problem = f"{name} {text!r} is in {other[0]}: budgets and caps count USD"
+        raise InputError(problem, file=path, line=line, hint="Convert the list to USD")
+    bare = _CURRENCY.sub("", _PER.sub("", text)).strip()
+    readings = number_readings(bare)
+    if len(readings) > 1:
+        problem = f"{name} {text!r} may be {readings[0]} or {readings[1]}"
+        raise InputError(problem, file=path, line=line, hint="Write it with a point and without groups")
+    value = float(readings[0]) if readings else math.nan
+    if not (math.isfinite(value) and value >= 0.0):
+        raise InputError(f"{name} must be dollars per hour; got {text!r}", file=path, line=line)
+    return value
+
+
+def usd_number(value: object, name: str, path: Path) -> float:
+    """Return a finite number of dollars, zero or more, from JSON.
+
+    Raises:
+        InputError: when it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < math.inf:
+        raise InputError(f"{name} must be dollars; got {value!r}", file=path)
+    return float(value)

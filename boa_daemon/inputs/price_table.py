@@ -1,0 +1,199 @@
+"""Tables of prices as small clouds publish them (Lambda, RunPod, CoreWeave, Vast ...), in CSV or Parquet.
+
+Columns are known by the names that people give them; a row is a machine. A price per GPU is multiplied by its
+GPUs. A table states its cloud in a column, or the flag ``--cloud`` does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.money_cells import usd_cell
+from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList, table_rows
+from boa_daemon.units import number_readings
+from policies.speedup import MAX_GPUS
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "instance_type": (
+        "instancetype",
+        "instance",
+        "name",
+        "machine",
+        "machinetype",
+        "type",
+        "sku",
+        "shape",
+        "plan",
+    ),
+    "gpu_model": ("gpumodel", "gpu", "gputype", "gpuname", "accelerator", "acceleratorname", "card"),
+    "gpus": ("gpus", "gpucount", "numgpus", "ngpus", "acceleratorcount", "count", "qty", "numberofgpus"),
+    "region": ("region", "location", "datacenter", "zone", "country"),
+    "cloud": ("cloud", "provider", "vendor"),
+    "market": ("market", "purchaseoption", "pricingmodel"),
+    "currency": ("currency", "currencycode"),
+    "as_of": ("asof", "date", "day", "updated", "updatedat"),
+    "vcpus": ("vcpus", "vcpu", "cpus", "cores"),
+    "memory_gib": ("memorygib", "memorygb", "ram", "ramgb", "ramgib", "memory"),
+    "gpu_memory_gib": ("gpumemorygib", "gpumemorygb", "vram", "vramgb", "vramgpu", "vrampergpu", "gpumemory"),
+}
+_MONEY = re.compile(r"price|usd|cost|ondemand|hourly|^hr$|perhour|perhr|spot|interruptible|preemptible")
+_TERM = re.compile(r"year|month|reserved|commit|currency|week|perday|daily|storage|disk|setup")
+"""Prices of other terms than an hour."""
+_HINT = "A table of prices has a machine, its gpu and gpus, and a price per hour of it or of one GPU"
+
+
+def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
+    """Return the prices of a table.
+
+    Raises:
+        InputError: naming file and line, when a column is missing or two mean the same, a price is none or
+            ambiguous, or two rows are of one machine, region and market.
+    """
+    found = PriceList([])
+    lines: dict[tuple[str, str, str, Market], int] = {}
+    for line, cells in table_rows(path, (), hint=_HINT, column_of=_columns(path)):
+        if not lines and not found.left_out:
+            _check(cells, path)
+        gpus = _gpus(cells, path, line)
+        if gpus is None:
+            found.left_out["without GPUs"] += 1
+            continue
+        name = cells.get("instance_type", "") or f"{gpus}x-{cells.get('gpu_model', '')}".lower().replace(
+            " ", "-"
+        )
+        own = (cells.get("cloud") or cloud).strip().lower()
+        if not own:
+            hint = "Give --cloud NAME, such as lambda"
+            raise InputError("the table does not say whose prices these are", file=path, line=line, hint=hint)
+        if (currency := cells.get("currency", "")) and currency.upper() not in ("USD", "US$", "$"):
+            problem = f"a price in {currency}: budgets and caps count USD"
+            raise InputError(problem, file=path, line=line, hint="Convert the list to USD")
+        region = cells.get("region", "") or "any"
+        prices = _prices(cells, gpus, path, line)
+        if not prices:
+            found.left_out["without a price"] += 1
+        for market, usd in prices:
+            first = lines.setdefault((own, name, region, market), line)
+            if first != line:
+                problem = f"a second price of {name} in {region}; the first is on line {first}"
+                raise InputError(problem, file=path, line=line, hint="Keep the row that you pay by")
+            memory, gpu_memory = (_number(cells, key) for key in ("memory_gib", "gpu_memory_gib"))
+            vcpus = _number(cells, "vcpus")
+            found.prices.append(
+                ListedPrice(
+                    instance_type=name,
+                    cloud=own,
+                    region=region,
+                    market=market,
+                    usd_per_hour=usd,
+                    usd_low=usd,
+                    as_of=as_of or cells.get("as_of", "")[:10],
+                    source=f"{own}'s prices {path.name}",
+                    gpus=gpus,
+                    gpu_model=_model(cells, path, line),
+                    gpu_memory_mib=None if gpu_memory is None else round(gpu_memory * 1024),
+                    vcpus=None if vcpus is None else int(vcpus),
+                    memory_mib=None if memory is None else round(memory * 1024),
+                )
+            )
+    if found.prices and not found.prices[0].as_of:
+        found.notes.append(
+            "the table names no day: give --as-of YYYY-MM-DD, so that plans can say how old it is"
+        )
+    return found
+
+
+def _columns(path: Path) -> Callable[[str], str]:
+    """Return what a column means, from its name, and refuse a second one that means the same."""
+    seen: dict[str, str] = {}
+
+    def column_of(name: str) -> str:
+        meaning = _meaning(name)
+        if meaning is None:
+            return name
+        if meaning in seen:
+            problem = f"columns {seen[meaning]!r} and {name!r} both say the {meaning.replace('_', ' ')}"
+            raise InputError(problem, file=path, line=1, hint="Remove the one that does not count")
+        seen[meaning] = name
+        return meaning
+
+    return column_of
+
+
+def _meaning(name: str) -> str | None:
+    """Return what a column means, from its name; None where it means nothing here."""
+    plain = re.sub(r"[^a-z0-9]", "", name.lower().replace("$", "usd"))
+    for meaning, names in _NAMES.items():
+        if plain == meaning.replace("_", "") or plain in names:
+            return meaning
+    if _TERM.search(plain) or not _MONEY.search(plain):
+        return None
+    is_spot = re.search(r"spot|interruptible|preemptible|community", plain)
+    return f"{'spot_' if is_spot else ''}{'gpu' if 'gpu' in plain else 'machine'}_price"
+
+
+def _check(cells: Mapping[str, str], path: Path) -> None:
+    """Refuse a table without the columns that it needs."""
+    if "gpu_model" not in cells and "instance_type" not in cells:
+        raise InputError("no column with the machine or its GPU", file=path, line=1, hint=_HINT)
+    if "gpu_model" not in cells:
+        raise InputError("no column with the GPU", file=path, line=1, hint=_HINT)
+    if not any(name.endswith("_price") for name in cells):
+        raise InputError("no column with a price", file=path, line=1, hint=_HINT)
+
+
+def _gpus(cells: Mapping[str, str], path: Path, line: int) -> int | None:
+    """Return the GPUs of a row: its column, else the number before the model (``8x A100``); None for none."""
+    text = cells.get("gpus", "")
+    if not text:
+        stated = re.match(r"\s*(\d+)\s*[x×]\s", cells.get("gpu_model", ""))
+        return int(stated[1]) if stated else (1 if cells.get("gpu_model", "") else None)
+    try:
+        value = float(text.lower().rstrip("x× "))
+    except ValueError:
+        value = -1.0
+    if value != int(value) or not 0 <= value <= MAX_GPUS:
+        raise InputError(f"gpus must be a whole number; got {text!r}", file=path, line=line)
+    return int(value) or None
+
+
+def _model(cells: Mapping[str, str], path: Path, line: int) -> str:
+    """Return the maker and name of a GPU: ``NVIDIA A100`` for ``8x A100 SXM4 (40 GB)``."""
+    name = re.sub(r"^\s*\d+\s*[x×]\s*", "", cells.get("gpu_model", "")).strip()
+    name = re.sub(r"^(nvidia|tesla|amd)\s+", "", name, flags=re.IGNORECASE)
+    if not name:
+        raise InputError("the GPU is empty", file=path, line=line)
+    return f"{'AMD' if name.upper().startswith('MI') else 'NVIDIA'} {name}"
+
+
+def _prices(cells: Mapping[str, str], gpus: int, path: Path, line: int) -> list[tuple[Market, float]]:
+    """Return (market, dollars per hour of the machine) of a row."""
+    market: Market = "spot" if "spot" in cells.get("market", "").lower() else "on-demand"
+    whole = usd_cell(cells.get("machine_price", ""), "the price", path, line)
+    each = usd_cell(cells.get("gpu_price", ""), "the price of a GPU", path, line)
+    if whole is not None and each is not None and abs(whole - each * gpus) > 0.02 * whole:
+        problem = f"{whole:g} USD for the machine, and {each:g} USD for each of its {gpus} GPUs"
+        raise InputError(problem, file=path, line=line, hint="Keep the column that you pay by")
+    usd = whole if whole is not None else None if each is None else each * gpus
+    spot = usd_cell(cells.get("spot_machine_price", ""), "the spot price", path, line)
+    each = usd_cell(cells.get("spot_gpu_price", ""), "the spot price of a GPU", path, line)
+    if spot is not None and "machine_price" not in cells and "gpu_price" in cells:
+        # A table of prices per GPU has spot prices per GPU.
+        spot *= gpus
+    spot = spot if spot is not None else None if each is None else each * gpus
+    found: list[tuple[Market, float]] = []
+    if usd:
+        found.append((market, usd))
+    if spot:
+        found.append(("spot", spot))
+    return found
+
+
+def _number(cells: Mapping[str, str], name: str) -> float | None:
+    """Return a number of a column that is no price; None where it is none."""
+    text = re.sub(r"\s*(gib|gb|g)$", "", cells.get(name, "").strip(), flags=re.IGNORECASE)
+    readings = number_readings(text)
+    return float(readings[0]) if len(readings) == 1 else None

@@ -1,0 +1,521 @@
+"""A batch script of Slurm as a job file: each `#SBATCH` line is meant, ignored with a reason, or refused.
+
+Slurm runs the script on the first node, and `srun` starts the tasks on all of them. BOA runs it on every
+node, so `srun` becomes a function that starts this node's tasks, with the variables that Slurm would set. A
+job array becomes a group. What BOA plans by comes from the comment:
+`#SBATCH --comment=boa:class=vision,min_gpus=1,max_gpus=8,elastic`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeAlias
+
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.document_file import Document, read_text
+from boa_daemon.slurm import options as of_slurm
+from boa_daemon.units import SECONDS_PER_HOUR
+
+SUFFIXES = (".sbatch", ".slurm")
+MARK = "#SBATCH"
+MOST_ARRAY = 10_000
+Fate: TypeAlias = Literal["meant", "ignored"]
+SHORT = {
+    **of_slurm.SHORT, "a": "array", "c": "cpus-per-task", "D": "chdir", "d": "dependency", "e": "error",
+    "G": "gpus", "H": "hold", "J": "job-name", "N": "nodes", "n": "ntasks", "o": "output",
+    "s": "oversubscribe", "w": "nodelist", "F": "nodefile", "i": "input", "k": "no-kill", "b": "begin",
+    "m": "distribution", "M": "clusters", "S": "core-spec", "Q": "quiet",
+}  # fmt: skip
+IGNORED: Mapping[str, str] = {
+    "output": "`boa logs` has the output of every rank",
+    "error": "`boa logs` has the output of every rank",
+    "open-mode": "`boa logs` has the output of every rank",
+    "requeue": "a lost job starts again from its checkpoint; `retries` limits it",
+    "no-requeue": "a lost job starts again from its checkpoint; `retries` limits it",
+    "exclusive": "the plan places jobs on nodes",
+    "oversubscribe": "the plan places jobs on nodes",
+    "overcommit": "the plan places jobs on nodes",
+    "nodelist": "the plan places jobs on nodes",
+    "parsable": "`boa submit -o json` is for programs",
+    "verbose": "`boa explain` says more",
+    "quiet": "`boa submit -o json` is for programs",
+    "get-user-env": "variables come from --export=NAME=VALUE",
+    "kill-on-invalid-dep": "a job whose `after` failed is given up",
+    "no-kill": "a job that lost a node starts again from its checkpoint",
+    "propagate": "limits are those of the node",
+    "ntasks-per-socket": "the plan places jobs on nodes",
+    "ntasks-per-core": "the plan places jobs on nodes",
+    "sockets-per-node": "the plan places jobs on nodes",
+    "cores-per-socket": "the plan places jobs on nodes",
+    "mincpus": "say --cpus-per-task",
+    "wait-all-nodes": "a job starts when all of its nodes are ready",
+    "input": "a job has no input",
+    "delay-boot": "the plan rents nodes",
+    "reboot": "the plan rents nodes",
+    "acctg-freq": "progress is measured by BOA",
+    "export-file": "variables come from --export=NAME=VALUE",
+    "ignore-pbs": "lines of PBS are not read",
+    "test-only": "`boa submit --check` checks",
+}
+REFUSED: Mapping[str, str] = {
+    "wrap": "write the command into the script",
+    "hold": "submit it later, or say --begin",
+    "uid": "a job runs as who submits it",
+    "gid": "a job runs as who submits it",
+    "container": "say `image` in a job file",
+    "clusters": "name one daemon with --socket",
+    "cluster-constraint": "name one daemon with --socket",
+    "bb": "there is no burst buffer",
+    "bbf": "there is no burst buffer",
+    "nodefile": "the plan places jobs on nodes",
+    "het-group": "heterogeneous jobs cannot be planned; submit a job for each part",
+    "gpu-freq": "clocks of GPUs are not changed",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SbatchNote:
+    """What became of an option: its line, its name, and a sentence on what it means here or why not."""
+
+    line: int
+    option: str
+    fate: Fate
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SbatchFile:
+    """A batch script as the content of a job file, with a note on each option."""
+
+    content: Mapping[str, Any]
+    notes: tuple[SbatchNote, ...]
+
+
+@dataclass(kw_only=True)
+class _Said:
+    """The options of a script so far."""
+
+    path: str
+    line: int = 0
+    values: dict[str, Any] = field(default_factory=dict)
+    sizes: dict[str, float] = field(default_factory=dict)
+    most_nodes: int | None = None
+    comment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    slurm: list[str] = field(default_factory=list)
+    array: list[int] = field(default_factory=list)
+    notes: list[SbatchNote] = field(default_factory=list)
+
+    def refuse(self, said: str, hint: str = "") -> NoReturn:
+        """Refuse the line.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(said, file=self.path, line=self.line, hint=hint)
+
+    def note(self, option: str, said: str, fate: Fate = "meant") -> None:
+        """Note what became of an option."""
+        self.notes.append(SbatchNote(line=self.line, option=f"--{option}", fate=fate, said=said))
+
+    def whole(self, option: str, value: str) -> int:
+        """Return a whole number from 1."""
+        if not re.fullmatch(r"[1-9]\d{0,6}", value):
+            self.refuse(f"--{option} must be a whole number from 1; got {value!r}")
+        return int(value)
+
+
+def is_sbatch(path: Path) -> bool:
+    """Return whether a file is a batch script: by its name, or as a script with lines for sbatch."""
+    if path.suffix in SUFFIXES:
+        return True
+    try:
+        with path.open("rb") as file:
+            head = file.read(65_536)
+    except OSError:
+        return False
+    return head.startswith(b"#!") and re.search(rb"(?m)^#SBATCH\s", head) is not None
+
+
+def read_sbatch(path: Path) -> SbatchFile:
+    """Return a batch script as a job file.
+
+    Raises:
+        InputError: when it cannot be read, or for the first option that cannot be meant, with its line.
+    """
+    text = read_text(path)
+    lines = text.splitlines()
+    said = _Said(path=str(path))
+    first = lines[0] if lines else ""
+    if not re.match(r"#!\s*(/usr)?/bin/(env\s+)?(ba|da|z|k)?sh\b", first):
+        said.line = 1
+        said.refuse(
+            f"the script begins with {first[:60]!r}, not with a shell",
+            "Begin it with #!/bin/bash, as sbatch does",
+        )
+    has_begun = False
+    for number, line in enumerate(lines, start=1):
+        said.line = number
+        if line.startswith(MARK) and line[len(MARK) : len(MARK) + 1].isspace():
+            if has_begun:
+                said.note("", "stands after the first command, where sbatch does not read it", "ignored")
+                continue
+            _read_line(said, line[len(MARK) :])
+        elif line.strip() and not line.lstrip().startswith("#"):
+            has_begun = True
+    said.line = 1
+    return SbatchFile(content=_content(said, text, path), notes=tuple(said.notes))
+
+
+def _read_line(said: _Said, rest: str) -> None:
+    """Take over the options of one line."""
+    try:
+        words = shlex.split(rest, comments=True)
+    except ValueError as error:
+        said.refuse(f"the line cannot be read: {error}")
+    if words[:1] == ["hetjob"] or words[:1] == ["packjob"]:
+        said.refuse("heterogeneous jobs cannot be planned", "Submit a job for each part, with --dependency")
+    while words:
+        word = words.pop(0)
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+        elif word.startswith("-") and len(word) > 1 and word[1] in SHORT:
+            name, value = SHORT[word[1]], word[2:].removeprefix("=")
+            equals = "=" if value else ""
+        else:
+            said.refuse(f"{word!r} is no option of sbatch", "Write --name=value")
+        if not equals and name not in _FLAGS:
+            if not words:
+                said.refuse(f"--{name} lacks its value" if name in _KNOWN else _unknown(name))
+            value = words.pop(0)
+        _take(said, name, value)
+
+
+def _unknown(name: str) -> str:
+    return f"--{name} is not known. {did_you_mean(name, sorted(_KNOWN))}".strip()
+
+
+def _take(said: _Said, name: str, value: str) -> None:
+    """Take over one option."""
+    if name in REFUSED:
+        said.refuse(f"--{name} cannot be meant", REFUSED[name][:1].upper() + REFUSED[name][1:])
+    if name in IGNORED:
+        said.note(name, IGNORED[name], "ignored")
+    elif name in _TAKEN:
+        _TAKEN[name](said, value)
+    elif name in of_slurm.VALUES or name in of_slurm.FLAGS:
+        said.slurm.append(f"--{name}={value}" if name in of_slurm.VALUES else f"--{name}")
+        said.note(name, "handed to sbatch by the slurm engine; other engines have no such thing")
+    else:
+        said.refuse(_unknown(name))
+
+
+def _name(said: _Said, value: str) -> None:
+    said.values["name"] = re.sub(r"[^A-Za-z0-9_.-]", "-", value)[:100]
+    said.note("job-name", "name")
+
+
+def _size(key: str) -> Callable[[_Said, str], None]:
+    def take(said: _Said, value: str) -> None:
+        said.sizes[key] = said.whole(key, value)
+        said.note(key, "counts for the number of GPUs" if "gpu" in key or key != "cpus-per-task" else "cpus")
+
+    return take
+
+
+def _nodes(said: _Said, value: str) -> None:
+    least, _, most = value.partition("-")
+    said.sizes["nodes"] = said.whole("nodes", least)
+    said.most_nodes = said.whole("nodes", most) if most else None
+    said.note("nodes", "counts for the number of GPUs; the plan chooses the nodes")
+
+
+def _gpus(key: str) -> Callable[[_Said, str], None]:
+    def take(said: _Said, value: str) -> None:
+        kind, _, count = value.rpartition(":")
+        said.sizes[key] = said.whole(key, count)
+        if kind:
+            said.note(key, f"{count} GPUs; the kind {kind!r} is left to the class of the job")
+        else:
+            said.note(key, "counts for the number of GPUs")
+
+    return take
+
+
+def _gres(said: _Said, value: str) -> None:
+    for each in value.split(","):
+        kind, *rest = re.sub(r"\(.*\)", "", each).split(":")
+        if kind != "gpu":
+            said.note("gres", f"{each} is no GPU", "ignored")
+            continue
+        said.sizes["gpus-per-node"] = said.whole("gres", rest[-1]) if rest and rest[-1].isdigit() else 1
+        said.note("gres", "counts for the number of GPUs")
+
+
+def _time(said: _Said, value: str) -> None:
+    hours = _hours(value)
+    if hours is None:
+        said.refuse(f"--time must be minutes, HH:MM:SS or D-HH:MM:SS; got {value!r}")
+    if hours > 0:
+        said.values["max_hours"] = hours
+    said.note("time", "max_hours, on GPUs and over all starts" if hours > 0 else "no limit")
+
+
+def _hours(value: str) -> float | None:
+    """Return the hours of one of Slurm's forms of a duration: 0 for none, None if it is none of them."""
+    if value.upper() in ("INFINITE", "UNLIMITED", "0"):
+        return 0.0
+    days, dash, rest = value.rpartition("-")
+    parts = rest.split(":")
+    if (dash and not days.isdigit()) or len(parts) > 3 or not all(part.isdigit() for part in parts):
+        return None
+    numbers = [int(part) for part in parts]
+    if dash:
+        hours, minutes, seconds = [*numbers, 0, 0][:3]
+    else:
+        hours, minutes, seconds = [(0, *numbers, 0), (0, *numbers), tuple(numbers)][len(numbers) - 1][:3]
+    return int(days or 0) * 24.0 + hours + minutes / 60.0 + seconds / SECONDS_PER_HOUR
+
+
+def _array(said: _Said, value: str) -> None:
+    spec, _, at_once = value.partition("%")
+    found: list[int] = []
+    for each in spec.split(","):
+        match = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?", each)
+        if match is None or int(match[3] or 1) < 1:
+            said.refuse(f"--array must be numbers and ranges such as 0-9,20; got {value!r}")
+        found += range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))
+        if len(found) > MOST_ARRAY:
+            said.refuse(f"--array has more than {MOST_ARRAY:,} members", "Split it")
+    said.array = list(dict.fromkeys(found))
+    if not said.array:
+        said.refuse(f"--array={value} has no member")
+    said.note("array", f"a group of {len(said.array)} jobs")
+    if at_once:
+        said.note("array", f"%{at_once} at once: the plan decides how many run", "ignored")
+
+
+def _dependency(said: _Said, value: str) -> None:
+    after = said.values.setdefault("after", [])
+    for each in value.split(","):
+        kind, *ids = each.split(":")
+        if kind not in ("afterok", "afterany") or not ids or "?" in each:
+            said.refuse(
+                f"--dependency={value} cannot be meant", "afterok:JOB and afterany:JOB, ids of BOA's jobs"
+            )
+        after += ids if kind == "afterok" else [f"{name}:end" for name in ids]
+    said.note("dependency", "after")
+
+
+def _memory(key: str) -> Callable[[_Said, str], None]:
+    def take(said: _Said, value: str) -> None:
+        match = re.fullmatch(r"(\d+)([KMGT]?)B?", value.upper())
+        if match is None:
+            said.refuse(f"--{key} must be a size such as 64G; got {value!r}")
+        scale = {"K": 2**10, "M": 2**20, "": 2**20, "G": 2**30, "T": 2**40}[match[2]]
+        if int(match[1]):
+            said.sizes[key] = int(match[1]) * scale / 1e9
+        said.note(key, "memory_gb" if int(match[1]) else "the whole node")
+
+    return take
+
+
+def _chdir(said: _Said, value: str) -> None:
+    said.values["workdir"] = value
+    said.note("chdir", "workdir")
+
+
+def _export(said: _Said, value: str) -> None:
+    for each in [part for part in value.split(",") if part]:
+        name, equals, text = each.partition("=")
+        if equals:
+            said.environment[name] = text
+            said.note("export", f"variable {name}")
+        else:
+            said.note(
+                "export", f"{name}: no variables of the submitter are sent; write NAME=VALUE", "ignored"
+            )
+
+
+def _mail(said: _Said, value: str) -> None:
+    events = {
+        "BEGIN": ["start"], "END": ["end"], "FAIL": ["failure"], "REQUEUE": ["move"], "NONE": [],
+        "ALL": ["start", "end", "failure", "move"],
+    }  # fmt: skip
+    found = [event for each in value.upper().split(",") for event in events.get(each, [])]
+    said.values["notify"] = list(dict.fromkeys(found))
+    said.note("mail-type", "notify, by the channels of [users] in the daemon's settings")
+
+
+def _mail_user(said: _Said, value: str) -> None:
+    del value
+    said.note("mail-user", "[users] in the daemon's settings says where a user is notified", "ignored")
+
+
+def _begin(said: _Said, value: str) -> None:
+    said.values["not_before"] = _instant(said, "begin", value)
+    said.note("begin", "not_before")
+
+
+def _deadline(said: _Said, value: str) -> None:
+    said.values["deadline"] = _instant(said, "deadline", value)
+    said.note("deadline", "deadline")
+
+
+def _instant(said: _Said, name: str, value: str) -> str:
+    """Return an instant in ISO 8601 with its zone; Slurm's times are those of this machine."""
+    match = re.fullmatch(r"now(?:\+(\d{1,7})(seconds?|minutes?|hours?|days?|weeks?)?)?", value)
+    if match is not None:
+        unit = (match[2] or "seconds").rstrip("s") + "s"
+        return (datetime.now(UTC) + timedelta(**{unit: int(match[1] or 0)})).isoformat(timespec="seconds")
+    try:
+        return datetime.fromisoformat(value).astimezone().isoformat(timespec="seconds")
+    except ValueError:
+        said.refuse(f"--{name} must be YYYY-MM-DDTHH:MM:SS or now+2hours; got {value!r}")
+
+
+def _signal(said: _Said, value: str) -> None:
+    name, _, seconds = value.partition("@")
+    if seconds.isdigit() and int(seconds):
+        said.values["stop_grace_seconds"] = float(seconds)
+    wanted = name.upper().rpartition(":")[2].removeprefix("SIG")
+    said.note(
+        "signal", f"stop_grace_seconds; the signal is SIGTERM{'' if wanted == 'TERM' else f', not {wanted}'}"
+    )
+
+
+def _comment(said: _Said, value: str) -> None:
+    text = value.partition("boa:")[2] if "boa:" in value else ""
+    for each in [part.strip() for part in text.split(",") if part.strip()]:
+        key, equals, given = each.partition("=")
+        if key in _NUMBERS and not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", given):
+            said.refuse(f"--comment: boa:{key} must be a number; got {given!r}")
+        if key not in _COMMENT:
+            said.refuse(f"--comment: boa:{key} is not known", did_you_mean(key, _COMMENT))
+        said.comment[key] = given if equals else "true"
+    said.note("comment", "class and widths" if text else "a note for people", "meant" if text else "ignored")
+
+
+_NUMBERS = ("min_gpus", "max_gpus", "max_usd", "weight", "scale")
+_COMMENT = ("class", "min_gpus", "max_gpus", "elastic", "max_usd", "weight", "scale", "team")
+_TAKEN: Mapping[str, Callable[[_Said, str], None]] = {
+    "job-name": _name, "nodes": _nodes, "gres": _gres, "time": _time, "array": _array, "chdir": _chdir,
+    "dependency": _dependency, "export": _export, "mail-type": _mail, "mail-user": _mail_user,
+    "begin": _begin, "deadline": _deadline, "signal": _signal, "comment": _comment,
+    **{key: _size(key) for key in ("ntasks", "ntasks-per-node", "cpus-per-task", "cpus-per-gpu")},
+    **{key: _gpus(key) for key in ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")},
+    **{key: _memory(key) for key in ("mem", "mem-per-cpu", "mem-per-gpu")},
+}  # fmt: skip
+_FLAGS = frozenset(
+    {
+        "requeue", "no-requeue", "exclusive", "oversubscribe", "overcommit", "parsable", "verbose", "quiet",
+        "hold", "no-kill", "ignore-pbs", "test-only", "reboot", "get-user-env", *of_slurm.FLAGS,
+    }
+)  # fmt: skip
+_KNOWN = frozenset({*_TAKEN, *IGNORED, *REFUSED, *of_slurm.VALUES, *of_slurm.FLAGS})
+
+
+def _content(said: _Said, text: str, path: Path) -> dict[str, Any]:
+    """Return the content of the job file."""
+    sizes = said.sizes
+    nodes = int(sizes.get("nodes", 1))
+    per_node = int(sizes.get("gpus-per-node", 0))
+    tasks = int(sizes.get("ntasks", sizes.get("ntasks-per-node", 1) * nodes))
+    gpus = int(sizes.get("gpus", 0) or per_node * nodes or sizes.get("gpus-per-task", 0) * tasks)
+    widest = gpus
+    if said.most_nodes is not None and per_node:
+        widest = per_node * said.most_nodes
+    if not gpus:
+        gpus = widest = nodes
+        said.note("gpus", f"the script asks for no GPU; it is planned with {gpus}, one on each node")
+    tasks_per_node = int(sizes.get("ntasks-per-node", -(-tasks // nodes)))
+    on_node = max(per_node or gpus // nodes, 1)
+    cpus = sizes.get("cpus-per-task", 0) * tasks_per_node or sizes.get("cpus-per-gpu", 0) * on_node
+    memory = sizes.get("mem") or sizes.get("mem-per-cpu", 0) * cpus or sizes.get("mem-per-gpu", 0) * on_node
+    content: dict[str, Any] = {
+        "name": said.values.pop("name", re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem) or "job"),
+        "class": said.comment.get("class", "default"),
+        "workdir": said.values.pop("workdir", str(Path.cwd())),
+        "min_gpus": gpus,
+        "max_gpus": widest,
+        **said.values,
+        "environment": {**said.environment},
+    }
+    if cpus:
+        content["cpus"] = float(cpus)
+    if memory:
+        content["memory_gb"] = float(memory)
+    for key in ("min_gpus", "max_gpus"):
+        if key in said.comment:
+            content[key] = said.whole(f"comment boa:{key}", said.comment[key])
+    for key in ("max_usd", "weight", "scale"):
+        if key in said.comment:
+            content[key] = float(said.comment[key])
+    if "elastic" in said.comment:
+        content["elastic"] = said.comment["elastic"] != "false"
+    if "team" in said.comment:
+        content["team"] = said.comment["team"]
+    if said.slurm:
+        content["slurm_options"] = said.slurm
+    if said.array:
+        content["matrix"] = {"SLURM_ARRAY_TASK_ID": said.array}
+        content["environment"] |= {
+            "SLURM_ARRAY_TASK_COUNT": str(len(said.array)),
+            "SLURM_ARRAY_TASK_MIN": str(min(said.array)),
+            "SLURM_ARRAY_TASK_MAX": str(max(said.array)),
+        }
+    # One task for each GPU stays so at another width.
+    per = '"$BOA_GPUS_PER_NODE"' if tasks_per_node == on_node and tasks_per_node > 1 else str(tasks_per_node)
+    content["run"] = _PRELUDE.format(
+        tasks=per,
+        name=shlex.quote(str(content["name"])),
+        folder=shlex.quote(str(Path.cwd())),
+        cpus=int(sizes.get("cpus-per-task", 1)),
+    ) + _body(text)
+    return content
+
+
+def _body(text: str) -> str:
+    """Return the script without its first line and its lines for sbatch."""
+    lines = text.splitlines()[1:]
+    return "\n".join(line for line in lines if not line.startswith(MARK)) + "\n"
+
+
+def document_of(found: SbatchFile, path: Path) -> Document:
+    """Return the job file of a script as a document."""
+    return Document(name=str(path), content=dict(found.content), language="json")
+
+
+_PRELUDE = """\
+boa_tasks={tasks}
+export SLURM_JOB_ID="$BOA_JOB_ID" SLURM_JOBID="$BOA_JOB_ID" SLURM_JOB_NAME={name} SLURM_SUBMIT_DIR={folder}
+export SLURM_NNODES="$BOA_NODES" SLURM_JOB_NUM_NODES="$BOA_NODES" SLURM_NODEID="$BOA_NODE_RANK"
+export SLURM_GPUS_ON_NODE="$BOA_GPUS_PER_NODE" SLURM_CPUS_PER_TASK={cpus} SLURM_NTASKS_PER_NODE="$boa_tasks"
+export SLURM_NTASKS=$((BOA_NODES * boa_tasks)) SLURM_NPROCS=$((BOA_NODES * boa_tasks))
+export SLURM_PROCID=$((BOA_NODE_RANK * boa_tasks)) SLURM_LOCALID=0 SLURM_JOB_NODELIST="$MASTER_ADDR"
+export SLURM_NODELIST="$MASTER_ADDR" SLURM_RESTART_COUNT=$((BOA_GENERATION - 1))
+scontrol() {{ [ "$1 $2" = "show hostnames" ] && echo "$MASTER_ADDR"; }}
+srun() {{
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      --) shift; break ;;
+      -n|-N|-c|-G|-w|-p|-J|-o|-e|-t|-D|-m|-A) shift 2 ;;
+      -*) shift ;;
+      *) break ;;
+    esac
+  done
+  if [ "$boa_tasks" -le 1 ]; then "$@"; return; fi
+  local boa_one boa_all=() boa_code=0
+  for ((boa_one = 0; boa_one < boa_tasks; boa_one++)); do
+    SLURM_LOCALID=$boa_one SLURM_PROCID=$((BOA_NODE_RANK * boa_tasks + boa_one)) "$@" &
+    boa_all+=($!)
+  done
+  for boa_one in "${{boa_all[@]}}"; do wait "$boa_one" || boa_code=$?; done
+  return $boa_code
+}}
+"""

@@ -1,0 +1,129 @@
+"""The guard of a unit: the process that starts the unit's keeper, and another one whenever that is killed.
+
+The guard does nothing else, so that little can happen to it. Orphans of a killed keeper become its children,
+and it notes how the command's first process ended, which only a parent learns. Orders that come while there
+is no keeper reach the next one. If the guard is killed, the keeper goes on; if both are, the unit's engine
+starts a guard and a keeper for what lives on. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from boa_daemon.job.course import read_course
+from boa_daemon.job.processes import children, started_ticks
+from boa_daemon.job.unit import read_own, sealed_document, write_json
+
+FIRST = "first.json"
+"""File in which the guard notes how the command's first process ended, if that became its child."""
+MOST_KEEPERS, WITHIN_SECONDS, PAUSE_SECONDS = 20, 60.0, 0.05
+"""After so many keepers within this time the unit is ended, because none can live; the pause between two."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD)
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Orders:
+    """What was ordered while a unit had no keeper: when a stop was, and whether an end at once was."""
+
+    def __init__(self) -> None:
+        self.stop_asked_at: float | None = None
+        self.is_kill_asked = False
+
+    def take(self, number: int) -> None:
+        """Note the order of a signal."""
+        if number == signal.SIGUSR1:
+            self.is_kill_asked = True
+        elif number != signal.SIGCHLD and self.stop_asked_at is None:
+            self.stop_asked_at = time.monotonic()
+
+
+class Guard:
+    """Keeps a keeper for one unit; `keep` is what a keeper does, with the orders and the guard's process."""
+
+    def __init__(self, folder: Path, keep: Callable[[Orders, int], int]) -> None:
+        self._folder, self._keep = folder, keep
+        self._orders = Orders()
+        self._keeper = 0
+
+    def run(self) -> bool:
+        """Run keepers until one has ended its unit; return whether one has, or the unit is gone."""
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        starts: list[float] = []
+        while True:
+            starts = [at for at in starts if at > time.monotonic() - WITHIN_SECONDS]
+            if len(starts) >= MOST_KEEPERS:
+                return False
+            starts.append(time.monotonic())
+            with suppress(OSError):  # No memory for a process: tried again.
+                self._start()
+                self._wait()
+            if not self._folder.is_dir() or self._has_ended():
+                return True
+            time.sleep(PAUSE_SECONDS)
+
+    def _has_ended(self) -> bool:
+        with suppress(OSError):
+            return read_own(self._folder, "exit.json") is not None
+        return False
+
+    def _start(self) -> None:
+        """Start a keeper as a copy of this process: it needs no file that might be gone by now."""
+        guard = os.getpid()
+        self._keeper = os.fork()
+        if self._keeper:
+            return
+        code = 1
+        try:
+            code = self._keep(self._orders, guard)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            with suppress(OSError, ValueError):
+                sys.stderr.flush()
+            os._exit(code)
+
+    def _wait(self) -> None:
+        """Wait for the keeper's end, and pass orders on to it."""
+        while not self._reap():
+            info = signal.sigtimedwait(SIGNALS, 5.0)
+            if info is not None and info.si_signo != signal.SIGCHLD:
+                self._orders.take(info.si_signo)
+                with suppress(ProcessLookupError):
+                    os.kill(self._keeper, info.si_signo)
+
+    def _reap(self) -> bool:
+        """Reap ended children, and note how the command's first process ended; return if the keeper has."""
+        has_ended = False
+        for pid in children(os.getpid()):
+            if started_ticks(pid) is not None:
+                continue
+            if pid != self._keeper:
+                self._note(pid)
+            with suppress(ChildProcessError):
+                has_ended |= os.waitpid(pid, os.WNOHANG)[0] == self._keeper
+        return has_ended
+
+    def _note(self, pid: int) -> None:
+        """Note how a process ended, if it is the command's first one; only then it may be reaped."""
+        course = read_course(self._folder)
+        if course is None or course.child != pid or course.has_ended:
+            return
+        with suppress(OSError):
+            info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if info is not None:
+                is_exit = info.si_code == os.CLD_EXITED
+                status = info.si_status << 8 if is_exit else info.si_status
+                write_json(
+                    self._folder / FIRST, sealed_document(self._folder, {"pid": pid, "status": status})
+                )

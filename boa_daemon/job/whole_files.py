@@ -1,0 +1,94 @@
+"""Write a file whole: a reader sees the old content or the new, also after a crash or on a full disk.
+
+The one place that writes beside a file and renames. Standard library only, because jobs use it too.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def whole_file(path: str | Path, *, mode: int | None = None, durable: bool = True) -> Iterator[Path]:
+    """Give the path of an empty file beside `path`, which takes its place if the block ends without error.
+
+    A symbolic link keeps pointing where it
+    points. The file keeps its permissions unless `mode` is given; a new file gets `mode`, else 0644 less the
+    process's mask. `durable` flushes file and folder to the disk: without it the file is whole for readers,
+    but a power cut may lose it.
+
+    Raises:
+        OSError: when the folder cannot be written or the disk is full; the old file is unchanged.
+    """
+    target = Path(os.path.realpath(path))
+    aside = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}")
+    with suppress(FileNotFoundError):
+        os.unlink(aside)  # What a killed process of this number left.
+    if mode is None:
+        mode = _mode_of(target)
+    # The kernel takes the mask off the mode of a new file; one that is to be private never is readable.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    os.close(os.open(aside, flags, 0o644 if mode is None else 0o600))
+    try:
+        yield aside
+        if mode is not None:
+            os.chmod(aside, mode)
+        if durable:
+            flush(aside)
+        os.replace(aside, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise
+    if durable:
+        with suppress(OSError):  # Some file systems cannot flush a folder; the rename is done all the same.
+            flush(target.parent)
+
+
+def write_whole(
+    path: str | Path, content: str | bytes, *, mode: int | None = None, durable: bool = True
+) -> None:
+    """Replace a file's content, as `whole_file` does; a device or a pipe is written to as it is.
+
+    Raises:
+        OSError: when the folder cannot be written or the disk is full; the old file is unchanged.
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    if not _is_file_or_new(path):
+        Path(path).write_bytes(data)  # Such as /dev/stdout, which must not become a file.
+        return
+    with whole_file(path, mode=mode, durable=durable) as aside:
+        aside.write_bytes(data)
+
+
+def _is_file_or_new(path: str | Path) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return True
+
+
+def _mode_of(target: Path) -> int | None:
+    """Return the permissions of a file; None if there is none yet."""
+    try:
+        return stat.S_IMODE(target.stat().st_mode)
+    except FileNotFoundError:
+        return None
+
+
+def flush(path: Path) -> None:
+    """Write a file or a folder to the disk.
+
+    Raises:
+        OSError: when the disk is full or fails.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

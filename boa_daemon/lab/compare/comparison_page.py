@@ -1,0 +1,179 @@
+"""The report of a comparison: one self-contained HTML file with plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from boa_daemon.lab.compare.cells import REFERENCE, CellResult, Comparison
+from boa_daemon.lab.compare.comparison_plots import MoneyPlot, draw_money, draw_timeline, draw_waiting
+from boa_daemon.lab.compare.comparison_summary import (
+    Decomposition,
+    PolicyLine,
+    Ratio,
+    at_cap,
+    best_rival,
+    decompose,
+)
+from boa_daemon.lab.compare.timeline import record
+from boa_daemon.planning.plots import as_svg
+from boa_daemon.planning.report_page import whole_page, write_page
+from boa_daemon.tasks.tasks import Tasks
+from boa_daemon.units import counted, format_hours
+
+HEADINGS = ("policy", "setting", "mean JCT", "p95", "spent", "ratio", "same money")
+
+
+def write_comparison(
+    path: Path,
+    comparison: Comparison,
+    rows: Sequence[CellResult],
+    lines: Sequence[PolicyLine],
+    plot: MoneyPlot,
+    *,
+    tasks: Tasks,
+) -> None:
+    """Write the report. For it the reference and its best rival are run once more with seed 0."""
+    parts = [
+        f"<h1>{escape(plot.title)}</h1>",
+        f"<p>{escape(about(comparison))}</p>",
+        as_svg(draw_money(plot)),
+        '<p class="note">Hollow points did not spend the same as BOA. Dashed: the plan, for GPUs that boot '
+        "in no time and are rented one by one. Grey: no policy can reach this area.</p>",
+    ]
+    for budget in comparison.budgets:
+        for cap in comparison.caps:
+            own = at_cap(rows, cap), at_cap(lines, cap)
+            parts += _section(comparison, *own, budget.amount, plot.unit, tasks=tasks)
+    write_page(whole_page(plot.title, parts), path)
+
+
+def about(comparison: Comparison) -> str:
+    """Return sentences about what was run."""
+    shared, seeds = comparison.shared, comparison.seeds
+    trace = shared.trace
+    again = (
+        ""
+        if seeds == 1
+        else f" Seed 0 is the trace as it is; {'another' if seeds == 2 else f'{seeds - 1} others'} put"
+        f"{'s' if seeds == 2 else ''} its jobs at its arrival times in another order. Ratios are paired "
+        "by seed; brackets are 95 % intervals."
+    )
+    capped = (
+        ""
+        if comparison.caps == (None,)
+        else " No policy ever holds more nodes than the cap, and jobs that do not fit wait."
+    )
+    learning = ", which learns while it runs" if shared.learns else ""
+    return (
+        f"{len(trace.jobs)} jobs arrive over {format_hours(trace.window_hours)}; nodes boot in "
+        f"{shared.boot_seconds:g} s and are billed by the second. A ratio is the mean JCT over that of "
+        f"{comparison.reference}{learning}. Each "
+        "rival's setting was tuned until it spent the same, boots and idle nodes included, within 1 % "
+        "where its settings allow that; elsewhere the last column interpolates its JCT between two settings."
+        f"{capped}{again}"
+    )
+
+
+def table_cells(line: PolicyLine, unit: str, reference: str = REFERENCE) -> tuple[str, ...]:
+    """Return the cells of a line, in the order of `HEADINGS`."""
+    spent = f"{line.mean_usd_per_hour:,.2f}{' GPUs' if unit == 'gpus' else ' USD/h'}"
+    off = line.mean_usd_per_hour / line.target_usd_per_hour - 1.0
+    return (
+        line.policy,
+        knob_text(line, unit),
+        format_hours(line.mean_jct_hours),
+        format_hours(line.p95_jct_hours),
+        spent if line.at_equal_spend else f"{off:+.1%}  {spent}",
+        "" if line.policy == reference else ratio_text(line.ratio),
+        "" if line.policy == reference else equal_text(line.ratio_at_equal_spend),
+    )
+
+
+def knob_text(line: PolicyLine, unit: str) -> str:
+    """Return the tuned setting of a line as text; a range if it differs between seeds."""
+    nouns = {"gpus_per_job": ("GPU/job", "GPUs/job"), "nodes": ("node", "nodes")}
+    texts = []
+    for name, (low, high) in line.knobs.items():
+        if name == "planning_budget":
+            texts.append(f"plan {_range(low, high, '.1f')}{' GPUs' if unit == 'gpus' else ' USD/h'}")
+        elif name == "efficiency":
+            texts.append(f"at least {_range(low, high, '.2f')}")
+        elif name == "utility":
+            texts.append(f"utility {_range(low, high, '.2f')}")
+        elif name == "share":
+            texts += [f"+{_range(low, high, '.0%')}"] if high > 0.0 else []
+        else:
+            number, (one, many) = _range(low, high, ".0f"), nouns.get(name, (name, name))
+            texts.append(f"{number} {one if number == '1' else many}")
+    return ", ".join(texts)
+
+
+def ratio_text(ratio: Ratio) -> str:
+    """Return a ratio with its interval."""
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.mean:.2f}"
+    return f"{ratio.mean:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+
+
+def equal_text(ratio: Ratio | None) -> str:
+    """Return the ratio at equal spend; a dash if every setting spends more."""
+    return "-" if ratio is None else ratio_text(ratio)
+
+
+def decomposition_text(why: Decomposition) -> str:
+    """Return a sentence that splits the gain over a fixed fleet into elasticity and optimisation."""
+    return (
+        f"For the same money the best fixed fleet, {why.fleet}, waits {ratio_text(why.total)} times as long "
+        f"as BOA. Renting as needed by a simple rule, {why.rule}, explains a factor of "
+        f"{ratio_text(why.elasticity)} of that (elasticity); choosing widths to fit the budget explains "
+        f"{ratio_text(why.optimisation)} (optimisation)."
+    )
+
+
+def cap_text(cap: int | None) -> str:
+    """Return the cap as the end of a heading; empty without a cap."""
+    return "" if cap is None else f", at most {counted(cap, 'node')}"
+
+
+def _range(low: float, high: float, form: str) -> str:
+    """Return a number, or a range if the two differ."""
+    texts = [format(low, form), format(high, form)]
+    return texts[0] if texts[0] == texts[1] else "-".join(texts)
+
+
+def _section(
+    comparison: Comparison,
+    rows: Sequence[CellResult],
+    lines: Sequence[PolicyLine],
+    budget: float,
+    unit: str,
+    *,
+    tasks: Tasks,
+) -> list[str]:
+    """Return the page's section on one budget and cap."""
+    own = [line for line in lines if line.budget == budget]
+    amount = f"{budget:,.4g} GPUs" if unit == "gpus" else f"${budget:,.2f} per hour"
+    parts = [f"<h2>Budget {escape(amount + cap_text(own[0].max_nodes))}</h2>", _table(own, unit)]
+    why = decompose(rows, lines, budget)
+    if why is not None:
+        parts.append(f"<p>{escape(decomposition_text(why))}</p>")
+    rival = best_rival(lines, budget)
+    chosen = [comparison.reference, *([] if rival is None else [rival.policy])]
+    shown = {row.policy: row for row in rows if row.budget == budget and row.seed == 0}
+    asked = {p: tasks.submit(record, comparison.settings_of_row(shown[p])) for p in chosen}
+    runs = {policy: future.result() for policy, future in asked.items()}
+    parts += [as_svg(draw_waiting(runs)), as_svg(draw_timeline(runs, unit))]
+    return parts
+
+
+def _table(lines: Sequence[PolicyLine], unit: str) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in HEADINGS)
+    body = "".join(
+        f"<tr{' class=boa' if line.policy == lines[0].policy else ''}>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in table_cells(line, unit, lines[0].policy))
+        + "</tr>"
+        for line in lines
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,1 @@
+"""Importers of published traces, and fits of load models."""

@@ -1,0 +1,36 @@
+"""SenseTime's Helios trace: one CSV per cluster, April to September 2020. Jobs without GPUs are left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from boa_daemon.lab.traces.csv_tables import pick_file, read_rows
+from boa_daemon.lab.traces.instants import row_seconds
+from boa_daemon.lab.traces.rigid import RigidJob, rigid_workload
+from boa_daemon.traces.workload import Options, Workload
+
+FILES = ("cluster_log*.csv", "*.csv", "*/cluster_log.csv", "*/*/cluster_log.csv")
+
+
+def import_helios(source: Path, options: Options) -> Workload:
+    """Return the workload of one cluster.
+
+    Raises:
+        InputError: when the file is missing, damaged or ambiguous.
+    """
+    path = pick_file(source, FILES, options.workload)
+    return rigid_workload(f"Helios {path.name}", _jobs(path), options, path=path, dropped=Counter())
+
+
+def _jobs(path: Path) -> Iterator[RigidJob]:
+    """Yield the jobs; `duration` is the run time in seconds, without waiting."""
+    for row in read_rows(path, ("job_id", "gpu_num", "submit_time", "duration")):
+        gpus = row.whole("gpu_num")
+        yield RigidJob(
+            id=row.text("job_id"),
+            submitted_at_seconds=row_seconds(row, "submit_time"),
+            gpus=gpus,
+            gpu_seconds=row.number("duration") * gpus,
+        )

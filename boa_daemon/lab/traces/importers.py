@@ -1,0 +1,288 @@
+"""The table of histories that are read: each kind with its reader, its options, and its row of the page.
+
+A new kind is a module and an entry in `HISTORIES`; the choices of the command line, the reference page and
+the tests come from there.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.lab.traces.acme import import_acme
+from boa_daemon.lab.traces.aws_batch import import_aws_batch
+from boa_daemon.lab.traces.gavel import import_gavel
+from boa_daemon.lab.traces.helios import import_helios
+from boa_daemon.lab.traces.itp import import_itp
+from boa_daemon.lab.traces.kubernetes import import_kubernetes
+from boa_daemon.lab.traces.openb import import_openb
+from boa_daemon.lab.traces.pai import import_pai
+from boa_daemon.lab.traces.philly import import_philly
+from boa_daemon.lab.traces.pollux import import_pollux
+from boa_daemon.lab.traces.ray_jobs import import_ray
+from boa_daemon.lab.traces.sacct import import_sacct
+from boa_daemon.lab.traces.shockwave import import_shockwave
+from boa_daemon.lab.traces.sia import import_sia
+from boa_daemon.lab.traces.wandb_runs import import_wandb
+from boa_daemon.traces.workload import Options, Workload
+from policies import plugins
+
+Importer: TypeAlias = Callable[[Path, Options], Workload]
+
+_DRAWN = frozenset({"profiles", "seed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A kind of history: its importer, the options that not all kinds accept, and its row of the page.
+
+    `file` to `left_out` are the cells of its row in ``docs/reference/imports.md``. `example` is a file or a
+    folder of the tests, or empty.
+    """
+
+    importer: Importer
+    file: str
+    columns: str
+    job: str
+    size: str
+    left_out: str = ""
+    accepts: frozenset[str] = frozenset()
+    example: str = ""
+
+
+_PAI = History(
+    importer=import_pai,
+    file=(
+        "Alibaba's PAI trace of 2020 (MLaaS in the wild): `pai_task_table.csv`, with `pai_job_table.csv` "
+        "beside it"
+    ),
+    columns=(
+        "`job_name`, `inst_num`, `status`, `start_time`, `end_time`, `plan_gpu`, `gpu_type`; of jobs "
+        "`start_time`"
+    ),
+    job="the tasks of a job; its arrival is that of the table of jobs",
+    size="instances × GPUs × run time, in [places](../how-to/import-a-trace.md#parts-of-gpus) for parts",
+    left_out="jobs that run or wait, without GPUs, of several GPU types",
+    accepts=_DRAWN,
+    example="pai",
+)
+
+HISTORIES: Mapping[str, History] = {
+    "sacct": History(
+        importer=import_sacct,
+        file="Slurm: `sacct -P` or `-p`, with its header; also tabs, or CSV with quoted cells",
+        columns=(
+            "`JobID`, `Submit`, `AllocTRES` or `ReqTRES`; `ElapsedRaw`, else `Elapsed`, else `Start` and "
+            "`End`; `State`"
+        ),
+        job=(
+            "a JobID, or a task of an array; `17+0`, `17+1` are one job; rows that follow each other in "
+            "time are attempts"
+        ),
+        size="GPUs × elapsed, whatever the state",
+        left_out="steps, jobs that run or wait, without GPUs, of several GPU types",
+        accepts=_DRAWN | {"time_zone"},
+        example="sacct/sacct.txt",
+    ),
+    "kubernetes": History(
+        importer=import_kubernetes,
+        file=(
+            "`kubectl get jobs -A -o json`, or `get pods`; Job, JobSet, Volcano's Job, PyTorchJob and "
+            "its like, Pod"
+        ),
+        columns=(
+            "pods' `resources` (`nvidia.com/gpu`, `amd.com/gpu`), `parallelism`, replicas; "
+            "`creationTimestamp`, `startTime`, `completionTime`, conditions; node selector"
+        ),
+        job="a job; or the pods of one owner, at their widest",
+        size="GPUs × run time, also of failed jobs",
+        left_out=(
+            "jobs that run or wait, on slices of GPUs (MIG), of several GPU types; pods of a job in the file"
+        ),
+        accepts=_DRAWN | {"time_zone"},
+        example="kubernetes/jobs.json",
+    ),
+    "aws-batch": History(
+        importer=import_aws_batch,
+        file="`aws batch describe-jobs`, one answer or several",
+        columns=(
+            "`jobId`, `status`, `createdAt`, `startedAt`, `stoppedAt`, `attempts`; GPUs of containers on "
+            "ECS and EKS; `nodeProperties`"
+        ),
+        job="a job, or a child of an array; a job of several nodes at all of them",
+        size="GPUs × attempts",
+        left_out="parents of arrays, nodes of jobs, jobs that run or wait",
+        accepts=_DRAWN,
+        example="aws-batch/jobs.json",
+    ),
+    "ray": History(
+        importer=import_ray,
+        file="Ray's `/api/jobs/`, `ray list jobs --format json`, or what `ray job list` prints",
+        columns=(
+            "`submission_id` or `job_id`, `status`, `start_time`, `end_time`; `metadata` `num_gpus`, "
+            "`entrypoint_num_gpus`"
+        ),
+        job="a job",
+        size="GPUs × run time; `--gpus N` for jobs that state none",
+        left_out="jobs that run or wait",
+        accepts=_DRAWN | {"gpus"},
+        example="ray/jobs.json",
+    ),
+    "wandb": History(
+        importer=import_wandb,
+        file="Weights & Biases: a CSV export of a table of runs, or JSON of runs",
+        columns="`ID` or `Name`, `State`, `Created`, `Runtime`; `GPU Count`, `GPU Type`",
+        job="a run",
+        size="GPUs × runtime; `--gpus N` for runs that state none",
+        left_out="runs that run",
+        accepts=_DRAWN | {"gpus", "time_zone"},
+        example="wandb/runs.csv",
+    ),
+    "pai": _PAI,
+    "mlaas": _PAI,
+    "openb": History(
+        importer=import_openb,
+        file="Alibaba's openb trace of 2023: `openb_pod_list_*.csv`",
+        columns=(
+            "`name`, `num_gpu`, `gpu_milli`, `gpu_spec`, `pod_phase`, `creation_time`, `scheduled_time`, "
+            "`deletion_time`"
+        ),
+        job="a pod",
+        size=(
+            "GPUs × the time from `scheduled_time` to `deletion_time`, in "
+            "[places](../how-to/import-a-trace.md#parts-of-gpus) for parts"
+        ),
+        left_out="pods without GPUs, never scheduled, or deleted at the last instant of the trace",
+        accepts=_DRAWN,
+        example="openb/openb_pod_list_default.csv",
+    ),
+    "acme": History(
+        importer=import_acme,
+        file="Acme's `trace_seren.csv`, `trace_kalos.csv`",
+        columns="`job_id`, `gpu_num`, `state`, `submit_time`, `duration`",
+        job="a row, on A100",
+        size="GPUs × duration, whatever the state",
+        left_out="jobs that run or wait, without GPUs, without run time",
+        accepts=_DRAWN | {"time_zone"},
+        example="acme/trace_kalos.csv",
+    ),
+    "philly": History(
+        importer=import_philly,
+        file="Microsoft's `cluster_job_log` (JSON), or Pollux's extract (CSV)",
+        columns="`jobid`, `submitted_time`, `attempts`; `timestamp`, `duration`, `num_gpus`",
+        job="a job with its attempts",
+        size="GPUs × attempts",
+        left_out="without a finished attempt",
+        accepts=_DRAWN,
+        example="philly/philly-2017-09-10.csv",
+    ),
+    "helios": History(
+        importer=import_helios,
+        file="SenseTime's `cluster_log.csv`",
+        columns="`job_id`, `gpu_num`, `submit_time`, `duration`",
+        job="a row",
+        size="GPUs × duration",
+        left_out="without GPUs",
+        accepts=_DRAWN,
+    ),
+    "itp": History(
+        importer=import_itp,
+        file="Microsoft's ITP, raw or with models",
+        columns=(
+            "`job_id`, `submission_time`, `duration`, `num_gpu`; `num_iteration`, `model_name`, `batch_size`"
+        ),
+        job="a row",
+        size="GPUs × duration, or iterations",
+        left_out="models without measurements",
+        accepts=frozenset({"profiles"}),
+        example="itp/raw",
+    ),
+    "pollux": History(
+        importer=import_pollux,
+        file="workloads and profiles of Pollux's artifact",
+        columns="all",
+        job="a row",
+        size="epochs",
+        left_out="other applications",
+        accepts=frozenset({"apps"}),
+        example="pollux",
+    ),
+    "sia": History(
+        importer=import_sia,
+        file="workloads and profiles of Sia's artifact",
+        columns="all",
+        job="a row",
+        size="epochs",
+        left_out="other applications",
+        accepts=frozenset({"apps"}),
+    ),
+    "gavel": History(
+        importer=import_gavel,
+        file="Gavel's `.trace` files and throughputs",
+        columns="kind, steps or seconds, arrival",
+        job="a line",
+        size="steps",
+    ),
+    "shockwave": History(
+        importer=import_shockwave,
+        file="Shockwave's `.trace` files, with Gavel's throughputs",
+        columns="kind, steps or seconds, arrival",
+        job="a line",
+        size="steps",
+        accepts=frozenset({"profiles"}),
+        example="shockwave",
+    ),
+}
+"""In the order in which people look for them."""
+
+_PARTIAL = ("apps", "profiles", "seed", "time_zone", "gpus")
+
+
+def import_source(name: str, source: Path, options: Options) -> Workload:
+    """Return the workload of a public source.
+
+    Raises:
+        InputError: when a file is missing, damaged or ambiguous, or an option does not apply.
+    """
+    if name not in HISTORIES:
+        return _of_plugin(name)(source, options)
+    chosen = HISTORIES[name]
+    for option in _PARTIAL:
+        if getattr(options, option) is not None and option not in chosen.accepts:
+            others = ", ".join(other for other, entry in HISTORIES.items() if option in entry.accepts)
+            raise InputError(
+                f"--{option.replace('_', '-')} does not apply to --from {name}", hint=f"It is for {others}"
+            )
+    if options.seed is not None and options.profiles is None:
+        raise InputError("--seed draws from --profiles, which was not given")
+    # A million rows are millions of objects without cycles: the collector would scan them again and again.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return chosen.importer(source, options)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def source_names() -> tuple[str, ...]:
+    """Return the names of all sources, those of plug-ins last."""
+    return (*HISTORIES, *plugins.names("boa.traces"))
+
+
+def _of_plugin(name: str) -> Importer:
+    """Return the importer of a plug-in.
+
+    Raises:
+        InputError: when no plug-in has that name.
+    """
+    found: Importer | None = plugins.load("boa.traces", name)
+    if found is None:
+        known = source_names()
+        hint = did_you_mean(name, known) or f"Known: {', '.join(known)}"
+        raise InputError(f"--from {name!r} is not a trace format", hint=hint)
+    return found

@@ -1,0 +1,114 @@
+"""Times in traces: an offset or a zone's name is honoured; without one a time is of the file's zone."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, tzinfo
+from functools import cache
+from zoneinfo import ZoneInfo
+
+from boa_daemon.errors import InputError
+from boa_daemon.lab.traces.csv_tables import TableRow
+
+_NAMED = re.compile(r"(?P<time>.+?\d)\s*(?P<zone>[A-Za-z][A-Za-z0-9_+/-]*)")
+_UTC_NAMES = ("UTC", "GMT", "Z")
+_PLAIN = re.compile(r"(\d{4}-\d{2}-\d{2})[T ](\d{2}):(\d{2}):(\d{2})", re.ASCII)
+_EPOCH = re.compile(r"\d{9,}(\.\d+)?", re.ASCII)
+
+
+def zone_of(name: str | None) -> tzinfo:
+    """Return the zone of a name such as ``Europe/Berlin``; UTC without a name.
+
+    Raises:
+        InputError: when it is no name of the time zone database.
+    """
+    if name is None or name.upper() in _UTC_NAMES:
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        hint = "Write a name such as Europe/Berlin or America/New_York, or UTC"
+        raise InputError(f"--time-zone {name!r} is no time zone", hint=hint) from None
+
+
+def instant_seconds(text: str, zone: tzinfo = UTC) -> float:
+    """Return a time in seconds since the epoch: ISO 8601, perhaps with an offset or a zone, or the seconds.
+
+    A time that the clocks of its zone show twice is the first of the two.
+
+    Raises:
+        ValueError: when the text is no time, names an unknown zone, or the zone's clocks skip the time.
+    """
+    text = text.strip()
+    if zone is UTC and (plain := _PLAIN.fullmatch(text)):
+        # Most times are of this form: a million of them should take a second.
+        hour, minute, second = int(plain[2]), int(plain[3]), int(plain[4])
+        if hour < 24 and minute < 60 and second < 60:
+            return _day_seconds(plain[1]) + hour * 3600.0 + minute * 60.0 + second
+    if _EPOCH.fullmatch(text):
+        return float(text)
+    # Most times name no zone: a million rows should not pay for the search.
+    may_name = text[-1:].isalpha() or "/" in text
+    named = _NAMED.fullmatch(text) if may_name else None
+    if named is not None and (named["zone"].upper() in _UTC_NAMES or "/" in named["zone"]):
+        text = named["time"]
+        zone = UTC if named["zone"].upper() in _UTC_NAMES else _named_zone(named["zone"])
+        if datetime.fromisoformat(text).tzinfo is not None:
+            raise ValueError("a time with both an offset and a zone")
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=zone)
+        if zone is not UTC and datetime.fromtimestamp(found.timestamp(), zone).replace(
+            tzinfo=None
+        ) != found.replace(tzinfo=None):
+            raise ValueError(f"a time that the clocks of {zone} skip")
+    return found.timestamp()
+
+
+def run_seconds(started: str, ended: str, zone: tzinfo = UTC) -> float:
+    """Return the seconds from a start to an end; 0 where local times without zones run backwards.
+
+    Raises:
+        ValueError: when one is no time, one alone has a zone, or both have and the end is before the start.
+    """
+    first, last = instant_seconds(started, zone), instant_seconds(ended, zone)
+    if has_zone(started) != has_zone(ended):
+        raise ValueError(f"of {started} and {ended} one alone has a zone")
+    if last < first and has_zone(ended):
+        raise ValueError(f"{ended} is before {started}")
+    # Without zones a run across the end of daylight saving seems to end before its start.
+    return max(0.0, last - first)
+
+
+def has_zone(text: str) -> bool:
+    """Return whether a time names its offset or zone."""
+    text = text.strip()
+    return bool(_EPOCH.fullmatch(text) or re.search(r"([A-Za-z]|\d[+-]\d{2}(:?\d{2})?)$", text[10:]))
+
+
+def row_seconds(row: TableRow, column: str, zone: tzinfo = UTC) -> float:
+    """Return the time in a cell in seconds since the epoch.
+
+    Raises:
+        InputError: naming the line, when the cell is not a time.
+    """
+    text = row.text(column)
+    try:
+        return instant_seconds(text, zone)
+    except (ValueError, OverflowError) as error:
+        reason = f": {error}" if "Invalid isoformat" not in str(error) else ""
+        problem = f"{column} must be YYYY-MM-DD HH:MM:SS; got {text!r}{reason}"
+        raise row.refuse(problem) from None
+
+
+@cache
+def _day_seconds(day: str) -> float:
+    """Return the begin of a day in UTC, in seconds since the epoch."""
+    return datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()
+
+
+def _named_zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"{name} is no time zone") from None

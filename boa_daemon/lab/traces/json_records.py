@@ -1,0 +1,197 @@
+"""Lists of records in JSON: an array, an object with the list under a key, or an object per line.
+
+An error names the record by its place in the list, and by its name where it has one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.errors import InputError
+from boa_daemon.lab.traces.instants import instant_seconds
+from boa_daemon.text_files import read_whole_text
+
+_MILLISECONDS_FROM = 1e11
+"""Instants from here on count milliseconds: as seconds they would be of the year 5138."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One object of a list, with the file and the words that name it in errors."""
+
+    content: Mapping[str, Any]
+    path: Path
+    where: str
+
+    def get(self, *keys: str | int) -> Any:
+        """Return the value at a path of keys and positions; None where a part of the path is missing.
+
+        Raises:
+            InputError: when a value on the way is of another kind than the path needs.
+        """
+        found: Any = self.content
+        for number, key in enumerate(keys):
+            if found is None:
+                return None
+            if isinstance(key, str) and isinstance(found, Mapping):
+                found = found.get(key)
+            elif isinstance(key, int) and isinstance(found, list):
+                found = found[key] if key < len(found) else None
+            else:
+                kind = "a list" if isinstance(key, int) else "an object"
+                raise self.refuse(f"{_spoken(keys[:number])} must be {kind}")
+        return found
+
+    def objects(self, *keys: str | int) -> list[Record]:
+        """Return the objects in the list at a path; empty where there is none.
+
+        Raises:
+            InputError: when it is no list of objects.
+        """
+        found = self.get(*keys)
+        if found is None:
+            return []
+        if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+            raise self.refuse(f"{_spoken(keys)} must be a list of objects")
+        return [Record(one, self.path, self.where) for one in found]
+
+    def text(self, *keys: str | int) -> str:
+        """Return the text at a path, which must not be empty."""
+        found = self.get(*keys)
+        if not isinstance(found, str | int) or isinstance(found, bool) or not str(found).strip():
+            raise self.refuse(f"{_spoken(keys)} must be text; got {json.dumps(found, default=str)[:60]}")
+        return str(found).strip()
+
+    def whole(self, *keys: str | int, default: int) -> int:
+        """Return the whole number at a path, zero or more; quantities may be texts, and 8.0 counts as 8."""
+        found = self.get(*keys)
+        if found is None or found == "":
+            return default
+        try:
+            value = float(found) if isinstance(found, str | int | float) else -1.0
+        except (ValueError, OverflowError):
+            value = -1.0
+        if isinstance(found, bool) or not 0 <= value < 1e9 or value != int(value):
+            problem = f"{_spoken(keys)} must be a whole number; got {json.dumps(found, default=str)[:60]}"
+            raise self.refuse(problem)
+        return int(value)
+
+    def seconds(self, *keys: str | int, zone: tzinfo) -> float | None:
+        """Return the instant at a path in seconds since the epoch: a text, seconds, or milliseconds.
+
+        None where there is none, or a zero.
+        """
+        found = self.get(*keys)
+        if found is None or found in ("", 0, "0"):
+            return None
+        try:
+            if isinstance(found, bool) or not isinstance(found, str | int | float):
+                raise ValueError
+            at = instant_seconds(str(found), zone) if isinstance(found, str) else float(found)
+            if not 0 <= at < 1e15:
+                raise ValueError
+        except (ValueError, OverflowError):
+            problem = f"{_spoken(keys)} must be a time; got {json.dumps(found, default=str)[:60]}"
+            raise self.refuse(problem) from None
+        return at / 1000.0 if at >= _MILLISECONDS_FROM else at
+
+    def run(self, start: float | None, end: float | None) -> float:
+        """Return the seconds from a start to an end; 0 where one of them is missing.
+
+        Raises:
+            InputError: when the end is before the start.
+        """
+        if start is None or end is None:
+            return 0.0
+        if end < start:
+            raise self.refuse(f"it ends {start - end:g} s before it starts")
+        return end - start
+
+    def refuse(self, problem: str, hint: str = "") -> InputError:
+        """Return the error for a problem in this record."""
+        return InputError(f"{self.where}: {problem}", file=self.path, hint=hint)
+
+
+def read_records(path: Path, lists: Sequence[str], *, noun: str, hint: str) -> Iterator[Record]:
+    """Yield the objects of a file, in order.
+
+    `lists` are the keys under which an object may hold the list; with none of them the object is the only
+    record. `noun` names a record in errors, `hint` says how to write such a file.
+
+    Raises:
+        InputError: when it cannot be read, is no JSON, or holds something other than objects.
+    """
+    for number, content in enumerate(_objects(path, lists, hint)):
+        if not isinstance(content, Mapping):
+            raise InputError(f"{noun} {number} is no object", file=path, hint=hint)
+        name = _name_of(content)
+        yield Record(content, path, f"{noun} {number}{f' ({name})' if name else ''}")
+
+
+def is_json(path: Path) -> bool:
+    """Return whether a file's text begins like JSON.
+
+    Raises:
+        InputError: when it cannot be read.
+    """
+    return read_whole_text(path).lstrip()[:1] in ("[", "{")
+
+
+def _objects(path: Path, lists: Sequence[str], hint: str) -> list[Any]:
+    text = read_whole_text(path)
+    if not text.strip():
+        raise InputError("the file is empty", file=path, hint=hint)
+    try:
+        content = json.loads(text, object_pairs_hook=_distinct)
+    except json.JSONDecodeError as error:
+        lines = text.strip().split("\n")
+        if error.msg == "Extra data" and len(lines) > 1:
+            return [_line(one, number, path) for number, one in enumerate(lines, start=1) if one.strip()]
+        raise InputError(
+            f"not JSON: {error.msg}", file=path, line=error.lineno, hint="The file may be cut short"
+        ) from None
+    except RecursionError:
+        raise InputError("lists and objects are nested too deeply", file=path) from None
+    except ValueError as error:
+        raise InputError(str(error), file=path) from None
+    if isinstance(content, Mapping):
+        for key in lists:
+            if isinstance(content.get(key), list):
+                return list(content[key])
+        return [content]
+    if not isinstance(content, list):
+        raise InputError("no list of objects", file=path, hint=hint)
+    return content
+
+
+def _line(text: str, line: int, path: Path) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError):
+        raise InputError("not an object of JSON", file=path, line=line) from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is given twice")
+    return found
+
+
+def _name_of(content: Mapping[str, Any]) -> str:
+    """Return what a record is called, for errors."""
+    meta = content.get("metadata")
+    inner = meta.get("name") if isinstance(meta, Mapping) else None
+    names = (inner, *(content.get(key) for key in ("jobId", "submission_id", "job_id", "id", "name")))
+    return next((name for name in names if isinstance(name, str) and name), "")[:60]
+
+
+def _spoken(keys: Sequence[str | int]) -> str:
+    """Return a path as text: ``spec.template.containers[0]``."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")

@@ -1,0 +1,350 @@
+"""Runs Slurm's commands, here or over SSH, and reads what they print; formats of Slurm 20.11 and later.
+
+Every format is named in full, because the default columns of `squeue` and `sinfo` differ between sites. The
+REST interface is not used: its versions drift.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from boa_daemon.errors import BoaError
+
+ANSWER_SECONDS = 10.0
+"""How long one command may take before its answer counts as lost."""
+REST_SECONDS = 5.0
+"""How long a controller that did not answer is not asked again."""
+FRESH_SECONDS = 1.0
+"""How long a list of nodes or jobs is used again, in place of another question."""
+MOST_NAMES = 2000
+"""Nodes named in one `scontrol update`."""
+
+LIVE_STATES = frozenset(
+    {"CONFIGURING", "COMPLETING", "RUNNING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"}
+)
+"""States of a job that has nodes."""
+WAITING_STATES = frozenset(
+    {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+)
+"""States of a job that has no nodes yet."""
+_MARKS = "*~#!%$@^-+"
+"""Marks behind a node's state in `sinfo`: not answering, powered down, powering up, planned and others."""
+_NOT_THERE = ("Invalid job id", "Job/step already completing or completed", "No job steps")
+_SILENT = (
+    "Unable to contact slurm controller", "Socket timed out", "Connection refused", "Connection timed out",
+    "Zero Bytes were transmitted", "Communication connection failure",
+)  # fmt: skip
+
+
+class SlurmSilent(BoaError):
+    """Slurm's controller does not answer: nothing is known, and what was asked may have been done."""
+
+
+class SlurmRefused(BoaError):
+    """Slurm refused a command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmNode:
+    """A node in a partition: its state with its marks, its size, and why an administrator set it aside."""
+
+    name: str
+    partition: str
+    state: str
+    marks: str = ""
+    cpus: int = 1
+    memory_mb: int = 0
+    gpus: int = 0
+    gpu_model: str = ""
+    address: str = ""
+    reason: str = ""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether jobs can run on the node now."""
+        return self.state in ("idle", "allocated", "mixed", "completing", "planned") and not set(
+            self.marks
+        ) & set("*~#%!@^")
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no job runs on the node, and one can: now, or once Slurm has powered it up."""
+        return self.state == "idle" and not set(self.marks) & set("*%!@^$")
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether Slurm has given the node up: what ran there is over."""
+        return self.state in ("down", "error", "fail", "future", "unknown") or (
+            self.state == "drained" and "*" in self.marks
+        )
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the node's slurmd has reported to Slurm, and Slurm has not given the node up."""
+        return not self.is_lost and not set(self.marks) & set("~#")
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether an administrator drains the node: jobs should leave it, and new ones do not start."""
+        return self.state.startswith(("drain", "failing")) or self.state == "maint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmJob:
+    """A job as `squeue` lists it; `nodes` is a host list."""
+
+    id: str
+    state: str
+    reason: str = ""
+    user: str = ""
+    account: str = ""
+    nodes: str = ""
+    comment: str = ""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the job has nodes now."""
+        return self.state in LIVE_STATES
+
+    @property
+    def waits(self) -> bool:
+        """Whether the job waits for nodes."""
+        return self.state in WAITING_STATES
+
+
+@dataclass
+class _Listing:
+    """What a command listed, and when."""
+
+    text: str = ""
+    at: float = -1e9
+
+
+class Slurm:
+    """The commands of one Slurm cluster; `ssh` is a host on which they run, this machine if empty."""
+
+    def __init__(self, *, ssh: str = "", environment: Mapping[str, str] | None = None) -> None:
+        self._ssh, self._environment = ssh, environment
+        self._listings: dict[str, _Listing] = {}
+        self._silent_until = 0.0
+        self._silence = ""
+
+    def argv(self, words: Sequence[str]) -> list[str]:
+        """Return the command line that runs a command of Slurm, over SSH if the settings say so."""
+        if not self._ssh:
+            return list(words)
+        return ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", self._ssh, shlex.join(words)]
+
+    def run(
+        self,
+        *words: str,
+        given: str = "",
+        seconds: float = ANSWER_SECONDS,
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        """Run a command with `given` on its standard input, in an environment; return its output.
+
+        Raises:
+            SlurmSilent: when the controller does not answer, or did not a moment ago.
+            SlurmRefused: when Slurm refuses, or its command is not installed.
+        """
+        if time.monotonic() < self._silent_until:
+            raise SlurmSilent(self._silence)
+        try:
+            done = subprocess.run(
+                self.argv(words),
+                input=given,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
+                check=False,
+                env=self.variables(environment),
+                cwd="/",
+            )
+        except subprocess.TimeoutExpired:
+            raise self._no_answer(f"{words[0]} gave no answer within {seconds:g} s") from None
+        except OSError as error:
+            hint = "Install Slurm's client commands, or name a login node in [engine] slurm_ssh"
+            raise SlurmRefused(f"{words[0]} cannot be run: {error.strerror}. {hint}") from None
+        if done.returncode == 0:
+            return done.stdout
+        said = " ".join((done.stderr or done.stdout).split())[-400:]
+        if any(text in said for text in _SILENT) or (self._ssh and done.returncode == 255):
+            raise self._no_answer(f"Slurm's controller does not answer: {said}")
+        raise SlurmRefused(
+            said.replace(f"{words[0]}: error: ", "") or f"{words[0]} ended with exit code {done.returncode}"
+        )
+
+    def variables(self, environment: Mapping[str, str] | None) -> dict[str, str]:
+        """Return the variables of a command: Slurm's own are always among them."""
+        ours = os.environ if self._environment is None else self._environment
+        if environment is None:
+            return dict(ours)
+        return {**environment, **{name: value for name, value in ours.items() if name.startswith("SLURM_")}}
+
+    def _no_answer(self, said: str) -> SlurmSilent:
+        self._silent_until, self._silence = time.monotonic() + REST_SECONDS, said
+        return SlurmSilent(said)
+
+    def _listed(self, name: str, *words: str) -> list[str]:
+        """Return the lines of a listing, which is asked for again once it is a second old."""
+        found = self._listings.setdefault(name, _Listing())
+        if time.monotonic() - found.at > FRESH_SECONDS:
+            asked = time.monotonic()
+            found.text, found.at = self.run(*words), asked
+        return found.text.splitlines()
+
+    def forget_listings(self) -> None:
+        """Ask Slurm anew at the next question, because we have just changed something."""
+        for found in self._listings.values():
+            found.at = -1e9
+
+    def nodes(self) -> list[SlurmNode]:
+        """Return every node, once for each of its partitions."""
+        lines = self._listed("nodes", "sinfo", "-h", "-N", "-a", "-o", "%N|%R|%T|%c|%m|%G|%o|%E")
+        return [found for line in lines if (found := _node(line)) is not None]
+
+    def jobs(self) -> list[SlurmJob]:
+        """Return the jobs of all users: those that wait, run, or ended a few minutes ago."""
+        lines = self._listed("jobs", "squeue", "-h", "-a", "-t", "all", "-o", "%A|%T|%u|%a|%N|%k|%r")
+        return [found for line in lines if (found := _job(line)) is not None]
+
+    def submit(self, options: Sequence[str], script: str, *, environment: Mapping[str, str]) -> str:
+        """Submit a batch script, which gets the variables of `environment`; return the number of its job.
+
+        Raises:
+            SlurmSilent: when no answer came; the job may exist, and is found by its comment.
+            SlurmRefused: when Slurm refuses it.
+        """
+        said = self.run(
+            "sbatch", "--parsable", *options,
+            given=script, seconds=3 * ANSWER_SECONDS, environment=environment,
+        )  # fmt: skip
+        self.forget_listings()
+        return said.strip().splitlines()[-1].partition(";")[0]
+
+    def signal(self, job: str, name: str) -> None:
+        """Send a signal to the batch script of a job; a job that is over gets none."""
+        self._end("scancel", "-s", name, "-b", job)
+
+    def cancel(self, job: str) -> None:
+        """Cancel a job, or do nothing if it is over."""
+        self._end("scancel", job)
+        self.forget_listings()
+
+    def _end(self, *words: str) -> None:
+        try:
+            self.run(*words)
+        except SlurmRefused as error:
+            if not any(text in str(error) for text in _NOT_THERE):
+                raise
+
+    def hosts(self, hostlist: str) -> list[str]:
+        """Return the names in a host list such as `c[1-3,7]`."""
+        return expand(hostlist)
+
+    def update_nodes(self, names: Sequence[str], **values: str) -> None:
+        """Change nodes: `state`, with the `reason` that `sinfo -R` and `scontrol show node` then give."""
+        words = [f"{key}={value}" for key, value in values.items()]
+        for at in range(0, len(names), MOST_NAMES):
+            self.run("scontrol", "update", f"nodename={','.join(names[at : at + MOST_NAMES])}", *words)
+        self.forget_listings()
+
+
+def _node(line: str) -> SlurmNode | None:
+    words = line.split("|", 7)
+    if len(words) < 7:
+        return None
+    name, partition, shown, cpus, memory, gres, address = words[:7]
+    state = shown.rstrip(_MARKS)
+    gpus, model = gpus_of(gres)
+    reason = words[7] if len(words) > 7 and words[7] != "none" else ""
+    return SlurmNode(
+        name=name,
+        partition=partition,
+        state=state.lower(),
+        marks=shown[len(state) :],
+        cpus=_whole(cpus),
+        memory_mb=_whole(memory),
+        gpus=gpus,
+        gpu_model=model,
+        address=address,
+        reason=reason,
+    )
+
+
+def _job(line: str) -> SlurmJob | None:
+    words = line.split("|", 5)
+    if len(words) < 6:
+        return None
+    # A reason has no bar, and a comment may have one.
+    comment, _, reason = words[5].rpartition("|")
+    number, state, user, account, nodes, _ = words
+    return SlurmJob(
+        id=number, state=state, user=user, account=account, nodes=nodes, comment=comment, reason=reason
+    )
+
+
+def _whole(text: str) -> int:
+    """Return the number at the start of a text such as `64+`; 0 if there is none."""
+    found = re.match(r"\d+", text)
+    return int(found.group()) if found else 0
+
+
+def gpus_of(gres: str) -> tuple[int, str]:
+    """Return the number of GPUs in a text such as `gpu:a100:4(S:0-1)`, and their model if it is one."""
+    count, models = 0, set()
+    for each in re.sub(r"\([^)]*\)", "", gres).split(","):
+        kind, *rest = each.split(":")
+        if kind == "gpu" and rest:
+            count += _whole(rest[-1])
+            models.update(rest[:-1])
+    return count, models.pop() if len(models) == 1 else ""
+
+
+def expand(hostlist: str) -> list[str]:
+    """Return the names in a host list such as `c[1-3,07],login`, in its order.
+
+    Raises:
+        ValueError: when its brackets do not match, or a range is none.
+    """
+    found: list[str] = []
+    for part in _split(hostlist):
+        names = [""]
+        for text, inside in re.findall(r"([^\[\]]*)(?:\[([^\[\]]*)\])?", part):
+            if not text and not inside:
+                continue
+            choices = _range(inside) if inside else [""]
+            names = [f"{name}{text}{choice}" for name in names for choice in choices]
+        if re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", part)):
+            raise ValueError(f"{part!r} is no host list")
+        found += [name for name in names if name]
+    return found
+
+
+def _split(hostlist: str) -> list[str]:
+    """Split a host list at its commas outside of brackets."""
+    return [part for part in re.split(r",(?![^\[]*\])", hostlist.strip()) if part]
+
+
+def _range(inside: str) -> list[str]:
+    found = []
+    for each in inside.split(","):
+        first, dash, last = each.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise ValueError(f"[{inside}] is no range of numbers")
+        width = len(first) if first.startswith("0") else 0
+        found += [f"{number:0{width}d}" for number in range(int(first), int(last or first) + 1)]
+    return found
+
+
+def is_installed() -> bool:
+    """Return whether Slurm's client commands are found on this machine."""
+    return any(os.access(f"{folder}/squeue", os.X_OK) for folder in os.get_exec_path())

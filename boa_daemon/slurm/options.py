@@ -1,0 +1,64 @@
+"""The options of `sbatch` that a job may choose: how it is queued, and not what it runs or as whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from boa_daemon.errors import did_you_mean
+
+VALUES = frozenset(
+    {
+        "account", "constraint", "core-spec", "distribution", "exclude", "gpu-bind", "gpu-freq", "gres",
+        "gres-flags", "hint", "licenses", "mail-type", "mail-user", "mem", "mem-per-cpu", "mem-per-gpu",
+        "network", "nice", "partition", "power", "prefer", "priority", "profile", "qos", "reservation",
+        "switches", "thread-spec", "threads-per-core", "time", "time-min", "tmp", "wckey",
+    }
+)  # fmt: skip
+"""Options with a value, which are handed through."""
+FLAGS = frozenset({"contiguous", "spread-job", "use-min-nodes"})
+"""Options without a value."""
+SHORT = {
+    "A": "account",
+    "C": "constraint",
+    "L": "licenses",
+    "p": "partition",
+    "q": "qos",
+    "t": "time",
+    "x": "exclude",
+}
+
+
+def kept_options(options: Sequence[str]) -> list[str]:
+    """Return options in the form `--name=value`, as `sbatch` takes them.
+
+    Raises:
+        ValueError: when one is not among those that a job may choose, or lacks its value.
+    """
+    found, words = [], list(options)
+    while words:
+        word = words.pop(0)
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+        elif word.startswith("-") and word[1:2] in SHORT:
+            name, value = SHORT[word[1]], word[2:]
+            equals = "=" if value else ""
+        else:
+            name, equals, value = word.lstrip("-"), "", ""
+            if not word.startswith("-"):
+                raise ValueError(f"slurm_options: {word!r} is no option; write --name=value")
+        if name in FLAGS and not equals:
+            found.append(f"--{name}")
+            continue
+        if name not in VALUES:
+            hint = did_you_mean(name, sorted(VALUES | FLAGS))
+            raise ValueError(
+                f"slurm_options: --{name} is not among the options that a job may choose. {hint}"
+            )
+        if not equals:
+            if not words or words[0].startswith("-"):
+                raise ValueError(f"slurm_options: --{name} lacks its value; write --{name}=VALUE")
+            value = words.pop(0)
+        if "\n" in value or "\0" in value:
+            raise ValueError(f"slurm_options: the value of --{name} has a line break in it")
+        found.append(f"--{name}={value}")
+    return found

@@ -1,0 +1,1 @@
+"""Small pure tasks, run in processes or on Ray, whose results are kept."""

@@ -1,0 +1,177 @@
+"""Text in files as people have them: UTF-8, UTF-16 with its mark, packed by gzip, bzip2, xz or Zstandard.
+
+What a file is, is read from its first bytes, not from its name.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import json
+import lzma
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import IO, Any, cast
+
+from boa_daemon.errors import InputError, MissingExtra, near_files
+
+MAX_TEXT_BYTES = 2 * 2**30
+"""Most bytes of text that are read from one file: a small archive may unpack to any size."""
+_UTF16 = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_PARQUET = b"PAR1"
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a file is Parquet, by its first bytes; false for a file that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_PARQUET)) == _PARQUET
+    except OSError:
+        return False
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """Return the names of the columns of a Parquet file.
+
+    Raises:
+        InputError: when it is damaged.
+        MissingExtra: when pyarrow is not installed.
+    """
+    return list(_parquet(path).schema_arrow.names)
+
+
+def parquet_cells(path: Path) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each row of a Parquet file, as CSV would hold them; maps and lists are JSON.
+
+    Raises:
+        InputError: when it is damaged.
+        MissingExtra: when pyarrow is not installed.
+    """
+    file = _parquet(path)
+    try:
+        for batch in file.iter_batches(batch_size=10_000):
+            columns = [[_cell(value) for value in column.to_pylist()] for column in batch.columns]
+            yield from zip(*columns, strict=True)
+    except (OSError, ValueError) as error:
+        hint = "The file may be cut short: fetch it again"
+        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=path, hint=hint) from error
+
+
+def _parquet(path: Path) -> Any:
+    """Return an open Parquet file."""
+    try:
+        from pyarrow import ArrowException, parquet  # noqa: PLC0415 - optional, and slow to import
+    except ImportError:
+        raise MissingExtra("reading Parquet needs pyarrow", file=path, hint="pip install pyarrow") from None
+    try:
+        return parquet.ParquetFile(path)
+    except (ArrowException, OSError) as error:
+        hint = "The file may be cut short: fetch it again"
+        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=path, hint=hint) from error
+
+
+def _cell(value: object) -> str:
+    if value is None or value != value:  # noqa: PLR0124 - not a number
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    if isinstance(value, list) and value and all(isinstance(one, tuple) and len(one) == 2 for one in value):
+        # A map of Arrow is a list of pairs.
+        return json.dumps(dict(value), default=str)
+    if isinstance(value, Mapping | list):
+        return json.dumps(value, default=str)
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+@contextmanager
+def open_text(path: Path, *, newline: str | None = "") -> Iterator[IO[str]]:
+    """Open a file as text, unpacked if it is compressed; line ends stay as they are.
+
+    Raises:
+        InputError: when it cannot be read, is damaged, unpacks to too much, or is not UTF-8.
+        MissingExtra: when it is Zstandard, and pyarrow is not installed.
+    """
+    try:
+        with path.open("rb") as raw:
+            start = raw.read(6)
+            raw.seek(0)
+            unpacked = _unpacked(start, raw, path)
+            bounded = io.BufferedReader(_Bounded(unpacked, path), 2**20)
+            mark = bounded.peek(2)[:2]
+            encoding = next((name for sign, name in _UTF16 if mark == sign), "utf-8-sig")
+            if encoding != "utf-8-sig":
+                bounded.read(2)
+            with io.TextIOWrapper(bounded, encoding=encoding, newline=newline) as text:
+                yield text
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+        hint = "The file may be cut short: fetch it again"
+        raise InputError(f"cannot be unpacked: {error}", file=path, hint=hint) from error
+    except OSError as error:
+        hint = near_files(path) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"cannot read: {error.strerror or error}", file=path, hint=hint) from error
+    except UnicodeDecodeError as error:
+        hint = "Save it as UTF-8" if error.encoding.startswith("utf-8") else ""
+        raise InputError(f"not UTF-8 text: {_bytes_of(error)}", file=path, hint=hint) from error
+
+
+def read_whole_text(path: Path) -> str:
+    """Return the text of a file, unpacked if it is compressed.
+
+    Raises:
+        InputError: when it cannot be read, is damaged, unpacks to too much, or is not UTF-8.
+        MissingExtra: when it is Zstandard, and pyarrow is not installed.
+    """
+    with open_text(path) as file:
+        return file.read()
+
+
+class _Bounded(io.RawIOBase):
+    """The bytes of a file; an error once they are more than `MAX_TEXT_BYTES`."""
+
+    def __init__(self, source: IO[bytes], path: Path) -> None:
+        self._source, self._path, self._bytes = source, path, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._source.read(len(buffer))
+        self._bytes += len(data)
+        if self._bytes > MAX_TEXT_BYTES:
+            problem = f"the file holds more than {MAX_TEXT_BYTES // 2**30} GiB of text"
+            raise InputError(problem, file=self._path, hint="Cut it into several files")
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _unpacked(start: bytes, raw: IO[bytes], path: Path) -> IO[bytes]:
+    """Return the bytes of a file, unpacked by what its first bytes say."""
+    formats: dict[bytes, Callable[[], IO[bytes]]] = {
+        b"\x1f\x8b": lambda: cast(IO[bytes], gzip.GzipFile(fileobj=raw)),
+        b"BZh": lambda: cast(IO[bytes], bz2.BZ2File(raw)),
+        b"\xfd7zXZ\x00": lambda: cast(IO[bytes], lzma.LZMAFile(raw)),  # noqa: SIM115 - it is closed with `raw`
+        b"\x28\xb5\x2f\xfd": lambda: _zstandard(raw, path),
+    }
+    for sign, opened in formats.items():
+        if start.startswith(sign):
+            return opened()
+    return raw
+
+
+def _zstandard(raw: IO[bytes], path: Path) -> IO[bytes]:
+    """Return the bytes of a Zstandard file."""
+    try:
+        import pyarrow  # noqa: PLC0415 - optional
+    except ImportError:
+        hint = "Install it: pip install pyarrow; or unpack the file: zstd -d"
+        raise MissingExtra("reading Zstandard needs pyarrow", file=path, hint=hint) from None
+    return cast(IO[bytes], pyarrow.CompressedInputStream(raw, "zstd"))
+
+
+def _bytes_of(error: UnicodeDecodeError) -> str:
+    """Return the bytes that are no text, such as ``byte 0xff``."""
+    return f"byte 0x{error.object[error.start]:02x} ({error.reason})"

@@ -1,0 +1,1 @@
+"""The list of stages, and the controller that calls it."""

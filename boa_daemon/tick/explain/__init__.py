@@ -1,0 +1,1 @@
+"""Why a job waits or has its width, in sentences."""

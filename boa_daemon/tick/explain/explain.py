@@ -1,0 +1,246 @@
+"""Explain a job: why it has its width and its nodes, or why it waits, in sentences with numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf, isfinite
+
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.tick.explain.explain_sharing import explain_links, explain_neighbours, explain_span
+from boa_daemon.tick.facts.offers import closed_until
+from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
+from boa_daemon.tick.facts.state import ClusterState, JobState, Plan, WaitReason
+from boa_daemon.tick.money.team_turns import TEAM_CODES
+from boa_daemon.tick.room.narrowing import BY_VALUE
+from boa_daemon.tick.room.service_order import waiting_in_order
+from boa_daemon.units import counted, format_hours, format_instant
+from policies.answer import was_changed
+from policies.model import JobId, Width
+
+_ASKED_AGAIN: frozenset[WaitReason] = frozenset(
+    ("out-of-stock", "quota", "denied", "throttled", "bad-request", "no-price")
+)
+"""Reasons that come from the cloud, which is asked again after a while."""
+_ROOM: frozenset[WaitReason] = frozenset(
+    ("node-limit", "cap-hour", "cap-instances", "quota", "out-of-stock", "fleet-full")
+)
+"""Reasons of jobs that compete for scarce room."""
+_NO_WIDTH: Mapping[WaitReason, str] = {
+    "budget": "Jobs are served by weight per dollar of work left, the most first.",
+    "cap-hour": "The nodes of its narrowest width cost more than that ceiling; other jobs go on.",
+    "cap-instances": "Its narrowest width takes more nodes than that cap; other jobs go on.",
+    "spot": "It starts on demand in time where spot does not come.",
+}
+"""The consequence for a job that has no width at all for one of these reasons."""
+MOST_NAMED = 4
+"""How many of the jobs before a waiting one are named."""
+_UNPLANNED = "No new plan can be made, and the last one lacks its class"
+
+
+def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
+    """Return why a job has its width and its nodes, or why it waits.
+
+    Raises:
+        InputError: when no job of that id is present.
+    """
+    jobs = state.all_jobs
+    job = jobs.get(job_id)
+    if job is None:
+        raise InputError(f"no job {job_id!r} is present", hint=did_you_mean(job_id, jobs))
+    width = plan.widths.get(job_id)
+    sentences = [_presence(state, job), *_losses(job)]
+    if not job.slots and (aside := _set_aside(state, plan, job)):
+        return " ".join([*sentences, aside])
+    if job_id in state.unplanned:
+        sentences.append(_unplanned(plan, job))
+    else:
+        sentences.append(_left_out(plan, job) or _width(plan, job, width))
+    sentences += _leaving(plan, job)
+    if job_id in plan.waiting and width is not None:
+        sentences += _order(state, plan, job)
+        sentences.append(_wait(state, plan, job, width))
+    elif job_id in plan.slots:
+        when = "It starts now" if not job.slots else "Once it has stopped it starts"
+        sentences.append(f"{when} on {_nodes(slot.node for slot in plan.slots[job_id])}.")
+    if job_id in plan.head_starts:
+        later = plan.head_starts[job_id]
+        sentences.append(
+            f"It starts narrow and gets {later} once there is room; the early work outweighs the restart."
+        )
+    if job_id in plan.stretched:
+        own = plan.stretched[job_id]
+        sentences.append(
+            f"{own} are planned for it; the rest would be idle on its nodes; it is lent until a job waits."
+        )
+    if job_id in plan.ends:
+        sentences.append(f"It {plan.ends[job_id]}, and is ended.")
+    sentences += [f"Held back: {held.sentence}." for held in plan.held if held.what == f"job {job_id}"]
+    slots = plan.slots.get(job_id, job.slots)
+    if job_id in state.jobs and len({slot.node for slot in slots}) > 1:
+        nodes = dict.fromkeys(slot.node for slot in slots)
+        sentences += [
+            explain_span(state, slots, is_to_come=slots != job.slots),
+            *explain_links(state, plan, job_id, nodes),
+        ]
+    sentences += explain_neighbours(state, plan, job_id, slots)
+    return " ".join(sentences)
+
+
+def _presence(state: ClusterState, job: JobState) -> str:
+    """Return the job's id, class, age and phase, and what it holds where."""
+    since = format_hours((state.now - job.job.arrived_at) / 3600.0)
+    phase = job.job.phase + 1
+    who = f"Job {job.job.id} of class {job.job.class_name} arrived {since} ago and is in phase {phase}"
+    if not job.slots:
+        return f"{who}; it holds no GPUs."
+    return f"{who}; it holds {job.job.width} on {_nodes(slot.node for slot in job.slots)}."
+
+
+def _losses(job: JobState) -> list[str]:
+    """Return the steps that a job lost without a checkpoint, and its failures."""
+    found, lost = [], job.lost_steps
+    if lost:
+        steps = counted(lost, "step")
+        again = "them" if lost > 1 else "it"
+        found.append(
+            f"It lost {steps} that no checkpoint has, and repeats {again}; `boa jobs` and its log say why."
+        )
+    if job.terms.failures:
+        times = "once" if job.terms.failures == 1 else f"{job.terms.failures} times"
+        found.append(f"It failed {times} so far; how it ended last: {job.terms.last_end}.")
+    return found
+
+
+def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
+    """Return why this tick does not plan for a waiting job; empty if it does."""
+    reason, why = plan.waiting.get(job.job.id), plan.given_up.get(job.job.id)
+    if why is not None or reason == "given-up":
+        return f"It is given up: {WAIT_REASON_TEXTS['given-up'] if why is None else why.reason}."
+    if reason == "resting":
+        rest = max((job.terms.rests_until or state.now) - state.now, 0.0)
+        return f"It rests for {rest:.0f} s more before it is tried again."
+    if reason == "not-before" and job.terms.not_before is not None:
+        return f"It is not to start before {format_instant(job.terms.not_before)} (not_before)."
+    if reason == "after":
+        other = None if job.terms.waits_for is None else state.all_jobs.get(job.terms.waits_for)
+        how = "is over" if other is None else "is running" if other.slots else "waits itself"
+        return f"It waits for job {job.terms.waits_for}, which {how} (after)."
+    if reason == "user-day-cap":
+        money = state.users.get(job.terms.user)
+        said = "" if money is None else f" {money.spent_usd:.2f} of {money.cap_usd:.2f} USD"
+        return (
+            f"It is held back: the jobs of user {job.terms.user} have spent today's cap"
+            f"{said and ':'}{said}. It may start after midnight UTC."
+        )
+    if reason in TEAM_CODES:
+        said = next((held.sentence for held in plan.held if held.what == f"team {job.terms.team}"), "")
+        return f"It is held back: {said or WAIT_REASON_TEXTS[reason]}."
+    return ""
+
+
+def _unplanned(plan: Plan, job: JobState) -> str:
+    """Return what happens to a job whose class the plan does not know."""
+    if not job.slots:
+        return f"{_UNPLANNED}: it waits for a plan that has it."
+    if job.is_stopping or job.job.id in {*plan.stops, *plan.ends}:
+        return f"{_UNPLANNED}: it starts nowhere once it has stopped."
+    return f"{_UNPLANNED}: it keeps its GPUs, and starts nowhere else."
+
+
+def _leaving(plan: Plan, job: JobState) -> list[str]:
+    """Return whether a running job is told to stop, and which of its nodes end under it."""
+    said = []
+    if job.is_stopping:
+        said.append("It was told to stop, and holds its GPUs until it stops.")
+    elif job.slots and (job.job.id in plan.stops or job.job.id in plan.slots):
+        said.append("It is told to stop now.")
+    gone = [node for node in dict.fromkeys(slot.node for slot in job.slots) if node in plan.forced]
+    return said + [f"Node {node} is given back while the job is on it." for node in gone]
+
+
+def _left_out(plan: Plan, job: JobState) -> str:
+    """Return why a ceiling gives a job no width; empty if none does."""
+    reason = plan.waiting.get(job.job.id)
+    if job.job.id in plan.widths or reason is None or reason not in _NO_WIDTH:
+        return ""
+    why = plan.reasons.get(job.job.id)
+    numbers = f" ({why})" if why and was_changed(plan.reasons, job.job.id) else ""
+    who = "is to wait" if job.slots else "waits"
+    return f"It {who}: {WAIT_REASON_TEXTS[reason]}{numbers}. {_NO_WIDTH[reason]}"
+
+
+def _width(plan: Plan, job: JobState, width: Width | None) -> str:
+    if width is None:
+        why = plan.reasons.get(job.job.id, "earlier jobs have them all")
+        return f"The policy gives it no GPUs now: {why}."
+    why = plan.reasons.get(job.job.id, "the policy's width for its class and phase")
+    return f"Planned are {width}: {why}."
+
+
+def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
+    """Return what a job waits for; a running job works on meanwhile, unless it is stopping."""
+    reason = plan.waiting[job.job.id]
+    of_type = [node for node in state.nodes.values() if node.instance_type.gpu_type == width.gpu_type]
+    free = sum(node.free_gpus for node in of_type if node.phase == "ready")
+    coming = [node for node in of_type if node.phase == "requested"]
+    new = sum(
+        count for name, count in plan.launches.items() if plan.instance_types[name].gpu_type == width.gpu_type
+    )
+    have = f"{min(free, width.gpus)} are free"
+    if job.job.width is not None and job.job.width.gpu_type == width.gpu_type:
+        have = f"it holds {min(job.job.width.gpus, width.gpus)}, and {free} more are free"
+    have = f"Of its {width.gpus} GPUs {have}; nodes booting: {len(coming)}, asked for now: {new}"
+    asleep = sum(node.phase == "stopped" for node in of_type)
+    if asleep:
+        have += f", stopped and started first: {min(asleep, new)} of {asleep}"
+    said, more = WAIT_REASON_TEXTS[reason], ""
+    if reason in _ASKED_AGAIN:
+        seconds = _asked_again_in(state, plan, width)
+        more = f"; it is asked again in {seconds:.0f} s" if isfinite(seconds) else ""
+    elif reason == "node-limit":
+        more = f" ({sum(node.phase != 'stopped' for node in state.nodes.values())} held)"
+    else:
+        # The note on the limit has the numbers.
+        said = next((held.sentence for held in plan.held if held.code == reason), said)
+    who = "It waits" if not job.slots else "It works on at its present width, and waits for the planned one"
+    if job.slots and (job.is_stopping or job.job.id in {*plan.stops, *plan.ends}):
+        who = "It is to wait"
+    return f"{who}: {said}{more}. {have}."
+
+
+def _order(state: ClusterState, plan: Plan, job: JobState) -> list[str]:
+    """Return the rule of service, and which jobs a job that waits for scarce room stands behind."""
+    queue = waiting_in_order(state, plan)
+    if plan.waiting[job.job.id] not in _ROOM or job.job.id not in queue:
+        return []
+    place = queue.index(job.job.id)
+    rule = f"{BY_VALUE[:1].upper()}{BY_VALUE[1:]}" if plan.order else "Jobs are served by arrival"
+    first = f"{_some(queue[:place])} {'comes' if place == 1 else 'come'} before it" if place else "it is next"
+    return [
+        f"It is number {place + 1} of {len(queue)} in the queue: {first}.",
+        f"{rule}; it moves up when a job ends, or with more room.",
+    ]
+
+
+def _some(jobs: Sequence[JobId]) -> str:
+    """Return the first of some jobs, and how many more there are."""
+    named = ", ".join(jobs[:MOST_NAMED])
+    return named if len(jobs) <= MOST_NAMED else f"{named} and {counted(len(jobs) - MOST_NAMED, 'more job')}"
+
+
+def _asked_again_in(state: ClusterState, plan: Plan, width: Width) -> float:
+    """Return in how many seconds machines for a width are requested again; infinite if unknown."""
+    for name, kind in plan.instance_types.items():
+        if kind.gpu_type == width.gpu_type:
+            for nodes in (1, -(-width.gpus // kind.gpus)):
+                rest = closed_until(name, state.offers, state.cooldowns, now=state.now, together=nodes)
+                if rest is not None:
+                    return rest.until - state.now
+    return inf
+
+
+def _nodes(names: Iterable[str]) -> str:
+    """Return node names, each with the number of GPUs used on it."""
+    counts = Counter(names)
+    return ", ".join(f"{name} ({counted(gpus, 'GPU')})" for name, gpus in counts.items())

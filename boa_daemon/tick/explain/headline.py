@@ -1,0 +1,94 @@
+"""The first sentence of an explanation: what a job does or waits for, and why, in words for anybody."""
+
+from __future__ import annotations
+
+from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
+from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.room.service_order import NOT_IN_QUEUE, waiting_in_order
+from policies.answer import was_changed
+from policies.model import JobId
+
+
+def headline(state: ClusterState, plan: Plan, name: JobId) -> str:
+    """Return what a present job does now and why, in one sentence."""
+    job, width = state.all_jobs[name], plan.widths.get(name)
+    if name in plan.ends:
+        return f"Job {name} hangs and is ended: it {plan.ends[name]}."
+    if job.slots:
+        return _running(state, plan, name)
+    if name in plan.given_up or plan.waiting.get(name) == "given-up":
+        return f"Job {name} is over: it is not tried again."
+    if name in plan.slots:
+        return f"Job {name} starts now on {width}."
+    code = plan.waiting.get(name)
+    if name in state.unplanned:
+        return f"Job {name} has to wait: its class is in no plan."
+    if code in NOT_IN_QUEUE and code is not None:
+        return f"Job {name} has to wait: {WAIT_REASON_TEXTS[code]}."
+    wants = f" for {width}" if width is not None else ""
+    why = f": {WAIT_REASON_TEXTS[code]}" if code is not None else ""
+    queue = waiting_in_order(state, plan)
+    return f"Job {name} has to wait{wants}, {_place(queue.index(name), len(queue))}{why}."
+
+
+def _place(before: int, waiting: int) -> str:
+    """Return a place in the queue in words."""
+    if waiting == 1:
+        return "alone in the queue"
+    return f"number {before + 1} of {waiting} in the queue"
+
+
+def _running(state: ClusterState, plan: Plan, name: JobId) -> str:
+    """Return what a job that holds GPUs does."""
+    job, width = state.all_jobs[name], plan.widths.get(name)
+    held = job.job.width
+    if job.is_stopping:
+        to = "" if width is None or name not in state.claims else f", and then goes on with {width}"
+        return f"Job {name} is stopping{to}."
+    if name in plan.stops:
+        noted = next((note.sentence for note in plan.held if note.what == f"job {name}"), None)
+        return f"Job {name} stops: {noted or why_stopped(state, plan, name)}."
+    if name in plan.slots:
+        return f"Job {name} {why_moved(state, plan, name)}."
+    if width is None or name in state.unplanned:
+        return f"Job {name} runs on {held}."
+    why = plan.reasons.get(name, "") if was_changed(plan.reasons, name) else ""
+    if width != held and name in plan.waiting:
+        return f"Job {name} runs on {held}, and is to have {width}: {WAIT_REASON_TEXTS[plan.waiting[name]]}."
+    if width != held:
+        return f"Job {name} runs on {held}; planned are {width}."
+    return f"Job {name} runs on {held}{f': {why}' if why else ', as planned'}."
+
+
+def why_stopped(state: ClusterState, plan: Plan, job: JobId) -> str:
+    """Return why a job should hold nothing: an end of its nodes comes before what it waits for then."""
+    leaves, waits = _why_left(state, job), plan.waiting.get(job)
+    if leaves:
+        return leaves
+    if job not in plan.widths and job in plan.reasons:
+        return plan.reasons[job]
+    return "the plan gives it no GPUs now" if waits is None else WAIT_REASON_TEXTS[waits]
+
+
+def why_moved(state: ClusterState, plan: Plan, job: JobId) -> str:
+    """Return why a running job moves, with the old and the new width.
+
+    The price of money is the reason of most moves, and is not repeated in each order.
+    """
+    held, width = state.all_jobs[job].job.width, plan.widths[job]
+    moves = f"moves from {held} to {width}"
+    leaves = _why_left(state, job) if state.passing_nodes else None
+    if leaves is not None:
+        return f"{moves}: {leaves}"
+    return f"{moves}: {plan.reasons[job]}" if was_changed(plan.reasons, job) else moves
+
+
+def _why_left(state: ClusterState, job: JobId) -> str | None:
+    """Return which node of a job ends, and when; None if none does."""
+    for name in dict.fromkeys(slot.node for slot in state.all_jobs[job].slots):
+        node = state.nodes.get(name)
+        if node is None or node.phase == "terminating":
+            return f"its node {name} is ending"
+        if node.ends_by is not None:
+            return f"the cloud takes its node {name} back in {max(node.ends_by - state.now, 0.0):.0f} s"
+    return None

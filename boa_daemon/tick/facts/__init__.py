@@ -1,0 +1,1 @@
+"""What a tick knows and what it may answer: observed state, plan, actions, ports."""

@@ -1,0 +1,1 @@
+"""The ledger, and what a plan may cost under caps and shares."""

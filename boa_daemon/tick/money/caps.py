@@ -1,0 +1,217 @@
+"""Hard caps on a plan: nothing is launched or kept that could break one.
+
+For the day and the month (UTC) the ledger is projected: final bills, and every node that may exist, be it
+running, booting, ending or only requested, up to the latest instant at which it may cost:
+
+    given back now     now + the shutdown (and the minimum billing in any case)
+    jobs told to stop  now + checkpoint + one tick + shutdown
+    kept               one tick more: the next tick can still stop it in time
+    not listed yet     as kept, counted from the latest instant at which a listing shows it
+
+A kept node costs its current price; on the spot market up to its type's price, the most that a request
+without a limit pays. If that could break a cap, nodes are given back until none can break: first idle nodes,
+then booting ones, then those whose jobs lose least per dollar, which are the jobs with the most work left per
+weight (Smith's rule: delay hurts short and heavy jobs most). Their jobs are told to stop and the node ends
+once they have; if there is no time left for that, the node ends under them. New nodes are allowed only if
+everything could run for `Caps.launch_seconds`.
+
+The purses of teams are checked first, job by job (`boa_daemon.tick.money.team_caps`).
+
+Cost: O(nodes), and O(nodes log nodes) if something is given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+from math import floor, inf
+
+from boa_daemon.tick.facts.limits import CapCode, Caps, Held
+from boa_daemon.tick.facts.offers import most_usd_per_hour
+from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState, Plan, Rules, WaitReason
+from boa_daemon.tick.money.cap_projection import CapProjection
+from boa_daemon.tick.money.team_caps import judge_teams, with_verdict
+from boa_daemon.tick.room.launches import cut_launches, launches_left
+from policies.fast_dataclasses import replace
+from policies.model import JobId, NodeId
+
+_Rank = tuple[int, float, float, NodeId]
+_IDLE, _EMPTYING, _BOOTING, _WORKING = range(4)
+
+
+def within_instances(rules: Rules) -> Rules:
+    """Return the rules with the limit on nodes at or below the hard cap on instances."""
+    most = None if rules.caps is None else rules.caps.instances
+    if most is None or (rules.max_nodes is not None and rules.max_nodes <= most):
+        return rules
+    return replace(rules, max_nodes=most)
+
+
+def within_caps(state: ClusterState, plan: Plan, rules: Rules) -> Plan:
+    """Return the plan without anything that could break a cap, and with what must end to keep it."""
+    if rules.caps is None:
+        return plan
+    if state.teams:
+        plan = _within_teams(state, plan, rules.caps)
+    projection = CapProjection(state, rules.caps, ending=plan.releases)
+    code = projection.broken
+    if code is None:
+        again = projection.dry_at
+        plan = _fewer_launches(state, plan, projection)
+    else:
+        plan = _wound_down(state, plan, projection, code)
+        again = projection.dry_at
+    opens_at = projection.opens_at({held.code for held in plan.held}, is_moving=bool(plan.launches))
+    return plan.looked_at_by(again, opens_at)
+
+
+def _within_teams(state: ClusterState, plan: Plan, caps: Caps) -> Plan:
+    """Return the plan in which no job starts or runs on that could break a cap of its team."""
+    verdict = judge_teams(state, plan, caps)
+    if not (verdict.stops or verdict.waits or verdict.forced):
+        return plan
+    plan = hold_back(state, plan, {*verdict.stops, *verdict.waits}, letting_go=frozenset(verdict.stops))
+    return with_verdict(plan, verdict)
+
+
+def hold_back(
+    state: ClusterState, plan: Plan, jobs: set[JobId], *, letting_go: frozenset[JobId] = frozenset()
+) -> Plan:
+    """Return the plan in which the given jobs start nowhere now.
+
+    A running one keeps its GPUs, unless it is `letting_go`; jobs that were to get those GPUs are held back
+    too.
+    """
+    slots = dict(plan.slots)
+    takers = {slot: job for job, taken in slots.items() for slot in taken}
+    queue = sorted(jobs & slots.keys())
+    while queue:
+        job = queue.pop()
+        if slots.pop(job, None) is None or job in letting_go:
+            continue
+        queue += [takers[slot] for slot in state.jobs[job].slots if takers.get(slot) in slots]
+    return replace(plan, slots=slots)
+
+
+def _wound_down(state: ClusterState, plan: Plan, projection: CapProjection, code: CapCode) -> Plan:
+    """Return the plan with nodes given back until the others break no cap, and without launches."""
+    ended, emptied, stopped = _give_back(state, plan, projection)
+    forced = _forced(emptied, projection)
+    gone = {*ended, *emptied}
+    touched = {job for job, taken in plan.slots.items() if any(slot.node in gone for slot in taken)}
+    refused = {plan.instance_types[name].gpu_type for name in plan.launches}
+    late = {job for job, width in plan.widths.items() if width.gpu_type in refused and job in plan.waiting}
+    cut = hold_back(state, plan, touched | stopped, letting_go=frozenset(stopped))
+    held = (
+        *(projection.held(f"job {job}", code) for job in sorted(stopped)),
+        *(projection.held(f"node {node}", code) for node in sorted(gone)),
+        *(projection.held(f"{n} {name}", code) for name, n in plan.launches.items()),
+    )
+    jobs = state.all_jobs
+    stops = [job for job in sorted(stopped) if not jobs[job].is_stopping]
+    waiting = [job for job in plan.widths if job in touched | stopped | late]
+    return replace(
+        cut,
+        stops=tuple(dict.fromkeys((*plan.stops, *stops))),
+        releases=tuple(dict.fromkeys((*plan.releases, *ended))),
+        forced=tuple(dict.fromkeys((*plan.forced, *forced))),
+        launches={},
+        gangs={},
+        waiting={**plan.waiting, **dict.fromkeys(waiting, code)},
+        held=(*plan.held, *held),
+    )
+
+
+def _give_back(
+    state: ClusterState, plan: Plan, projection: CapProjection
+) -> tuple[list[NodeId], list[NodeId], set[JobId]]:
+    """Return the nodes to end now, those to end once their jobs have stopped, and these jobs."""
+    stopped: set[JobId] = set()
+    phases = ("ready", "requested", "stopped")
+    kept = [node for node in state.nodes.values() if node.is_listed and node.phase in phases]
+    present = state.all_jobs
+    queue = [_rank(present, node, stopped) for node in kept if node.id not in plan.releases]
+    heapify(queue)
+    ended: list[NodeId] = []
+    emptied: list[NodeId] = []
+    seen: set[NodeId] = set()
+    while queue and projection.broken:
+        name = heappop(queue)[-1]
+        if name in seen:
+            continue
+        seen.add(name)
+        jobs = {job for job in state.nodes[name].gpus if job is not None}
+        if not jobs:
+            ended.append(name)
+            projection.end(name)
+            continue
+        emptied.append(name)
+        projection.stop(name)
+        for job in jobs - stopped:
+            stopped.add(job)
+            slots = present[job].slots if job in present else ()
+            others = {slot.node for slot in slots} - seen
+            for other in others & state.nodes.keys():
+                heappush(queue, _rank(present, state.nodes[other], stopped))
+    return ended, emptied, stopped & present.keys()
+
+
+def _rank(present: Mapping[JobId, JobState], node: NodeState, stopped: set[JobId]) -> _Rank:
+    """Return a node's place in the order of giving back: what is lost, then the youngest first."""
+    jobs = {job for job in node.gpus if job is not None}
+    if not jobs:
+        return (_BOOTING if node.phase == "requested" else _IDLE, 0.0, -node.launched_at, node.id)
+    staying = [present[job].job for job in jobs - stopped if job in present and not present[job].is_stopping]
+    if not staying:
+        return (_EMPTYING, 0.0, -node.launched_at, node.id)
+    loss = sum(
+        job.weight / job.remaining_gpu_hours if job.remaining_gpu_hours > 0 else inf for job in staying
+    )
+    return (_WORKING, loss, -node.launched_at, node.id)
+
+
+def _forced(emptied: list[NodeId], projection: CapProjection) -> tuple[NodeId, ...]:
+    """Return the nodes that cannot wait for their jobs, because the next tick would be too late."""
+    for name in emptied:
+        projection.wait(name)
+    forced: list[NodeId] = []
+    for name in emptied:
+        if not projection.is_overspent:
+            break
+        projection.end(name)
+        forced.append(name)
+    return tuple(forced)
+
+
+def _fewer_launches(state: ClusterState, plan: Plan, projection: CapProjection) -> Plan:
+    """Return the plan with as many of its launches as every cap leaves room for."""
+    if not plan.launches:
+        return plan
+    projection.look_ahead()
+    allowed: dict[str, int] = {}
+    held: list[Held] = []
+    codes: dict[str, CapCode] = {}
+    for name, count in plan.launches.items():
+        price = most_usd_per_hour(plan.instance_types[name], state.offers)
+        fits, code = projection.room_for(price)
+        allowed[name] = count if fits >= count else floor(fits)
+        left = launches_left(plan, name, allowed[name])
+        if left < count:
+            gpu_type = plan.instance_types[name].gpu_type
+            codes[gpu_type] = code
+            held.append(projection.held(f"{count - left} {name}", code))
+        if left:
+            projection.add(price, left)
+    if not held:
+        return plan
+    return replace(cut_launches(plan, allowed), waiting=_waiting(plan, codes), held=(*plan.held, *held))
+
+
+def _waiting(plan: Plan, codes: Mapping[str, CapCode]) -> Mapping[JobId, WaitReason]:
+    """Return what jobs wait for after launches of some GPU types were cut."""
+    waiting = dict(plan.waiting)
+    for job in plan.waiting:
+        width = plan.widths.get(job)
+        if width is not None and width.gpu_type in codes:
+            waiting[job] = codes[width.gpu_type]
+    return waiting

@@ -1,0 +1,1 @@
+"""Which nodes and widths there is room for, now and soon."""

@@ -1,0 +1,1 @@
+"""Stages that keep what is not allowed from happening."""

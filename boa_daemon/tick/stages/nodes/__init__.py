@@ -1,0 +1,1 @@
+"""Stages that rent, keep and return nodes."""

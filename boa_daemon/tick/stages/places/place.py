@@ -1,0 +1,26 @@
+"""May change slots and stops: place the wanted changes on the ready nodes.
+
+A job keeps what it holds until its new width can be placed (acquire before release), unless its node ends
+within two minutes. Cost: the placer's cost on the nodes with room.
+"""
+
+from __future__ import annotations
+
+from boa_daemon.tick.facts.draft import Draft, with_plan
+from boa_daemon.tick.facts.state import ClusterState, Plan
+from policies.fast_dataclasses import field_replacer
+
+_placed = field_replacer(Plan, "widths", "reasons", "slots", "stops")
+
+
+def place(_state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with GPUs for all wishes that fit now."""
+    changes, room = draft.changes, draft.room
+    if room is None:
+        return draft
+    slots = room.place(changes.wishes)
+    stops = changes.stops
+    if changes.leaving:
+        stops = (*stops, *(job for job in changes.leaving if job not in slots))
+    allocation = draft.allocation
+    return with_plan(draft, _placed(draft.plan, allocation.widths, allocation.reasons, slots, stops))

@@ -1,0 +1,180 @@
+"""May remove or narrow widths: select the jobs to serve under the ceilings on dollars and nodes.
+
+Two ceilings apply: the policy's for this tick (`Allocation.most_usd_per_hour`, if the budget is below the
+load), and the site's own on dollars per hour and nodes, which are never exceeded. A job that can never fit
+under the site's caps gets the widest width that fits; without one it waits, and no other job waits for it.
+Under the policy's ceiling jobs are served in `Allocation.order`, as long as whole nodes for them cost no
+more. Once the first job in line waits for money to accrue, no node is rented for any other job.
+
+Cost: O(jobs + nodes) if there is a ceiling; nothing otherwise.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import ceil, floor, inf
+
+from boa_daemon.tick.facts.draft import Draft
+from boa_daemon.tick.facts.offers import most_usd_per_hour
+from boa_daemon.tick.facts.room_caps import ceiling_name, node_limit_name
+from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
+from boa_daemon.tick.money.spending import SLACK, live_nodes, prices_in_use
+from boa_daemon.units import counted
+from policies.answer import Allocation, ChangedReasons
+from policies.fast_dataclasses import replace
+from policies.model import InstanceType, JobId, NodeId, Width
+
+_ANY: tuple[float, WaitReason] = (inf, "cap-instances")
+"""Machines that the settings no longer name have no cap: jobs on them keep what they hold."""
+
+
+def afford(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft with the jobs that fit under the ceilings, and why the others wait."""
+    allocation = draft.allocation
+    waits: dict[JobId, WaitReason] = {}
+    if allocation.nodes is not None:
+        return draft
+    if allocation.node_prices is not None:
+        allocation = _within_caps(state, allocation, draft.rules, waits)
+    if allocation.most_usd_per_hour is not None:
+        allocation = _served(state, allocation, draft.rules, allocation.most_usd_per_hour, waits)
+    if allocation is draft.allocation:
+        return draft
+    return replace(draft, allocation=allocation, left_out=waits)
+
+
+def _within_caps(
+    state: ClusterState, allocation: Allocation, rules: Rules, waits: dict[JobId, WaitReason]
+) -> Allocation:
+    """Return the allocation in which no waiting job has a width that the site's caps can never hold."""
+    if rules.max_nodes is None and (rules.caps is None or rules.caps.usd_per_hour is None):
+        return allocation
+    most = {kind: _most_gpus(state, machine, rules) for kind, machine in rules.instance_types.items()}
+    wide = {
+        job: width
+        for job, width in allocation.widths.items()
+        if width.gpus > most.get(width.gpu_type, _ANY)[0]
+    }
+    if not wide:
+        return allocation
+    changes: dict[JobId, Width | None] = {}
+    for job, planned in wide.items():
+        gpus, reason = most[planned.gpu_type]
+        held = state.jobs[job].job.width
+        changes[job] = _widest(state, allocation, job, planned, gpus) if held is None else held
+        if changes[job] is None:
+            waits[job] = reason
+
+    def why(job: JobId) -> str:
+        planned = wide[job]
+        gpus, code = most[planned.gpu_type]
+        usd = None if rules.caps is None else rules.caps.usd_per_hour
+        cap = node_limit_name(rules.max_nodes or 0)
+        if code == "cap-hour" and usd is not None:
+            cap = ceiling_name(usd)
+        return f"{cap} never holds more than {gpus:.0f} GPUs of {planned.gpu_type}, and {planned} are planned"
+
+    return allocation.with_widths(changes, why)
+
+
+def _most_gpus(state: ClusterState, machine: InstanceType, rules: Rules) -> tuple[float, WaitReason]:
+    """Return the most GPUs of a machine that the site's caps ever allow, and the binding cap."""
+    nodes: tuple[float, WaitReason] = (inf, "cap-hour")
+    if rules.max_nodes is not None:
+        nodes = rules.max_nodes, "cap-instances"
+    cap = None if rules.caps is None else rules.caps.usd_per_hour
+    if cap is not None:
+        nodes = min(nodes, (floor(cap * SLACK / most_usd_per_hour(machine, state.offers)), "cap-hour"))
+    return nodes[0] * machine.whole_gpus, nodes[1]
+
+
+def _widest(
+    state: ClusterState, allocation: Allocation, job_id: JobId, planned: Width, most_gpus: float
+) -> Width | None:
+    """Return a job's widest width within `most_gpus`; None if there is none."""
+    if allocation.node_prices is None:
+        return None
+    job = state.jobs[job_id].job
+    sizes = {planned.gpu_type: 1.0}
+    claims = allocation.node_prices.claims([job], [planned], size_per_gpu=sizes, now=state.now)
+    fits = [width for width in claims.menus[0].widths if width.gpus <= most_gpus]
+    return max(fits, key=lambda width: width.gpus, default=None)
+
+
+def _served(
+    state: ClusterState, allocation: Allocation, rules: Rules, ceiling: float, waits: dict[JobId, WaitReason]
+) -> Allocation:
+    """Return the allocation with the jobs, in order of service, that whole nodes within the ceiling hold."""
+    above = allocation.above_ceiling
+    live = live_nodes(state)
+    present = sum(node.usd_per_hour for node in live)
+    room = SLACK * (max(ceiling, present) if above == "use" else ceiling)
+    prices = prices_in_use(state, rules.instance_types)
+    sizes = {kind: machine.gpus for kind, machine in rules.instance_types.items()}
+    used, cost = dict.fromkeys(sizes, 0), 0.0
+    served: dict[JobId, Width] = {}
+    is_saving = False
+    for job in _order(state, allocation):
+        width, runs = allocation.widths[job], bool(state.jobs[job].slots)
+        kind = width.gpu_type
+        if kind not in sizes:
+            served[job] = width
+            continue
+        gpus = used[kind] + width.gpus
+        more = cost + (ceil(gpus / sizes[kind]) - ceil(used[kind] / sizes[kind])) * prices[kind]
+        keeps = runs and (above == "finish" or (above == "use" and job in allocation.stay))
+        rents = not runs and more > present * SLACK
+        if keeps or (more <= room and not (is_saving and rents)):
+            served[job], used[kind], cost = width, gpus, more
+            continue
+        waits[job] = "budget"
+        is_saving = is_saving or not runs
+    if above == "leave":
+        _vacate(state, served, ceiling, waits)
+    unserved = [job for job in allocation.widths if job not in served]
+    why = partial(_why_unserved, ceiling, cost, len(served))
+    # The widths are in the order of service.
+    return replace(
+        allocation,
+        widths=served,
+        reasons=ChangedReasons(jobs=frozenset(unserved), say=why, others=allocation.reasons),
+    )
+
+
+def _why_unserved(ceiling: float, cost: float, served: int, _job: JobId) -> str:
+    """Return why a job has no place under the policy's ceiling."""
+    return (
+        f"the budget now pays for {ceiling:.2f} USD/hour, and the {counted(served, 'job')} served before it "
+        f"cost {cost:.2f}: jobs with the most weight per dollar of work left come first"
+    )
+
+
+def _order(state: ClusterState, allocation: Allocation) -> list[JobId]:
+    """Return the jobs in order of service; first running jobs that must stay or may finish."""
+    may_go_on = allocation.above_ceiling == "finish"
+    return sorted(
+        (job for job in dict.fromkeys((*allocation.order, *allocation.widths)) if job in allocation.widths),
+        key=lambda job: not (job in allocation.stay or (may_go_on and state.jobs[job].slots)),
+    )
+
+
+def _vacate(
+    state: ClusterState, served: dict[JobId, Width], ceiling: float, waits: dict[JobId, WaitReason]
+) -> None:
+    """Take jobs off whole nodes until the remaining nodes cost no more than the ceiling."""
+    busy: dict[NodeId, set[JobId]] = {}
+    for job, width in served.items():
+        for slot in state.jobs[job].slots[: width.gpus]:
+            if slot.node in state.nodes:
+                busy.setdefault(slot.node, set()).add(job)
+    cost = sum(state.nodes[name].usd_per_hour for name in busy)
+    places = {job: place for place, job in enumerate(served)}
+    while busy and cost > ceiling * SLACK:
+        # Vacate the node whose most urgent job comes last in the order of service.
+        worst = max(busy, key=lambda name: (min(places[job] for job in busy[name]), name))
+        gone = busy[worst]
+        for job in gone:
+            del served[job]
+            waits[job] = "budget"
+        busy = {name: jobs - gone for name, jobs in busy.items() if jobs - gone}
+        cost = sum(state.nodes[name].usd_per_hour for name in busy)

@@ -1,0 +1,262 @@
+"""Every kind of price list: what its example says by hand, what is refused, and that files survive damage."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from boa_daemon.cli import app
+from boa_daemon.cli.plan.price_kinds import PRICE_KINDS, PriceFlags
+from boa_daemon.errors import BoaError, InputError
+from boa_daemon.inputs.cloud_machines import machines_of
+from boa_daemon.inputs.money_cells import usd_cell
+from boa_daemon.inputs.price_file import read_price_file
+
+ROOT = Path(__file__).resolve().parents[4]
+DATA = ROOT / "tests" / "data" / "prices"
+
+Rows = dict[tuple[str, str, str], float]
+
+BY_HAND: dict[str, tuple[str, str, str, Rows]] = {
+    # 10 h for 219.57642 and 30 h that a savings plan covers for 360.42358: 580 / 40. Spot: 40 / 100.
+    "cur": (
+        "cur",
+        "cur.csv",
+        "",
+        {("p4d.24xlarge", "us-east-1", "on-demand"): 14.5, ("g5.xlarge", "us-west-2", "spot"): 0.4},
+    ),
+    # (40 + 20) / 4: two hours at the list price, two at the effective cost of a reservation.
+    "cur 2.0": ("cur", "cur2.csv", "", {("p4d.24xlarge", "us-east-1", "on-demand"): 15.0}),
+    # 26 since June, not 28; neither Windows, nor a reservation, nor a machine without GPUs.
+    "azure": (
+        "azure",
+        "azure.json",
+        "",
+        {
+            ("Standard_ND96asr_v4", "eastus", "on-demand"): 26.0,
+            ("Standard_ND96asr_v4", "eastus", "spot"): 12.0,
+            ("Standard_NC24ads_A100_v4", "westeurope", "on-demand"): 4.0,
+        },
+    ),
+    # 8 x 3 + 96 x 0.03 + 680 x 0.004 for a2-highgpu-8g; the spot GPU alone makes no machine.
+    "gcp": (
+        "gcp",
+        "gcp.json",
+        "",
+        {
+            (name, region, "on-demand"): usd
+            for region in ("us-central1", "us-east1")
+            for name, usd in {
+                "a2-highgpu-1g": 3.7,
+                "a2-highgpu-2g": 7.4,
+                "a2-highgpu-4g": 14.8,
+                "a2-highgpu-8g": 29.6,
+                "a2-megagpu-16g": 16 * 3 + 96 * 0.03 + 1360 * 0.004,
+            }.items()
+        },
+    ),
+    "a table of machines": (
+        "table",
+        "lambda.csv",
+        "lambda",
+        {
+            ("gpu_1x_a100", "us-west-2", "on-demand"): 1.99,
+            ("gpu_8x_a100", "us-west-2", "on-demand"): 15.92,
+            ("gpu_8x_h100_sxm5", "us-east-1", "on-demand"): 31.92,
+        },
+    ),
+    "a table of GPUs": (
+        "table",
+        "runpod.csv",
+        "runpod",
+        {
+            ("1x-h100-sxm", "any", "on-demand"): 2.99,
+            ("1x-h100-sxm", "any", "spot"): 1.75,
+            ("1x-a100-pcie", "any", "on-demand"): 1.64,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "name", "cloud", "rows"), BY_HAND.values(), ids=BY_HAND)
+def test_the_example_by_hand(kind: str, name: str, cloud: str, rows: Rows) -> None:
+    """Dollars per hour of a machine, by type, region and market."""
+    found = PRICE_KINDS[kind].reader(DATA / name, PriceFlags(cloud=cloud, as_of=""))
+    got = {(one.instance_type, one.region, one.market): one.usd_per_hour for one in found.prices}
+    assert got == pytest.approx(rows)
+
+
+@pytest.mark.parametrize("kind", PRICE_KINDS)
+def test_what_is_written_is_read_back(kind: str, tmp_path: Path) -> None:
+    """Cloud, region, market, currency and day stay columns; the price file is one that plans read."""
+    out = tmp_path / "prices.csv"
+    flags = ["--from", kind, str(DATA / PRICE_KINDS[kind].example), "--out", str(out), "-o", "json"]
+    if not PRICE_KINDS[kind].cloud:
+        flags += ["--cloud", "lambda" if kind == "table" else "aws"]
+    done = CliRunner().invoke(app, ["prices", "import", *flags])
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)["prices"]
+    file, _ = read_price_file(out)
+    back = {
+        (row.cloud, row.instance_type, row.region, row.market): row.usd_per_hour or row.spot_usd_per_hour_max
+        for row in file.types
+    }
+    assert back == {
+        (row["cloud"], row["instance_type"], row["region"], row["market"]): row["usd_per_hour"]
+        for row in said
+    }
+    assert {row.currency for row in file.types} == {"USD"}
+
+
+def test_the_page_lists_every_kind() -> None:
+    """The rows of the reference page are those of the table."""
+    page = (ROOT / "docs" / "reference" / "imports.md").read_text(encoding="utf-8")
+    for kind, entry in PRICE_KINDS.items():
+        assert f"| `{kind}` | {entry.file} | {entry.columns} | {entry.left_out} | {entry.refused} |" in page
+
+
+TABLE = "Instance,GPU,GPUs,Price/hr,Region\n"
+REFUSED: dict[str, tuple[str, str, str]] = {
+    "two readings": ("table", TABLE + 'a,A100,1,"1,250",x\n', "'1,250' may be 1250 or 1.250"),
+    "euros": ("table", TABLE + "a,A100,1,2.49 €,x\n", "is in €: budgets and caps count USD"),
+    "a currency column": (
+        "table",
+        "Instance,GPU,GPUs,Price/hr,Currency\na,A100,1,2,EUR\n",
+        "a price in EUR: budgets and caps count USD",
+    ),
+    "two rows of a machine": (
+        "table",
+        TABLE + "a,A100,1,2,x\na,A100,1,3,x\n",
+        ":3: a second price of a in x; the first is on line 2",
+    ),
+    "two columns of a price": (
+        "table",
+        "Instance,GPU,GPUs,Price,Price per hour\na,A100,1,2,3\n",
+        "columns 'Price' and 'Price per hour' both say the machine price",
+    ),
+    "prices that contradict each other": (
+        "table",
+        "Instance,GPU,GPUs,Price,Price per GPU\na,A100,8,16,3\n",
+        "16 USD for the machine, and 3 USD for each of its 8 GPUs",
+    ),
+    "no price": ("table", "Instance,GPU,GPUs\na,A100,1\n", "no column with a price"),
+    "no GPU": ("table", "Instance,Price\na,1\n", "no column with the GPU"),
+    "a month": ("table", "Instance,GPU,Price per month\na,A100,1\n", "no column with a price"),
+    "half a GPU": ("table", TABLE + "a,A100,0.5,2,x\n", "gpus must be a whole number; got '0.5'"),
+    "an answer in euros": (
+        "azure",
+        json.dumps(
+            {
+                "armSkuName": "Standard_ND96asr_v4",
+                "armRegionName": "x",
+                "retailPrice": 1,
+                "currencyCode": "EUR",
+                "type": "Consumption",
+                "unitOfMeasure": "1 Hour",
+                "skuName": "s",
+            }
+        ),
+        "a price in EUR",
+    ),
+    "another JSON": ("azure", '{"Items": [{"sku": 1}]}', "armSkuName is missing"),
+    "SKUs without prices": (
+        "gcp",
+        '{"skus": [{"skuId": "A", "description": "Nvidia L4 GPU running in X", '
+        '"category": {"usageType": "OnDemand"}, "serviceRegions": ["r"], "pricingInfo": []}]}',
+        r"SKU 0 \(A\): its pricingInfo is not whole",
+    ),
+    "a report without costs": ("cur", "a,b\n1,2\n", "no column for the kind"),
+}
+
+
+@pytest.mark.parametrize(("kind", "text", "said"), REFUSED.values(), ids=REFUSED)
+def test_refused(kind: str, text: str, said: str, tmp_path: Path) -> None:
+    """A sentence says what is wrong, and where."""
+    path = tmp_path / f"list.{'json' if text.startswith('{') else 'csv'}"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=said.replace("(ask", r"\(ask")):
+        PRICE_KINDS[kind].reader(path, PriceFlags(cloud="x"))
+
+
+CELLS: dict[str, float | None] = {
+    "2.49": 2.49,
+    "$2.49": 2.49,
+    "$2.49/hr": 2.49,
+    "$ 2.49 / GPU / hr": 2.49,
+    "2.49 per hour": 2.49,
+    "USD 2.49": 2.49,
+    "1,99": 1.99,
+    "1.234,56": 1234.56,
+    "12,345.67": 12345.67,
+    "": None,
+    "-": None,
+    "N/A": None,
+    "Sold out": None,
+}
+
+
+@pytest.mark.parametrize(("text", "usd"), CELLS.items())
+def test_cells_of_money(text: str, usd: float | None) -> None:
+    """As people write them; a comma before two digits is decimal."""
+    assert usd_cell(text, "the price", Path("a.csv")) == usd
+
+
+def test_machines_of_other_clouds_are_whole() -> None:
+    """Each has GPUs, memory and cores."""
+    for cloud in ("azure", "gcp"):
+        for machine in machines_of(cloud).values():
+            assert machine["gpus"] >= 1
+            assert machine["gpu_model"].startswith("NVIDIA ")
+            assert min(machine["vcpus"], machine["memory_mib"], machine["gpu_memory_mib"]) > 0
+
+
+def test_parquet_and_gzip_reports_say_the_same(tmp_path: Path) -> None:
+    """Data Exports write Parquet or packed CSV; CUR 2.0 has the product as a map."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    source = DATA / "cur2.csv"
+    table = pandas.read_csv(source)
+    whole = tmp_path / "cur.parquet"
+    table.assign(product=[json.loads(text) for text in table["product"]]).to_parquet(whole)
+    packed = tmp_path / "cur.csv.gz"
+    table.to_csv(packed, index=False)
+    prices: list[Any] = [
+        [
+            (one.instance_type, one.usd_per_hour)
+            for one in PRICE_KINDS["cur"].reader(path, PriceFlags()).prices
+        ]
+        for path in (source, whole, packed)
+    ]
+    assert prices[0] == prices[1] == prices[2]
+
+
+def mutated(raw: bytes, chance: random.Random) -> bytes:
+    """Return bytes with one to three faults such as editors and transfers make."""
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randrange(len(raw)) if raw else 0
+        to = min(len(raw), at + chance.randint(1, 40))
+        other = chance.choice([b"", b"\0", b"\xff", b'"', b",", b"\n", b"-1", b"1e999", b"nan", b"{", b"\r"])
+        choices = [raw[:at] + other + raw[to:], raw[:at], raw[:to] + raw[at:], raw[:at] + other + raw[at:]]
+        raw = chance.choice(choices)
+    return raw
+
+
+@pytest.mark.parametrize("kind", PRICE_KINDS)
+def test_damaged_lists_are_read_or_refused_in_a_sentence(kind: str, tmp_path: Path) -> None:
+    """Mutated bytes, cut and doubled lines: no other error than one for the user."""
+    chance = random.Random(kind)
+    example = DATA / PRICE_KINDS[kind].example
+    path = tmp_path / example.name
+    refused = 0
+    for _ in range(40):
+        path.write_bytes(mutated(example.read_bytes(), chance))
+        try:
+            PRICE_KINDS[kind].reader(path, PriceFlags(cloud="x"))
+        except BoaError:
+            refused += 1
+    assert refused > 0

@@ -1,0 +1,95 @@
+"""Wiring: the backend, engine and region that the settings name are opened, or refused with a clear error."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boa_daemon.backends.simulated import FileCloud
+from boa_daemon.daemon.loop.assembly import open_daemon, open_world
+from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.engines.run_reports import Generation
+from boa_daemon.engines.ssm import SsmEngine
+from boa_daemon.engines.ssm_runs import SsmRun
+from boa_daemon.errors import InputError
+from boa_daemon.store.storage import Storage
+from boa_daemon.testing import ManualClock
+from boa_daemon.tick.facts.ports import JobSpec, WayIn
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            {"cloud": {"provider": "locla"}},
+            r"\[cloud\] provider: 'locla' is not known\. Did you mean",
+        ),
+        ({"engine": {"name": "pbs"}}, r"\[engine\] name: 'pbs' is not known\. Known: local, ray, slurm, ssm"),
+        ({"engine": {"name": "slurm"}}, "shared_dir, a folder that the daemon and all nodes share"),
+        ({"engine": {"name": "slurm", "shared_dir": "/x"}}, "does not go with the provider 'simulated'"),
+        ({"cloud": {"provider": "slurm"}}, "needs partitions whose nodes it may use"),
+        (
+            {"cloud": {"provider": "slurm", "partitions": {"gpu": {"gpu": "a100", "gpus": 4}}}},
+            "the local engine runs jobs here, not on the nodes of Slurm",
+        ),
+        ({"engine": {"name": "ray"}}, "shared_dir, a folder that all nodes share"),
+        ({"engine": {"name": "ssm"}}, "does not go with the provider 'simulated'"),
+    ],
+)
+def test_an_unknown_or_unsuitable_provider_or_engine_is_refused(
+    words: dict[str, dict[str, str]], said: str, tmp_path: Path
+) -> None:
+    """The error names the setting and the values that it accepts, or the setting that is missing."""
+    with pytest.raises(InputError, match=said):
+        open_world(Settings.model_validate(words), tmp_path, ManualClock(0.0))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"engine": {"name": "pbs"}},
+        {"engine": {"name": "ssm"}},
+        {"cloud": {"instance_types": ["x9.huge"]}},
+    ],
+)
+def test_refused_settings_leave_no_file_or_database_open(
+    words: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an error in the settings, the cloud file and the storage are closed again."""
+    left: list[str] = []
+    for part in (FileCloud, Storage):
+        opened, closed = part.__init__, part.close
+
+        def opens(self: Any, *given: Any, opened: Any = opened, **named: Any) -> None:
+            opened(self, *given, **named)
+            left.append(type(self).__name__)
+
+        def closes(self: Any, closed: Any = closed) -> None:
+            closed(self)
+            left.remove(type(self).__name__)
+
+        monkeypatch.setattr(part, "__init__", opens)
+        monkeypatch.setattr(part, "close", closes)
+    settings = Settings.model_validate({**words, "daemon": {"state_dir": str(tmp_path)}})
+    with pytest.raises(InputError):
+        open_daemon(settings, clock=ManualClock(0.0))
+    assert left == []
+
+
+def test_boa_shell_uses_the_region_of_the_nodes(tmp_path: Path) -> None:
+    """The way into a job names the region of the settings."""
+    cloud = {"provider": "aws", "region": "eu-west-1", "instance_profile": "boa-node"}
+    engine = {"name": "ssm", "queue_url": "q", "uri": "s3://boa/jobs"}
+    settings = Settings.model_validate({"cloud": cloud, "engine": engine})
+    runner = open_world(settings, tmp_path, ManualClock(0.0)).runner
+    assert isinstance(runner, SsmEngine)
+    runner.admit(JobSpec(job="a", name="a", class_name="c", run="true"))
+    run = Generation(job="a", number=1, gpus=1)
+    runner._jobs["a"].run = SsmRun(generation=run, nodes=("i-1",), started_at=time.time())
+
+    way = runner.inside.way("a", 0)
+    assert isinstance(way, WayIn)
+    assert (way.node, way.region) == ("i-1", "eu-west-1")

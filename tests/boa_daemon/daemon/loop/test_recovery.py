@@ -1,0 +1,97 @@
+"""Recovery: with a new database beside an old engine, job numbers are not used again."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boa_daemon.daemon.loop.assembly import DAMAGED_SECONDS, open_daemon, try_database
+from boa_daemon.daemon.loop.recovery import recover
+from boa_daemon.daemon.service.service import Service
+from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.daemon.settings.daemon_paths import daemon_paths
+from boa_daemon.errors import InputError
+from boa_daemon.store.database_setup import backup
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+
+
+class Shelf:
+    """A runner with folders of earlier jobs, or whose folders cannot be listed."""
+
+    def __init__(self, runner: Any, folders: list[str] | None) -> None:
+        self._runner, self._folders = runner, folders
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
+
+    def job_folders(self) -> list[str]:
+        if self._folders is None:
+            raise OSError("no answer")
+        return self._folders
+
+
+@pytest.mark.parametrize(("folders", "first"), [(["a-41", "=code", "a-9"], 42), ([], 1), (None, 1)])
+def test_job_numbers_continue_after_the_folders_of_the_engine(
+    tmp_path: Path, folders: list[str] | None, first: int
+) -> None:
+    """An engine that cannot list its folders stops neither submissions nor ticks."""
+    play = DaemonInAFolder(tmp_path, ManualClock(1e9), wrap_runner=lambda runner: Shelf(runner, folders))
+    (job,) = play.service.submit([job_content("a")], user="ann")["jobs"]
+
+    assert job == f"a-{first}"
+    assert play.daemon.tick() is not None
+    play.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE jobs SET spec = '{\"content\": {'",
+        "UPDATE jobs SET spec = 'null'",
+        "UPDATE jobs SET spec = '[]'",
+        "UPDATE jobs SET spec = '{}'",
+        "UPDATE jobs SET spec = ''",
+        "UPDATE meta SET value = 'x' WHERE key = 'next_job'",
+    ],
+)
+def test_a_row_that_is_cut_short_is_damage_like_any_other(tmp_path: Path, damage: str) -> None:
+    """SQLite calls the file sound: the daemon names `boa recover`, which takes an older backup."""
+    settings = Settings.model_validate({"daemon": {"state_dir": str(tmp_path)}})
+    daemon = open_daemon(settings)
+    Service(daemon).submit([job_content("a")], user="ann")
+    assert daemon.storage is not None
+    there, engine = daemon_paths(settings), daemon.storage.store.database.engine
+    sound = backup(engine, there.backups, "20260101T000000")
+    damaged = backup(engine, there.backups, "20260102T000000")
+    daemon.close()
+    assert sound is not None
+    assert damaged is not None
+    for path in (there.database, damaged):
+        with closing(sqlite3.connect(path)) as file:
+            file.execute(damage)
+            file.commit()
+    storage, why, again = try_database(settings)
+    assert storage is None
+    assert "boa recover" in why
+    assert again == DAMAGED_SECONDS
+    found = recover(settings)
+    assert (found["old"] is not None, found["backup"], found["jobs"]) == (True, str(sound), 1)
+    storage, why, _ = try_database(settings)
+    assert (storage is not None, why) == (True, "")
+    assert storage is not None
+    storage.close()
+
+
+def test_a_sound_database_with_jobs_is_not_replaced(tmp_path: Path) -> None:
+    """There is nothing to recover."""
+    settings = Settings.model_validate({"daemon": {"state_dir": str(tmp_path)}})
+    daemon = open_daemon(settings)
+    Service(daemon).submit([job_content("a")], user="ann")
+    daemon.close()
+    with pytest.raises(InputError, match="nothing to recover"):
+        recover(settings)

@@ -1,0 +1,168 @@
+"""`daemon/slurm_nodes.py`: each node of Slurm has one job, both lists agree, and refusals go back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boa_daemon.daemon.service.slurm_nodes import FRESH_SECONDS, SlurmNodes
+from boa_daemon.errors import InputError
+from boa_daemon.slurm.commands import SlurmJob, SlurmNode
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
+from boa_daemon.testing.fake_slurm import FakeSlurm
+
+START = 1_800_000_000.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "budget": {"usd_per_hour": 100.0, "usd_per_day_cap": 5000.0, "max_instances": 8},
+    "cloud": {"instance_types": ["g5.12xlarge"], "boot_seconds": 10.0},
+    "slurm": {"partitions": {"rented": {"instance_type": "g5.12xlarge"}}, "teams": {"ml": "vision"}},
+    "teams": {"vision": {"members": ["ann"]}},
+}
+
+
+class World:
+    """A daemon in a folder that provides the nodes of a Slurm in memory."""
+
+    def __init__(self, folder: Path, **changes: dict[str, Any]) -> None:
+        self.clock = ManualClock(START)
+        self.site = DaemonInAFolder(folder, self.clock, {**SETTINGS, **changes})
+        nodes = [SlurmNode(name=f"c{n}", partition="rented", state="idle", marks="~") for n in range(1, 5)]
+        self.slurm = FakeSlurm(nodes)
+        self.nodes = SlurmNodes(self.site.service, self.slurm)
+
+    def wants(self, *names: str) -> None:
+        """Let Slurm power nodes up."""
+        for name in names:
+            self.slurm.set(name, state="allocated", marks="#")
+
+    def passes(self, seconds: float = FRESH_SECONDS + 1.0) -> None:
+        """Let time pass, tick, and compare."""
+        self.clock.instant += seconds
+        self.site.daemon.tick()
+        self.nodes.reconcile()
+
+    def live(self) -> set[str]:
+        """Return the nodes that have a job."""
+        return set(self.nodes.live())
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A new world."""
+    return World(tmp_path)
+
+
+def test_a_node_is_asked_for_once_however_often_slurm_asks(world: World) -> None:
+    """The program is called twice, and the comparison finds nothing that is missing."""
+    world.wants("c1", "c2")
+    assert len(world.nodes.resume("c[1-2]")["jobs"]) == 2
+    assert world.nodes.resume("c[1-2]") | {"as_of": 0} == {"as_of": 0, "jobs": [], "known": 2, "refused": {}}
+    world.passes()
+    assert len(world.site.daemon.storage.queue.active) == 2  # type: ignore[union-attr]
+
+
+def test_a_request_that_nobody_heard_is_served_by_the_comparison(world: World) -> None:
+    """The daemon was dead when Slurm called."""
+    world.wants("c3")
+    world.passes()
+    assert world.live() == {"c3"}
+
+
+def test_a_job_is_of_the_user_and_team_of_slurms_job_and_runs_as_root(world: World) -> None:
+    """Its command is told which node it is."""
+    world.wants("c1")
+    world.slurm.queue = [SlurmJob(id="7", state="CONFIGURING", user="ann", account="ml", nodes="c1")]
+    world.nodes.resume("c1")
+    job = world.nodes.live()["c1"]
+    assert (job.user, job.team, job.spec.user) == ("ann", "vision", "root")
+    assert job.spec.environment["BOA_SLURM_NODE"] == "c1"
+    assert (job.content["min_gpus"], job.content["max_gpus"]) == (4, 4)
+
+
+def test_what_slurm_gives_back_ends_and_an_unknown_node_is_no_error(world: World) -> None:
+    """By its program, and by the comparison where the program was not heard."""
+    world.wants("c1", "c2")
+    world.nodes.resume("c[1-2]")
+    assert world.nodes.suspend("c1,c9")["unknown"] == 1
+    assert world.live() == {"c2"}
+    world.slurm.set("c1", state="idle", marks="%")
+    world.slurm.set("c2", state="idle", marks="~")
+    world.nodes.reconcile()
+    assert world.live() == {"c2"}  # Slurm may not show yet what it has just asked for.
+    world.passes()
+    assert world.live() == set()
+
+
+def test_a_node_that_is_wanted_again_waits_for_its_last_slurmd(world: World) -> None:
+    """Two slurmd of one name would fight for it."""
+    world.wants("c1")
+    (first,) = world.nodes.resume("c1")["jobs"]
+    for _ in range(4):
+        world.passes(20.0)
+    assert world.site.daemon.storage.queue.active[first].slots  # type: ignore[union-attr]
+    world.nodes.suspend("c1")
+    world.nodes.resume("c1")
+    assert world.nodes.live()["c1"].content["after"] == [f"{first}:end"]
+
+
+def test_a_cap_sends_the_node_back_with_its_sentence(tmp_path: Path) -> None:
+    """Slurm requeues its job; the job here is over."""
+    world = World(tmp_path, budget={"usd_per_hour": 100.0, "usd_per_day_cap": 0.5})
+    world.wants("c1")
+    world.nodes.resume("c1")
+    for _ in range(4):
+        world.passes(20.0)
+    told = [values for names, values in world.slurm.told if names == ("c1",)]
+    assert told[0]["state"] == "power_down_force"
+    assert "cap" in told[0]["reason"]
+    assert told[0]["reason"].startswith("boa: ")
+    assert world.live() == set()
+
+
+def test_a_node_without_a_partition_here_is_refused(tmp_path: Path) -> None:
+    """With two partitions the node's own is asked for."""
+    partitions = {name: {"instance_type": "g5.12xlarge"} for name in ("rented", "other")}
+    world = World(tmp_path, slurm={"partitions": partitions})
+    world.slurm.by_name["x1"] = SlurmNode(name="x1", partition="third", state="idle")
+    assert list(world.nodes.resume("x1")["refused"]) == ["x1"]
+
+
+def test_a_refusal_that_slurm_does_not_hear_is_said_again(world: World) -> None:
+    """Its controller is silent for a while; nothing is ended meanwhile."""
+    world.wants("c1")
+    world.nodes.resume("c1")
+    world.slurm.is_silent = True
+    world.nodes._refuse({"c1": "the cap"})
+    assert world.slurm.told == []
+    world.nodes.after_tick()
+    assert world.live() == {"c1"}
+    world.slurm.is_silent = False
+    world.passes()
+    assert world.slurm.told[0] == (("c1",), {"state": "power_down_force", "reason": "boa: the cap"})
+
+
+def test_a_joined_node_whose_job_has_ended_is_powered_down_with_the_reason(world: World) -> None:
+    """So Slurm requeues what ran there at once, and not after its timeout."""
+    world.slurm.set("c2", state="allocated", marks="")
+    world.passes()
+    assert world.slurm.told == [(("c2",), {"state": "power_down_force", "reason": "boa: the node has ended"})]
+
+
+@pytest.mark.parametrize("hostlist", ["", "c[1-", "c[a]"])
+def test_a_broken_host_list_is_refused(world: World, hostlist: str) -> None:
+    """Nothing is asked for."""
+    with pytest.raises(InputError):
+        world.nodes.resume(hostlist)
+
+
+def test_node_classes_are_left_out_of_what_is_learnt(world: World) -> None:
+    """Their arrivals say nothing about training."""
+    world.wants("c1", "c2")
+    world.nodes.resume("c[1-2]")
+    world.passes()
+    learner = world.site.daemon.learning.learner
+    assert learner.arrived_through == 2
+    assert not any(name.startswith("slurm-") for name in learner.events)

@@ -1,0 +1,127 @@
+"""Changes of settings: which of them loosen a limit, and so need consent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.daemon.settings.setting_changes import SettingChange, changes_between, code_of
+
+BASE: dict[str, dict[str, Any]] = {
+    "budget": {
+        "usd_per_hour": 5.0,
+        "usd_per_day_cap": 200.0,
+        "standing_usd_per_hour": 0.5,
+        "max_instances": 4,
+    },
+    "cloud": {"lease_minutes": 30.0, "spot_max_usd_per_hour": {"g5.xlarge": 0.5}},
+    "engine": {"secrets": ["ssm:/a/*"], "own_user": True},
+    "api": {"admins": ["ann"]},
+    "alerts": {"webhook": "https://hooks.example/T0/secret"},
+    "users": {"bob": {"max_jobs": 3, "usd_per_day_cap": 20.0}},
+    "teams": {"vision": {"members": ["bob", "eve"], "usd_per_day_cap": 50.0}},
+    "secrets": {"env:A*": ["ann"]},
+}
+
+
+def changed(section: str, key: str, value: Any, *, drop: bool = False) -> list[SettingChange]:
+    """Return the changes when one value of the base changes, or is left out."""
+    after = {name: dict(table) for name, table in BASE.items()}
+    after.setdefault(section, {})[key] = value
+    if drop:
+        del after[section][key]
+    return between(BASE, after)
+
+
+def between(before: dict[str, Any], after: dict[str, Any]) -> list[SettingChange]:
+    """Return the changes between two contents of settings files."""
+    old, new = (Settings.model_validate(content).model_dump(mode="json") for content in (before, after))
+    return changes_between(old, new, given_before=before, given_after=after)
+
+
+TEAM = {"members": ["bob", "eve"], "usd_per_day_cap": 50.0}
+LOOSER: list[tuple[str, str, Any]] = [
+    ("budget", "usd_per_day_cap", 200.01),
+    ("budget", "standing_usd_per_hour", 0.4),
+    ("budget", "max_instances", 5),
+    ("cloud", "lease_minutes", 31.0),
+    ("cloud", "spot_max_usd_per_hour", {"g5.xlarge": 0.6}),
+    ("cloud", "spot_max_usd_per_hour", {}),
+    ("engine", "secrets", ["ssm:/a/*", "ssm:/b"]),
+    ("engine", "own_user", False),
+    ("engine", "shared_account", True),
+    ("engine", "data", ["s3://b/*"]),
+    ("api", "admins", ["ann", "eve"]),
+    ("api", "readers", ["eve"]),
+    ("api", "proxies", ["127.0.0.1"]),
+    ("api", "proxy_user_header", "X-Auth-Request-Email"),
+    ("api", "proxy_user_domain", "other.example"),
+    ("users", "bob", {"max_jobs": 4, "usd_per_day_cap": 20.0}),
+    ("users", "bob", {"max_jobs": 3}),
+    ("teams", "vision", {**TEAM, "usd_per_day_cap": 51.0}),
+    ("teams", "vision", {**TEAM, "members": ["bob"]}),
+    ("secrets", "env:A*", ["ann", "eve"]),
+    ("secrets", "env:AB*", ["eve"]),
+]
+TIGHTER: list[tuple[str, str, Any]] = [
+    ("budget", "usd_per_hour", 9.0),
+    ("budget", "usd_per_day_cap", 199.0),
+    ("budget", "usd_per_month_cap", 900.0),
+    ("budget", "max_instances", 1),
+    ("budget", "standing_usd_per_hour", 0.6),
+    ("cloud", "lease_minutes", 29.0),
+    ("cloud", "spot_max_usd_per_hour", {"g5.xlarge": 0.4, "g4dn.xlarge": 0.2}),
+    ("engine", "secrets", []),
+    ("api", "admins", []),
+    ("users", "eve", {"max_jobs": 1}),
+    ("teams", "vision", {**TEAM, "members": ["bob", "eve", "dan"]}),
+    ("secrets", "env:A*", []),
+    ("secrets", "ssm:/x", ["ann"]),
+    ("daemon", "tick_seconds", 5.0),
+]
+
+
+@pytest.mark.parametrize(("section", "key", "value"), LOOSER)
+def test_a_change_that_loosens_a_limit_needs_consent(section: str, key: str, value: Any) -> None:
+    """Caps, rights, users, costs that count against caps, and rights to secrets."""
+    assert [change for change in changed(section, key, value) if change.why]
+
+
+@pytest.mark.parametrize(("section", "key", "value"), TIGHTER)
+def test_a_change_that_tightens_or_is_no_limit_needs_none(section: str, key: str, value: Any) -> None:
+    """A lower cap, a new limit, fewer rights, another budget or tick."""
+    found = changed(section, key, value)
+    assert found
+    assert not [change.sentence for change in found if change.why]
+
+
+@pytest.mark.parametrize(("section", "key"), [(name, key) for name, table in BASE.items() for key in table])
+def test_what_is_left_out_needs_consent(section: str, key: str) -> None:
+    """Each value that was set, left out: nothing gives way to a default unasked."""
+    found = changed(section, key, None, drop=True)
+    assert any(change.why for change in found) or not found
+    # The one value that equals its default changes nothing.
+    assert found or (section, key) == ("engine", "own_user")
+
+
+def test_a_cap_derived_from_the_budget_counts() -> None:
+    """A higher monthly budget raises the daily cap that follows from it."""
+    found = between({"budget": {"usd_per_month": 730.0}}, {"budget": {"usd_per_month": 1460.0}})
+    assert [(change.name, change.before, change.after) for change in found if change.why] == [
+        ("[budget] usd_per_day_cap", 48.0, 96.0)
+    ]
+
+
+def test_a_private_value_is_not_quoted() -> None:
+    """The address of a webhook holds a secret."""
+    (change,) = changed("alerts", "webhook", "https://hooks.example/T0/other")
+    assert "T0" not in change.sentence + str(change.to_document())
+
+
+def test_a_code_stands_for_exactly_these_settings() -> None:
+    """Another value has another code, and the key with the code does not count."""
+    code = code_of(BASE)
+    assert code_of({**BASE, "daemon": {"accept_changes": code}}) == code
+    assert code_of({**BASE, "budget": {**BASE["budget"], "max_instances": 5}}) != code

@@ -1,0 +1,125 @@
+"""Layers of settings: which value counts, and which values are refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import Field
+
+from boa_daemon.daemon.settings.setting_layers import load_settings
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.schema import Positive, Strict
+from policies import plugins
+
+
+def test_two_budgets_in_one_file_are_refused(tmp_path: Path) -> None:
+    """The error names both keys and says what to do."""
+    file = tmp_path / "boa.toml"
+    file.write_text("[budget]\nusd_per_hour = 10.0\nusd_per_month = 7300.0\n")
+
+    with pytest.raises(InputError, match="budget has both usd_per_hour and usd_per_month") as refused:
+        load_settings(file, environment={})
+    assert "Give one of them" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("in_file", "in_environment", "usd_per_hour"),
+    [("usd_per_hour = 40.0", ("MONTH", "7300"), 10.0), ("usd_per_month = 7300.0", ("HOUR", "40"), 40.0)],
+)
+def test_a_budget_from_the_environment_replaces_the_one_of_the_file(
+    tmp_path: Path, in_file: str, in_environment: tuple[str, str], usd_per_hour: float
+) -> None:
+    """One budget may be per hour and the other per month."""
+    file = tmp_path / "boa.toml"
+    file.write_text(f"[budget]\n{in_file}\n")
+    name, value = in_environment
+    loaded = load_settings(file, environment={f"BOA_BUDGET_USD_PER_{name}": value})
+
+    assert loaded.settings.budget.mean_usd_per_hour == usd_per_hour
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "name", "said"),
+    [
+        (
+            "cloud",
+            "provider",
+            "simulatd",
+            "[cloud] provider: 'simulatd' is not known. Did you mean 'simulated'?",
+        ),
+        (
+            "cloud",
+            "provider",
+            "azure",
+            "[cloud] provider: 'azure' is not known. Known: aws, local, simulated",
+        ),
+        ("engine", "name", "smm", "[engine] name: 'smm' is not known. Did you mean 'ssm'?"),
+        ("workload", "policy", "bao", "no policy 'bao'. Did you mean 'boa'?"),
+        ("workload", "placer", "lfw", "no placer 'lfw'"),
+    ],
+)
+def test_an_unknown_plugin_name_is_refused_with_file_and_line(
+    tmp_path: Path, section: str, key: str, name: str, said: str
+) -> None:
+    """An unknown name from the environment is refused without a file and line."""
+    file = tmp_path / "boa.toml"
+    file.write_text(f'[daemon]\ntick_seconds = 10.0\n[{section}]\n{key} = "{name}"\n')
+    with pytest.raises(InputError) as refused:
+        load_settings(file, environment={})
+    assert str(refused.value).startswith(f"{file}:4: {said}")
+
+    with pytest.raises(InputError, match=re.escape(said)):
+        load_settings(None, environment={f"BOA_{section.upper()}_{key.upper()}": name})
+
+
+def test_a_name_from_an_installed_plugin_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name is accepted without loading the plugin."""
+    file = tmp_path / "boa.toml"
+    file.write_text('[cloud]\nprovider = "ours"\n[engine]\nname = "pbs"\n')
+    with pytest.raises(InputError, match="'ours' is not known"):
+        load_settings(file, environment={})
+    monkeypatch.setattr(plugins, "names", {"boa.clouds": ("ours",), "boa.engines": ("pbs",)}.__getitem__)
+    assert load_settings(file, environment={}).settings.engine.name == "pbs"
+
+
+class _Pager(Strict):
+    """Settings of a plug-in."""
+
+    team: str = Field(description="team to page")
+    repeat_minutes: Positive = Field(default=30.0, description="minutes between two pages")
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('team = "ml"\nrepeat_minutes = "9"', r"boa\.toml:3: plugins.pager.repeat_minutes must be a number"),
+        (
+            'teem = "ml"',
+            r"boa\.toml:2: unknown key 'teem' in plugins.pager. Did you mean 'team'",
+        ),
+        ("repeat_minutes = 9.0", r"boa\.toml:1: plugins.pager.team is missing"),
+        ("team = true", r"boa\.toml:2: plugins.pager.team must be text; got true"),
+    ],
+)
+def test_settings_of_a_plugin_are_checked_like_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, said: str
+) -> None:
+    """The plug-in's own model, in the same words, with file and line."""
+
+    def page(_address: str, _sentence: str) -> None:
+        """Page nobody."""
+
+    page.Settings = _Pager  # type: ignore[attr-defined]
+    monkeypatch.setattr(plugins, "names", lambda group: ("pager",) if group == "boa.notifiers" else ())
+    monkeypatch.setattr(plugins, "load", lambda _group, _name: page)
+    file = tmp_path / "boa.toml"
+    file.write_text(f"[plugins.pager]\n{table}\n")
+    with pytest.raises(InputError, match=said):
+        load_settings(file, environment={})
+    file.write_text('[plugins.pager]\nteam = "ml"\n')
+    assert load_settings(file, environment={}).settings.plugins == {"pager": {"team": "ml"}}
+    file.write_text('[plugins.pagr]\nteam = "ml"\n')
+    with pytest.raises(InputError, match=r"boa\.toml:1: \[plugins\.pagr\]: no plug-in.*'pager'"):
+        load_settings(file, environment={})

@@ -1,0 +1,141 @@
+"""Batch scripts of Slurm: what is meant, what is ignored, and what is refused by line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.document_file import Document
+from boa_daemon.inputs.groups import members
+from boa_daemon.inputs.job_file import check_job
+from boa_daemon.inputs.sbatch_file import is_sbatch, read_sbatch
+from boa_daemon.inputs.submission import read_submission
+
+
+def a_script(folder: Path, *options: str, body: str = "srun python train.py") -> Path:
+    """Write a script with these options, each in a line of its own."""
+    file = folder / "train.sbatch"
+    file.write_text("\n".join(["#!/bin/bash", *(f"#SBATCH {one}" for one in options), "", body, ""]))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-N 2", "--gres=gpu:4"], {"min_gpus": 8, "max_gpus": 8}),
+        (["--nodes=1-4", "--gpus-per-node=a100:2"], {"min_gpus": 2, "max_gpus": 8}),
+        (["-n 8", "--gpus-per-task=1"], {"min_gpus": 8}),
+        (["--gpus=3"], {"min_gpus": 3}),
+        (["-G a100:5"], {"min_gpus": 5}),
+        (["-N2", "--ntasks-per-node=4", "--gpus-per-task=1", "-c 6"], {"min_gpus": 8, "cpus": 24.0}),
+        ([], {"min_gpus": 1, "max_gpus": 1}),
+        (["--gres=gpu:tesla:2(S:0)", "--cpus-per-gpu=8"], {"min_gpus": 2, "cpus": 16.0}),
+        (["--time=30"], {"max_hours": 0.5}),
+        (["--time=1:30"], {"max_hours": 0.025}),
+        (["-t 02:00:00"], {"max_hours": 2.0}),
+        (["--time=1-12"], {"max_hours": 36.0}),
+        (["--time=1-12:30:00"], {"max_hours": 36.5}),
+        (["--mem=64G"], {"memory_gb": 64 * 2**30 / 1e9}),
+        (["--mem=1000"], {"memory_gb": 1000 * 2**20 / 1e9}),
+        (["-c4", "--mem-per-cpu=2G"], {"cpus": 4.0, "memory_gb": 8 * 2**30 / 1e9}),
+        (["--gpus-per-node=2", "--mem-per-gpu=10G"], {"memory_gb": 20 * 2**30 / 1e9}),
+        (["-J 'my job'"], {"name": "my-job"}),
+        (["--dependency=afterok:a-1:b-2,afterany:c-3"], {"after": ["a-1", "b-2", "c-3:end"]}),
+        (["--mail-type=END,FAIL"], {"notify": ["end", "failure"]}),
+        (["--signal=B:TERM@120"], {"stop_grace_seconds": 120.0}),
+        (["--export=NONE,LR=0.1"], {"environment": {"LR": "0.1"}}),
+        (["--qos=hi -A ml", "-p gpu"], {"slurm_options": ["--qos=hi", "--account=ml", "--partition=gpu"]}),
+        (["--comment=boa:class=vision,max_gpus=16,elastic,max_usd=20"],
+         {"class": "vision", "min_gpus": 1, "max_gpus": 16, "elastic": True, "max_usd": 20.0}),
+        (["--comment='just a note'"], {"class": "default"}),
+        (["--begin=2030-01-31T08:00:00"], {}),
+        (["--begin=now+2hours"], {}),
+        (["--output=x # a comment"], {}),
+    ],
+)  # fmt: skip
+def test_options_are_meant(tmp_path: Path, options: list[str], said: dict[str, Any]) -> None:
+    """Each becomes the key of a job file, which the daemon accepts."""
+    found = read_sbatch(a_script(tmp_path, *options))
+    checked = check_job(Document(name="job", content=dict(found.content)))
+    assert {key: checked[key] for key in said} == said
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--uid=0", "--wrap=id", "--hold", "--nods=3", "--time=soon", "--time=1-", "--array=5-1", "--array=a",
+        "--array=0-99999", "--dependency=singleton", "--dependency=after:3", "--mem=lots", "--nodes=0",
+        "--nodes=two", "hetjob", "--gres=gpu:0", "word", "--begin=tomorrow", "--comment=boa:clas=x",
+        "--comment=boa:max_usd=x", "--job-name", "--clusters=b", "'unclosed", "-Z 1", "--container=x",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused_by_line(tmp_path: Path, option: str) -> None:
+    """The error names the file and the line."""
+    with pytest.raises(InputError) as found:
+        read_sbatch(a_script(tmp_path, "--nodes=1", option))
+    assert found.value.line == 3
+    assert str(found.value).startswith(f"{tmp_path}/train.sbatch:3: ")
+
+
+def test_what_is_ignored_is_said_by_line(tmp_path: Path) -> None:
+    """Also a line below the first command, which sbatch does not read."""
+    file = a_script(tmp_path, "--output=x", "--exclusive", "--nodelist=n1", body="echo\n#SBATCH --uid=0")
+    notes = [(note.line, note.option, note.fate) for note in read_sbatch(file).notes]
+    assert (2, "--output", "ignored") in notes
+    assert (3, "--exclusive", "ignored") in notes
+    assert (7, "--", "ignored") in notes
+
+
+def test_an_array_becomes_a_group(tmp_path: Path) -> None:
+    """Each member has its number, as in Slurm, and the script's own variables."""
+    (content,) = read_submission(a_script(tmp_path, "--array=1-7:3,20%2"))
+    found = [member["environment"] for member in members(check_job(Document(name="job", content=content)))]
+    assert [one["SLURM_ARRAY_TASK_ID"] for one in found] == ["1", "4", "7", "20"]
+    assert {one["SLURM_ARRAY_TASK_MAX"] for one in found} == {"20"}
+
+
+@pytest.mark.parametrize(("first", "is_one"), [("#!/bin/bash", True), ("#!/usr/bin/env python3", False)])
+def test_only_a_script_of_a_shell_is_read(tmp_path: Path, first: str, is_one: bool) -> None:
+    """A script in another language is refused with its first line."""
+    file = tmp_path / "run.sh"
+    file.write_text(f"{first}\n#SBATCH -N1\ntrue\n")
+    assert is_sbatch(file)
+    if is_one:
+        assert read_sbatch(file).content["min_gpus"] == 1
+    else:
+        with pytest.raises(InputError, match="not with a shell"):
+            read_sbatch(file)
+
+
+def test_a_job_file_is_no_batch_script(tmp_path: Path) -> None:
+    """Nor is a script without lines for sbatch, or a file that is not there."""
+    (tmp_path / "a.yaml").write_text("name: a\n#SBATCH -N1\n")
+    (tmp_path / "b.sh").write_text("#!/bin/sh\ntrue\n")
+    assert [is_sbatch(tmp_path / name) for name in ("a.yaml", "b.sh", "gone")] == [False, False, False]
+
+
+def test_srun_starts_the_tasks_of_its_node_with_their_variables(tmp_path: Path) -> None:
+    """Two tasks on the second of two nodes are 2 and 3 of 4; a failing task fails the script."""
+    body = (
+        'A=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n1)\n'
+        "srun --ntasks=4 -c 2 bash -c 'echo $SLURM_PROCID $SLURM_LOCALID of $SLURM_NTASKS' | sort\n"
+        'echo $A $SLURM_NNODES $SLURM_NODEID "$SLURM_JOB_NAME"\nsrun false'
+    )
+    found = read_sbatch(
+        a_script(tmp_path, "-N2", "--ntasks-per-node=2", "--gpus-per-node=2", "-J it", body=body)
+    )
+    place = {
+        "BOA_NODES": "2", "BOA_NODE_RANK": "1", "BOA_GPUS_PER_NODE": "2", "BOA_JOB_ID": "it-1",
+        "BOA_GENERATION": "1", "MASTER_ADDR": "10.0.0.1",
+    }  # fmt: skip
+    done = subprocess.run(
+        ["/bin/bash", "-c", found.content["run"]], env={**os.environ, **place},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["2 0 of 4", "3 1 of 4", "10.0.0.1 2 1 it"], done.stderr
+    assert done.returncode == 1

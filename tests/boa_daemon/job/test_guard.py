@@ -1,0 +1,154 @@
+"""The guard: it keeps a keeper for its unit, passes orders on, and sees how the command ended."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import until
+
+from boa_daemon.job import guard
+from boa_daemon.job.guard import Guard, Orders
+from boa_daemon.job.processes import descendants, kill_all_carrying, started_ticks
+from boa_daemon.job.unit import Unit, read_json, read_own
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Iterator[Any]:
+    """Return a function that starts a unit with a command; it gives the unit and its guard."""
+    begun: list[tuple[Unit, subprocess.Popen[bytes]]] = []
+
+    def start(run: str, **changes: Any) -> tuple[Unit, subprocess.Popen[bytes]]:
+        values: dict[str, Any] = {
+            "name": f"guarded-{os.getpid()}",
+            "job": "a",
+            "generation": 1,
+            "rank": 0,
+            "run": run,
+            "folder": tmp_path / "g1" / "n0",
+            "workdir": str(tmp_path),
+            "progress_file": str(tmp_path / "g1" / "own" / "progress.json"),
+            "checkpoint_dir": str(tmp_path / "checkpoint"),
+            "environment": {"BOA_UNIT": f"guarded-{os.getpid()}"},
+        }
+        made = Unit(**(values | changes))
+        made.write()
+        words = [sys.executable, "-m", "boa_daemon.job.keeper", "--foreground", str(made.folder)]
+        begun.append((made, subprocess.Popen(words)))
+        return begun[-1]
+
+    yield start
+    for made, process in begun:
+        process.kill()
+        for pid in (read_json(made.folder / "keeper.json") or {}).get("pid", 0), *descendants(process.pid):
+            if pid and started_ticks(pid):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        kill_all_carrying(f"BOA_UNIT={made.name}")
+
+
+def keeper(unit: Unit) -> int:
+    return int((read_json(unit.folder / "keeper.json") or {}).get("pid", 0))
+
+
+def kill_keeper(unit: Unit) -> None:
+    """Kill the keeper, and wait until the next one has written its papers."""
+    before = keeper(unit)
+    os.kill(before, signal.SIGKILL)
+    until(lambda: keeper(unit) != before)
+
+
+def printed(unit: Unit) -> str:
+    return "".join(file.read_text() for file in sorted(unit.folder.glob("out-*.log")))
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", -9), ("kill -ABRT $$", -6)]
+)
+def test_the_code_of_a_command_is_known_though_its_keeper_was_killed(unit: Any, end: str, code: int) -> None:
+    """Also all that it prints: nothing of the command meets a closed pipe."""
+    made, process = unit("ulimit -c 0; for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.2; done; " + end)
+    until(lambda: "2" in printed(made))
+    kill_keeper(made)
+    until(lambda: "5" in printed(made))
+    kill_keeper(made)
+    assert process.wait(timeout=60) == 0
+    found = read_own(made.folder, "exit.json") or {}
+    assert (found["code"], found["stop_asked"], found.get("agent_lost")) == (code, False, None)
+    assert [line for line in printed(made).splitlines() if line.isdigit()] == list("12345678")
+
+
+@pytest.mark.parametrize("where", ["bring", "before", "keep", "after"])
+def test_what_a_killed_keeper_had_going_is_done_anew(unit: Any, tmp_path: Path, where: str) -> None:
+    """An errand that was cut short runs once more, alone, and the command runs once."""
+    going = tmp_path / "going"
+    errand = f"echo $$ >> {going}; [ $(wc -l < {going}) -gt 1 ] || sleep 600"
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "manifest.json").write_text("{}")
+    changes = {where: errand} if where != "keep" else {"keep": errand, "after": "true"}
+    made, process = unit(f"echo ran >> {tmp_path}/ran", **changes)
+    until(lambda: going.exists() and len(going.read_text()) > 1)
+    first = int(going.read_text().split()[0])
+    kill_keeper(made)
+    assert process.wait(timeout=60) == 0
+    assert started_ticks(first) is None
+    assert (tmp_path / "ran").read_text() == "ran\n"
+    assert len(going.read_text().split()) == 2
+    assert (read_own(made.folder, "exit.json") or {})["code"] == 0
+
+
+@pytest.mark.parametrize("whom", ["keeper", "guard"])
+def test_an_order_reaches_the_command_whoever_was_killed(unit: Any, whom: str) -> None:
+    """The guard passes orders on; without it the keeper goes on by itself."""
+    made, process = unit("echo ready; sleep 600")
+    until(lambda: "ready" in printed(made))
+    if whom == "keeper":
+        os.kill(keeper(made), signal.SIGKILL)
+        process.terminate()  # At once: the next keeper may not be there yet.
+    else:
+        process.kill()
+        process.wait()
+        os.kill(keeper(made), signal.SIGTERM)
+    until((made.folder / "exit.json").exists, seconds=30.0)
+    found = read_own(made.folder, "exit.json") or {}
+    assert (found["stop_asked"], found["code"]) == (True, -signal.SIGTERM)
+
+
+def test_a_unit_whose_keepers_cannot_live_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After some tries the guard gives up, and says what was wrong."""
+    monkeypatch.setattr(guard, "PAUSE_SECONDS", 0.0)
+
+    def keep(_orders: Orders, _guard: int) -> int:
+        raise OSError("the disk is gone")
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    try:
+        assert not Guard(tmp_path, keep).run()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        ctypes.CDLL(None).prctl(guard.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    assert capfd.readouterr().err.count("OSError: the disk is gone") == guard.MOST_KEEPERS
+
+
+def test_orders_are_remembered() -> None:
+    """The first stop counts: its grace begins then."""
+    orders = Orders()
+    orders.take(signal.SIGCHLD)
+    assert orders.stop_asked_at is None
+    orders.take(signal.SIGTERM)
+    at = orders.stop_asked_at
+    assert at is not None
+    assert at <= time.monotonic()
+    orders.take(signal.SIGTERM)
+    orders.take(signal.SIGUSR1)
+    assert (orders.stop_asked_at, orders.is_kill_asked) == (at, True)

@@ -1,0 +1,176 @@
+"""Slurm's accounting as a trace: what counts, how long it ran, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from boa_daemon.cli import app
+from boa_daemon.errors import InputError
+from boa_daemon.lab.traces.importers import import_source
+from boa_daemon.lab.traces.sacct import elapsed_seconds, gpus_of, import_sacct
+from boa_daemon.traces.workload import Options, Workload
+
+Write = Callable[[str, str], Path]
+
+
+def gpu_hours(found: Workload) -> dict[str, float]:
+    """Return the GPU-hours of each job."""
+    size = {job_class.name: job_class.size_gpu_hours for job_class in found.classes}
+    return {job.id: round(size[job.class_name] * job.scale, 9) for job in found.trace.jobs}
+
+
+def test_the_example_by_hand(data: Path) -> None:
+    """2 GPUs x 4 h; 1 x 26 h and 1 x 2 h of an array; 4 x 1 h that failed. Arrivals count from 08:00."""
+    found = import_sacct(data / "sacct" / "sacct.txt", Options())
+    assert gpu_hours(found) == {"4101": 8.0, "4102_1": 26.0, "4102_2": 2.0, "4103": 4.0}
+    assert [job.arrived_at_seconds for job in found.trace.jobs] == [0.0, 3600.0, 3600.0, 7200.0]
+    sizes = {
+        job_class.name: (job_class.size_gpu_hours, job_class.arrivals_per_hour) for job_class in found.classes
+    }
+    assert sizes == {"a100-1": (14.0, 1.0), "a100-2": (8.0, 0.5), "a100-4": (4.0, 0.5)}
+    assert found.dropped == {
+        "that still wait": 1,
+        "that still run": 1,
+        "without GPUs": 1,
+        "without run time": 1,
+    }
+    assert "3 rows are of jobs that did not complete (1 CANCELLED, 1 FAILED, 1 TIMEOUT)" in found.notes[-1]
+
+
+ELAPSED = {
+    "00:00:00": 0,
+    "03:04": 184,
+    "03:04.5": 184.5,
+    "01:02:03": 3723,
+    "1-02:03:04": 93784,
+    "10-00:00:00": 864000,
+}
+
+
+@pytest.mark.parametrize(("text", "seconds"), ELAPSED.items(), ids=ELAPSED)
+def test_elapsed(text: str, seconds: float) -> None:
+    """Days, hours, minutes, seconds."""
+    assert elapsed_seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "INVALID", "61", "1-25:00:00", "00:60:00", "00:00:60", "-1:00:00", "1h"]
+)
+def test_no_elapsed(text: str) -> None:
+    """What Slurm does not print is refused."""
+    with pytest.raises(ValueError, match=r"."):
+        elapsed_seconds(text)
+
+
+TRES = {
+    "": {},
+    "cpu=4,mem=8G,node=1": {},
+    "cpu=4,gres/gpu=2,node=1": {"gpu": 2},
+    "gres/gpu:a100=2,gres/gpu=2": {"a100": 2},
+    "gres/gpu=2,gres/gpu:A100=2": {"a100": 2},
+    "gres/gpu:tesla_v100=4": {"tesla_v100": 4},
+    "gres/gpu=3,gres/gpu:a100=1,gres/gpu:v100=2": {"a100": 1, "v100": 2},
+    "gres/gpumem=40G,gres/gpuutil=90,gres/gpu=1": {"gpu": 1},
+    "gres/gpu:1g.5gb=1": {"1g.5gb": 1},
+    "gres/shard=4,cpu=1": {},
+}
+
+
+@pytest.mark.parametrize(("tres", "gpus"), TRES.items(), ids=[text or "nothing" for text in TRES])
+def test_gpus_of_trackable_resources(tres: str, gpus: dict[str, int]) -> None:
+    """The typed count is the untyped one, not a further one."""
+    assert gpus_of(tres) == gpus
+
+
+HEAD = "JobID|Submit|Start|End|Elapsed|State|AllocTRES\n"
+ROW = "7|2026-03-02T08:00:00|2026-03-02T08:00:00|2026-03-02T09:00:00|01:00:00|COMPLETED|gres/gpu=2\n"
+SHAPES = {
+    "parsable2": HEAD + ROW,
+    "parsable": HEAD.replace("\n", "|\n") + ROW.replace("\n", "|\n"),
+    "dos": (HEAD + ROW).replace("\n", "\r\n"),
+    "byte order mark": "\ufeff" + HEAD + ROW,
+    "tabs": (HEAD + ROW).replace("|", "\t"),
+    "other order": "AllocTRES|Elapsed|JobID|Submit\ngres/gpu=2|01:00:00|7|2026-03-02T08:00:00\n",
+    "lower case": HEAD.lower() + ROW,
+    "raw seconds": "JobID|Submit|ElapsedRaw|AllocTRES\n7|2026-03-02T08:00:00|3600|gres/gpu=2\n",
+    "start and end": "JobID|Submit|Start|End|AllocTRES\n"
+    "7|2026-03-02T08:00:00|2026-03-02T08:00:00+01:00|2026-03-02T08:00:00Z|gres/gpu=2\n",
+    "requested only": "JobID|Submit|Elapsed|ReqTRES\n7|2026-03-02T08:00:00|01:00:00|gres/gpu=2\n",
+    "epoch": "JobID|Submit|Elapsed|ReqTRES\n7|1772438400|01:00:00|gres/gpu=2\n",
+    "quotes in a name": "JobName|" + HEAD + 'say "hi|' + ROW,
+    "csv of a data frame": "JobID,Submit,ElapsedRaw,AllocTRES\n"
+    '7,2026-03-02T08:00:00,3600.0,"cpu=4,gres/gpu=2"\n',
+    "parts of one job": HEAD
+    + "".join(ROW.replace("7|", f"7+{part}|", 1).replace("=2", "=1") for part in "01"),
+    "attempts": HEAD
+    + "7|2026-03-02T08:00:00|2026-03-02T08:00:00|2026-03-02T08:15:00|00:15:00|NODE_FAIL|gres/gpu=2\n"
+    + "7|2026-03-02T08:20:00|2026-03-02T08:30:00|2026-03-02T09:15:00|00:45:00|COMPLETED|gres/gpu=2\n",
+    "resized": HEAD + ROW.replace("COMPLETED", "CANCELLED by 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
+def test_shapes_of_the_same_job(text: str, written: Write) -> None:
+    """Two GPUs for an hour: 2 GPU-hours at width 2."""
+    found = import_sacct(written("sacct.txt", text), Options())
+    assert gpu_hours(found) == {"7": 2.0}
+    assert [job_class.name for job_class in found.classes] == ["gpus-2"]
+
+
+REFUSED = {
+    "no header": (ROW, ":1: no header of sacct"),
+    "no times": ("JobID|AllocTRES\n7|gres/gpu=2\n", ":1: column Submit and Elapsed"),
+    "cut short": (HEAD + ROW + "8|2026-03-02T08:0\n", ":3: 2 cells where the header has 7"),
+    "a bar in a name": ("JobName|" + HEAD + "a|b|" + ROW, "leave JobName out"),
+    "twice": (HEAD + ROW + ROW, ":3: a second row for job 7; the first is on line 2"),
+    "column twice": (HEAD.replace("State", "Submit") + ROW, "column 'Submit' occurs twice"),
+    "no job id": (HEAD + ROW.replace("7|", "seven|", 1), ":2: JobID must be"),
+    "no elapsed": (HEAD + ROW.replace("01:00:00", "1 hour"), ":2: Elapsed '1 hour' is not"),
+    "no submit": (HEAD + ROW.replace("2026-03-02T08:00:00", "Unknown", 1), ":2: Submit must be"),
+    "no state": (HEAD + ROW.replace("COMPLETED", "COMPLETD"), "did you mean 'COMPLETED'"),
+    "no number": (HEAD + ROW.replace("gpu=2", "gpu=two"), "'gres/gpu=two' is no number of GPUs"),
+    "negative": (HEAD.replace("Elapsed", "ElapsedRaw") + ROW.replace("01:00:00", "-5"), ":2: ElapsedRaw"),
+    "nothing ran": (
+        HEAD + ROW.replace("COMPLETED", "RUNNING"),
+        "no job is left to import (1 that still run)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
+def test_damaged_files_are_refused_by_line(text: str, said: str, written: Write) -> None:
+    """The error says what is wrong and where."""
+    with pytest.raises(InputError) as refused:
+        import_sacct(written("sacct.txt", text), Options())
+    assert said.lower() in str(refused.value).lower()
+
+
+def test_the_time_zone_is_that_of_the_cluster(written: Write) -> None:
+    """Between 01:00 and 04:00 of 29 March 2026 Berlin's clocks go on an hour: two hours pass."""
+    rows = [f"{job}|2026-03-29T0{hour}:00:00|60|gres/gpu=1\n" for job, hour in ((1, 1), (2, 4))]
+    text = "JobID|Submit|ElapsedRaw|AllocTRES\n" + "".join(rows)
+    path = written("sacct.txt", text)
+    for zone, hours in ((None, 3.0), ("Europe/Berlin", 2.0)):
+        assert import_source("sacct", path, Options(time_zone=zone)).trace.window_hours == hours
+    with pytest.raises(InputError, match="Europe/Berln"):
+        import_sacct(path, Options(time_zone="Europe/Berln"))
+
+
+def test_from_sacct_to_a_plan_in_two_commands(data: Path, tmp_path: Path) -> None:
+    """The second command plans what the first wrote, at the price of the type."""
+    run = CliRunner()
+    source = str(data / "sacct" / "sacct.txt")
+    flags = ["--from", "sacct", "--out", str(tmp_path), "--instance-type", "a100=p4d.24xlarge", "-o", "json"]
+    done = run.invoke(app, ["trace", "import", source, *flags])
+    assert done.exit_code == 0, done.exception
+    assert json.loads(done.stdout)["load_gpus"] == 40.0 / 2.0
+    planned = run.invoke(
+        app, ["plan", "--classes", str(tmp_path / "classes.yaml"), "--budget", "200/h", "-o", "json"]
+    )
+    assert planned.exit_code == 0, planned.exception
+    assert json.loads(planned.stdout)["prices"][0]["instance_type"] == "p4d.24xlarge"

@@ -1,0 +1,177 @@
+"""What Slurm's commands print is read; a controller that does not answer is not asked again at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.slurm.commands import Slurm, SlurmRefused, SlurmSilent, expand, gpus_of
+
+
+@pytest.mark.parametrize(
+    ("hostlist", "names"),
+    [
+        ("c1", ["c1"]),
+        ("c[1-3,7],login", ["c1", "c2", "c3", "c7", "login"]),
+        ("c[08-11]", ["c08", "c09", "c10", "c11"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+        ("gpu-a[1-2]-x,b", ["gpu-a1-x", "gpu-a2-x", "b"]),
+        ("", []),
+    ],
+)
+def test_a_host_list_is_expanded(hostlist: str, names: list[str]) -> None:
+    """Ranges, leading zeros, several brackets and several parts."""
+    assert expand(hostlist) == names
+
+
+@pytest.mark.parametrize("hostlist", ["c[1-", "c[1-x]", "c]1[", "c[]-2]"])
+def test_a_broken_host_list_is_refused(hostlist: str) -> None:
+    """It names the part that is none."""
+    with pytest.raises(ValueError, match="is no"):
+        expand(hostlist)
+
+
+def test_a_thousand_names_are_expanded() -> None:
+    """A request for a thousand nodes is one word."""
+    assert expand("c[1-1000]")[-1] == "c1000"
+
+
+@pytest.mark.parametrize(
+    ("gres", "found"),
+    [
+        ("gpu:4", (4, "")),
+        ("gpu:a100:8(S:0-1)", (8, "a100")),
+        ("gpu:a100:2,gpu:v100:2", (4, "")),
+        ("nvme:1,gpu:h100:4(IDX:0-3)", (4, "h100")),
+        ("(null)", (0, "")),
+        ("gpu", (0, "")),
+    ],
+)
+def test_gpus_are_counted(gres: str, found: tuple[int, str]) -> None:
+    """With the model, if there is one."""
+    assert gpus_of(gres) == found
+
+
+def fake(folder: Path, name: str, script: str) -> None:
+    """Put a program of that name into a folder."""
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    """A Slurm whose commands are scripts of the test."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return Slurm()
+
+
+def test_nodes_and_jobs_are_read(slurm: Slurm, tmp_path: Path) -> None:
+    """Marks behind states, bars in reasons and comments, and lines that are none."""
+    fake(
+        tmp_path, "sinfo",
+        "echo 'n1|gpu|mixed-|64+|257000+|gpu:a100:4(S:0-1)|10.0.0.1|none'; "
+        "echo 'n2|gpu|drained*|64|1||n2|bad | disk'; echo 'c1|cloud|idle~|4|1|(null)|c1|none'; echo junk",
+    )  # fmt: skip
+    fake(
+        tmp_path,
+        "squeue",
+        "echo '7|RUNNING|ann|ml|n[1-2]|boa:a|b:g1:x|None'; echo '8|PENDING|bob||||Priority'",
+    )
+    one, two, cloud = slurm.nodes()
+    assert (one.cpus, one.memory_mb, one.gpus, one.gpu_model, one.address) == (
+        64,
+        257000,
+        4,
+        "a100",
+        "10.0.0.1",
+    )
+    assert (one.is_up, one.is_free, two.is_up, two.is_lost, two.is_leaving) == (
+        True,
+        False,
+        False,
+        True,
+        True,
+    )
+    assert two.reason == "bad | disk"
+    assert (cloud.is_up, cloud.is_free, cloud.is_joined) == (False, True, False)
+    running, waiting = slurm.jobs()
+    assert (running.comment, running.reason, running.account, running.is_live) == (
+        "boa:a|b:g1:x",
+        "None",
+        "ml",
+        True,
+    )
+    assert (waiting.waits, waiting.reason) == (True, "Priority")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        "squeue: error: slurm_receive_msg: Socket timed out on send/recv operation",
+    ],
+)
+def test_a_silent_controller_is_not_asked_again_at_once(slurm: Slurm, tmp_path: Path, said: str) -> None:
+    """A tick must not wait for each of many questions."""
+    fake(tmp_path, "squeue", f"echo x >> {tmp_path}/asked; echo '{said}' >&2; exit 1")
+    for _ in range(3):
+        with pytest.raises(SlurmSilent):
+            slurm.jobs()
+    assert (tmp_path / "asked").read_text().count("x") == 1
+
+
+def test_a_refusal_is_told_in_slurms_words(slurm: Slurm, tmp_path: Path) -> None:
+    """Without the name of the program in front."""
+    fake(tmp_path, "sbatch", "echo 'sbatch: error: invalid partition specified: gp' >&2; exit 1")
+    with pytest.raises(SlurmRefused, match=r"^invalid partition specified: gp$"):
+        slurm.submit([], "#!/bin/sh", environment={"PATH": os.environ["PATH"]})
+
+
+def test_a_job_gets_the_variables_that_are_meant_for_it_alone(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon's secrets stay here; Slurm's own variables go along."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("SLURM_CONF", "/x/slurm.conf")
+    fake(tmp_path, "sbatch", f"env > {tmp_path}/env; cat > {tmp_path}/script; echo '12;cluster'")
+    path = os.environ["PATH"]
+    assert slurm.submit([], "#!/bin/sh\n", environment={"PATH": path}) == "12"
+    found = (tmp_path / "env").read_text()
+    assert "secret" not in found
+    assert "SLURM_CONF=/x/slurm.conf" in found
+    assert (tmp_path / "script").read_text() == "#!/bin/sh\n"
+
+
+def test_a_signal_for_a_job_that_is_over_is_no_error(slurm: Slurm, tmp_path: Path) -> None:
+    """The order is repeated until the end is seen, so it often comes too late."""
+    fake(
+        tmp_path,
+        "scancel",
+        "echo 'scancel: error: Kill job error on job id 7: Invalid job id specified' >&2; exit 1",
+    )
+    slurm.signal("7", "TERM")
+    slurm.cancel("7")
+
+
+def test_commands_run_on_a_login_node_over_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words with blanks and quotes arrive as they are; the script comes on standard input."""
+    fake(tmp_path, "ssh", 'while [ "$1" != login1 ]; do shift; done; shift; exec sh -c "$*"')
+    fake(
+        tmp_path,
+        "sbatch",
+        f'for word in "$@"; do echo "$word"; done > {tmp_path}/words; cat > /dev/null; echo 9',
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    slurm = Slurm(ssh="login1")
+    assert slurm.submit(["--job-name=it's a b"], "#!/bin/sh", environment={"PATH": os.environ["PATH"]}) == "9"
+    assert "--job-name=it's a b" in (tmp_path / "words").read_text().splitlines()
+
+
+def test_a_missing_slurm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence names the setting for a login node."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SlurmRefused, match=r"cannot be run: No such file.*slurm_ssh"):
+        Slurm(environment={"PATH": "/nowhere"}).jobs()

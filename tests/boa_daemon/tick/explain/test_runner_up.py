@@ -1,0 +1,90 @@
+"""The next best choice beside each decision, and the cost of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, some_slots
+from boa_daemon.tick.explain.runner_up import Alternatives, Choice, WidthLimits, action_choice, width_choice
+from boa_daemon.tick.facts.actions import LaunchNodes, StartJob, TerminateNode
+from boa_daemon.tick.facts.offers import Cooldown, Offer
+from boa_daemon.tick.facts.room_caps import RoomCap
+from boa_daemon.tick.facts.state import Plan
+from policies.model import Width
+
+MACHINE = an_instance_type()
+PRICES = {"a": 4.0, "b": 3.0, "c": 5.0, "d": None}
+OFFERS = tuple(Offer(instance_type=MACHINE.name, zone=zone, usd_per_hour=usd) for zone, usd in PRICES.items())
+
+
+def launch(zone: str | None, *, count: int = 2) -> LaunchNodes:
+    """Return a launch of nodes in this zone."""
+    offer = next((offer for offer in OFFERS if offer.zone == zone), None)
+    return LaunchNodes(id="x", instance_type=MACHINE, count=count, offer=offer, reason="")
+
+
+def test_the_runner_up_of_a_launch_is_the_cheapest_other_open_offer() -> None:
+    """The cost is in USD per hour for all nodes; closed offers and offers without a price do not count."""
+    state = a_state(offers=OFFERS)
+    found = action_choice(state, launch("b"), {})
+    assert found is not None
+    assert (found.chosen, found.cost, found.runner_up, found.runner_up_cost, found.unit) == (
+        "gpu-x4/b/on-demand", 6.0, "gpu-x4/a/on-demand", 8.0, "USD/hour"
+    )  # fmt: skip
+    closed = replace(state, cooldowns={"gpu-x4/a": Cooldown(until=1.0)})
+    assert (other := action_choice(closed, launch("b"), {})) is not None
+    assert other.runner_up == "gpu-x4/c/on-demand"
+
+
+@pytest.mark.parametrize("zone", [None, "d"])
+def test_a_launch_without_a_price_has_no_runner_up(zone: str | None) -> None:
+    """The launch has no offer, or its offer has no price."""
+    assert action_choice(a_state(offers=OFFERS), launch(zone), {}) is None
+
+
+def test_an_only_offer_has_no_runner_up() -> None:
+    """Offers of other types, and offers without a price, are no alternatives."""
+    for others in ((OFFERS[3],), (replace(OFFERS[0], instance_type="other"),)):
+        assert action_choice(a_state(offers=(OFFERS[1], *others)), launch("b"), {}) is None
+
+
+def test_the_runner_up_of_ending_a_node_is_to_keep_it_at_its_price() -> None:
+    """A node that is not in the state has no choice."""
+    end = TerminateNode(id="x", node="n1", reason="")
+    found = action_choice(a_state(nodes=[a_node("n1")]), end, {})
+    assert found is not None
+    assert (found.cost, found.runner_up_cost, found.unit) == (0.0, 4.0, "USD/hour")
+    assert action_choice(a_state(), end, {}) is None
+
+
+def test_a_policy_without_prices_has_no_choices() -> None:
+    """There are no costs and no other width."""
+    state, plan = a_state(), Plan(widths={"a": Width("gpu", 1)}, slots={})
+    assert Alternatives.of(state, plan).costs == (None, None)
+    assert width_choice(state, plan, "a") is None
+    start = StartJob(id="x", job="a", width=Width("gpu", 1), slots=(), generation=1, reason="")
+    assert action_choice(state, start, {}) is None
+
+
+def test_the_sentence_of_a_choice_says_whether_its_cost_includes_waiting() -> None:
+    """USD are money and waiting together; USD per hour are money alone."""
+    choice = Choice(chosen="2 x gpu", cost=4.0, runner_up="4 x gpu", runner_up_cost=5.5, unit="USD")
+    assert choice.sentence == "2 x gpu, at 4 USD of money and waiting; 4 x gpu would be 5.5"
+    assert replace(choice, unit="USD/hour").sentence == "2 x gpu, at 4 USD per hour; 4 x gpu would be 5.5"
+    assert choice.document == {
+        "chosen": "2 x gpu", "cost": 4.0, "runner_up": "4 x gpu", "runner_up_cost": 5.5, "unit": "USD",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", ["ab", "ba"])
+def test_room_for_a_wider_width_is_asked_of_each_job_whatever_was_asked_before(asked: str) -> None:
+    """Both are planned on 4 of 12 GPUs: 8 fit for the one that runs, not for the one that waits."""
+    cap = RoomCap(code="node-limit", name="cap", size=3.0, node_sizes={"gpu": 1.0}, gpus={"gpu": 4})
+    state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1, 2, 3)})
+    widths = {name: Width("gpu", 4) for name in "ab"}
+    plan = Plan(widths=widths, slots={}, waiting={"b": "node-limit"}, room_caps=(cap,))
+    limits = WidthLimits.of(state, plan)
+    found = {name: limits.allow(state.jobs[name].job, Width("gpu", 8)) for name in asked}
+    assert found == {"a": True, "b": False}

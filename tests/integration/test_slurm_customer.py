@@ -1,0 +1,201 @@
+"""Slurm's power saving on a real slurmctld gets its nodes from a daemon on the simulated cloud."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daemon_site import Site, a_site, wait_for
+from slurm_cluster import Cluster, slurm_cluster, why_no_slurm
+
+pytestmark = [
+    pytest.mark.skipif(bool(why_no_slurm()), reason=why_no_slurm()),
+    pytest.mark.exhaustive,
+    pytest.mark.xdist_group("slurm"),
+]
+BOA = Path(sys.executable).parent / "boa"
+BOOT_SECONDS = 16.0
+SETTINGS = """
+[budget]
+usd_per_hour = 60
+usd_per_day_cap = {cap}
+max_instances = 8
+[cloud]
+boot_seconds = {boot}
+instance_types = ["g5.12xlarge"]
+[slurm]
+conf = "{conf}"
+run = '''
+export CONF={conf}
+exec unshare -u sh -c "hostname $BOA_SLURM_NODE; exec /usr/sbin/slurmd -D -b -f $CONF -N $BOA_SLURM_NODE"
+'''
+[slurm.partitions.{partition}]
+instance_type = "g5.12xlarge"
+[engine]
+own_user = false
+[daemon]
+state_dir = "state"
+tick_seconds = 0.5
+idle_hold_seconds = 1
+"""
+
+
+class World:
+    """A Slurm and a daemon that provides its nodes."""
+
+    def __init__(self, site: Site, cluster: Cluster) -> None:
+        self.site, self.cluster = site, cluster
+
+    def boa(self, *words: str, code: int = 0) -> str:
+        """Run a command of BOA beside the settings; return what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "boa_daemon", *words],
+            cwd=self.site.folder, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return the daemon's jobs, those that are over too."""
+        return json.loads(self.boa("jobs", "--all", "-o", "json"))["jobs"]  # type: ignore[no-any-return]
+
+    def sbatch(self, *options: str, run: str = "srun hostname; sleep 2") -> str:
+        """Submit a job to Slurm; return its number."""
+        said = self.cluster.run(
+            "sbatch", "--parsable", "-o", str(self.site.folder / "out"), *options, "--wrap", run
+        )
+        return said.strip()
+
+    def state(self, job: str) -> str:
+        """Return the state of a job of Slurm."""
+        return self.cluster.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()
+
+    def wait(self, is_so: Callable[[], bool], seconds: float = 150.0) -> None:
+        """Wait until something is so; show the daemon's log if it never is."""
+        until = time.monotonic() + seconds
+        while not is_so():
+            assert time.monotonic() < until, self.site.log[-4000:]
+            time.sleep(0.1)
+
+    def is_empty(self) -> bool:
+        """Return whether Slurm has no powered node in the partition, and BOA has no node."""
+        states = self.cluster.run("sinfo", "-h", "-N", "-p", "rented", "-o", "%T").split()
+        return set(states) == {"idle~"} and not json.loads(self.boa("instances", "-o", "json"))["instances"]
+
+
+@contextlib.contextmanager
+def a_world(
+    *, cap: float = 2000.0, boot: float = 1.0, partition: str = "rented", start: bool = True
+) -> Iterator[World]:
+    """Yield a Slurm whose nodes `c1` to `c4`, or a thousand `big` ones, come from a daemon."""
+    with a_site() as site:
+        folder, file = site.folder / "bin", site.folder / "boa.toml"
+        given = {"cap": cap, "boot": boot, "partition": partition}
+        file.write_text(SETTINGS.format(conf="", **given))
+        # Before slurmctld starts, which does without power saving where a program is missing.
+        subprocess.check_call(
+            [
+                sys.executable, "-m", "boa_daemon", "slurm", "config", "--write", "--folder", str(folder),
+                "--config", str(file), "--program", str(BOA),
+            ],
+            cwd=site.folder, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        programs = {"resume": str(folder / "boa-resume"), "suspend": str(folder / "boa-suspend")}
+        with slurm_cluster(("n1",), **programs, seconds=6) as cluster:
+            file.write_text(SETTINGS.format(conf=cluster.conf, **given))
+            if start:
+                site.up()
+            yield World(site, cluster)
+
+
+def test_power_saving_end_to_end_leaves_nothing_behind() -> None:
+    """An unchanged sbatch runs on rented nodes, which are billed and given back; slurmctld restarts once."""
+    with a_world(boot=BOOT_SECONDS) as world:
+        began = time.monotonic()
+        job = world.sbatch("-N2", "--exclusive", "-p", "rented")
+        world.wait(lambda: world.state(job) == "RUNNING")
+        took = time.monotonic() - began
+        print(f"RUNNING {took:.1f} s after sbatch, with a boot of {BOOT_SECONDS:g} s")  # noqa: T201
+        world.wait(lambda: world.state(job) == "COMPLETED")
+        assert sorted((world.site.folder / "out").read_text().split()) == ["c1", "c2"]
+        world.cluster.restart_controller()
+        world.wait(world.is_empty)
+        rows = world.jobs()
+        assert sorted(row["name"] for row in rows) == ["slurm-c1", "slurm-c2"]
+        assert all(row["status"] == "cancelled" and row["usd"] > 0.0 for row in rows)
+        # Slurm tries the launch of a batch script again every ten seconds until its nodes have joined.
+        assert took < BOOT_SECONDS + 5.0 + 10.0, took
+
+
+def test_a_refusal_goes_back_into_slurm_with_its_sentence() -> None:
+    """A day's cap that pays for no node: the job is requeued, and `scontrol show node` says why."""
+    with a_world(cap=0.5) as world:
+        world.sbatch("-N1", "--exclusive", "-p", "rented")
+        world.wait(lambda: "boa:" in world.cluster.run("scontrol", "show", "node", "c1"))
+        said = world.cluster.run("scontrol", "show", "node", "c1")
+        assert "cap" in said.partition("Reason=")[2], said
+        assert {row["status"] for row in world.jobs()} == {"cancelled"}
+
+
+def test_suspend_ends_well_for_a_node_that_never_was_and_without_a_daemon() -> None:
+    """Slurm would leave the node in POWERING_DOWN for ever."""
+    with a_world() as world:
+        assert "1 not known here" in world.boa("slurm", "suspend", "c4")
+        world.site.end(signal.SIGTERM)
+        world.boa("slurm", "suspend", "c4")
+
+
+def test_a_thousand_nodes_are_asked_for_within_two_seconds_and_cut_by_the_limits() -> None:
+    """One call; the same call again asks for none; no more nodes are rented than the limit says."""
+    with a_world(partition="many") as world:
+        boa = [sys.executable, "-m", "boa_daemon", "slurm", "resume", "big[1-1000]", "-o", "json"]
+        answers = []
+        for _ in range(2):
+            began = time.monotonic()
+            answers.append(json.loads(subprocess.check_output(boa, cwd=world.site.folder)))
+            took = time.monotonic() - began
+            print(f"1000 nodes: answered after {took:.2f} s")  # noqa: T201
+            assert took < 2.0 + (os.getloadavg()[0] if os.getloadavg()[0] > 2.0 else 0.0)
+        assert [len(answer["jobs"]) for answer in answers] == [1000, 0]
+        wait_for(lambda: bool(json.loads(world.boa("instances", "-o", "json"))["instances"]), world.site)
+        assert len(json.loads(world.boa("instances", "-o", "json"))["instances"]) <= 8
+
+
+def test_a_daemon_killed_after_slurms_request_loses_and_doubles_no_node() -> None:
+    """Killed at once, killed while its nodes boot, and asked while it is dead: each node has one job."""
+    with a_world(boot=3.0, start=False) as world:
+        job = world.sbatch("-N2", "--exclusive", "-p", "rented")
+        world.wait(lambda: "#" in world.cluster.run("sinfo", "-h", "-N", "-n", "c1", "-o", "%T"))
+        world.site.up()  # It was dead when Slurm asked.
+        world.wait(lambda: len(world.jobs()) == 2)
+        world.site.end(signal.SIGKILL)
+        world.site.up()
+        world.boa("slurm", "resume", "c[1-2]")
+        world.wait(lambda: world.state(job) == "COMPLETED")
+        assert sorted(row["name"] for row in world.jobs()) == ["slurm-c1", "slurm-c2"]
+        world.wait(world.is_empty)
+
+
+def test_a_node_that_the_cloud_takes_back_is_drained_and_its_job_requeued() -> None:
+    """The warning of an interruption drains the node; an ended node is powered down with the reason."""
+    with a_world() as world:
+        job = world.sbatch("-N1", "--exclusive", "-p", "rented", "--requeue", run="sleep 600")
+        world.wait(lambda: world.state(job) == "RUNNING")
+        row = next(row for row in world.jobs() if row["status"] == "running")
+        world.boa("simulate-interrupt", row["id"])
+        world.wait(
+            lambda: (
+                "boa: the cloud takes the node back" in world.cluster.run("scontrol", "show", "node", "c1")
+            )
+        )
+        assert "drain" in world.cluster.state("c1")
+        world.cluster.run("scancel", job)
