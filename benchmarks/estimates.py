@@ -1,14 +1,16 @@
 """Wrong class files: errors and intervals of the learnt values, and what learning gains.
 
-    python benchmarks/estimates.py [--seeds 24] [--hours 36] [--only errors | worth | left] [--quick]
+    python benchmarks/estimates.py [--seeds 24] [--hours 36] [--only errors | worth | left | first] [--quick]
 
 `errors`: the error of rates, sizes and speed-ups after a number of jobs of a class, beside the error of the
 class file, and how often the truth lies in the 95 % interval. `worth`: spend over budget and mean JCT of the
 fixed plan and the paced policy with the true numbers, with the wrong ones, and with the wrong ones corrected
 as the daemon does. `left`: jobs that do not state their size. The work left is believed to be the stated size
 less the work done, at least 2 % of it (before), or the mean of the work left given the work done (now).
-Beside it: the believed over the true work left, of all running jobs at all ticks, and of the jobs that have
-outrun their stated size. Classes, machine and load are those of `benchmarks/pacing.py`.
+`first`: the spend of the first 6, 12 and 24 hours over their budget with rates, sizes and speed-ups wrong by
+given factors, told and learning; the speed-ups' elasticities are multiplied. In `left`: the believed over
+the true work left, of all running jobs at all ticks, and of the jobs that have outrun their stated size.
+Classes, machine and load are those of `benchmarks/pacing.py`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.sim.world_settings import WorldSettings, WrongBeliefs
 from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.money.ledger import Ledger
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
@@ -295,6 +298,40 @@ def left(*, seeds: int, hours: float) -> None:
             )
 
 
+FACTORS: tuple[tuple[str, WrongBeliefs], ...] = (
+    ("true", WrongBeliefs()),
+    *((f"rates x {f:g}", WrongBeliefs(rates={"": f})) for f in (0.1, 0.25, 0.5, 2.0, 4.0, 10.0)),
+    *((f"sizes x {f:g}", WrongBeliefs(sizes={"": f})) for f in (0.1, 0.25, 0.5, 2.0, 4.0, 10.0)),
+    *((f"speed-ups ^ {f:g}", WrongBeliefs(speedup_exponents={"": f})) for f in (0.5, 0.75, 1.25, 1.5)),
+)
+FIRST_HOURS = (6.0, 12.0, 24.0)
+
+
+def first(*, seeds: int) -> None:
+    """Print the spend of the first hours over their budget, and mean JCT in minutes: told and learning."""
+    hours = " ".join(f"{h:5.0f} h" for h in FIRST_HOURS)
+    print(f"\nspend until then over the budget until then, mean JCT in minutes; means over {seeds} seeds")
+    print(f"{'stated':18s} told: {hours}    JCT   learning: {hours}    JCT")
+    for name, beliefs in FACTORS:
+        cells = []
+        for learns in (False, True):
+            rows = []
+            for seed in range(1, seeds + 1):
+                settings = wrong(beliefs, policy="boa-paced", hours=36.0, seed=seed)
+                at, spent = list[float](), list[float]()
+
+                def look(decision: Decision, at: list[float] = at, spent: list[float] = spent) -> None:
+                    at.append(decision.state.now / SECONDS_PER_HOUR)
+                    spent.append(Ledger.of(decision.state).committed_usd)
+
+                result = prepare(replace(settings, learns=learns)).finish(look)
+                paid = np.interp(FIRST_HOURS, at, spent) / np.array(FIRST_HOURS) / settings.budget.amount
+                rows.append((*paid.tolist(), 60.0 * result.mean_jct_hours))
+            *parts, jct = np.mean(np.array(rows), axis=0)
+            cells.append(" ".join(f"{part:7.2f}" for part in parts) + f" {jct:6.1f}")
+        print(f"{name:18s}      {cells[0]}             {cells[1]}", flush=True)
+
+
 def figures(result: Simulation) -> tuple[float, float]:
     """Return (spend over budget, mean JCT in minutes)."""
     return result.mean_usd_per_hour / result.budget_usd_per_hour, 60.0 * result.mean_jct_hours
@@ -314,13 +351,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=24)
     parser.add_argument("--hours", type=float, default=36.0)
     parser.add_argument("--quick", action="store_true", help="two seeds, twelve hours")
-    parser.add_argument("--only", choices=("errors", "worth", "left"), help="one of the tables")
+    parser.add_argument("--only", choices=("errors", "worth", "left", "first"), help="one of the tables")
     words = parser.parse_args()
     seeds, hours = (2, 12.0) if words.quick else (words.seeds, words.hours)
     if words.only in (None, "errors"):
         errors(seeds=seeds, hours=hours)
     if words.only in (None, "worth"):
         worth(seeds=max(2, seeds // 6), hours=hours)
+    if words.only in (None, "first"):
+        first(seeds=max(1, seeds // 12))
     if words.only in (None, "left"):
         left(seeds=max(2, seeds // 4), hours=hours)
 
