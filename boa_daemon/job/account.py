@@ -120,10 +120,11 @@ def give_units(units: Sequence[Unit], *, key_file: Path) -> None:
     if unit.uid is None or not drops(unit):
         return
     job, generation = Path(unit.checkpoint_dir).parent, unit.folder.parent
-    for folder in (job, generation):
+    # The tasks on the nodes list the units of their generation.
+    for folder, mode in ((job, 0o710), (generation, 0o750)):
         with _opened(folder) as handle:
             os.fchown(handle, 0, unit.gid)
-            os.fchmod(handle, 0o710)
+            os.fchmod(handle, mode)
     with _opened(job) as parent:
         names = ["checkpoint", "home", "artifacts", *(["work"] if (job / "work").is_dir() else [])]
         for name in names:
