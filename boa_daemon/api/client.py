@@ -43,10 +43,6 @@ from boa_daemon.api.answers import (
 )
 from boa_daemon.api.connection import DaemonUnreachable, RefusedByDaemon, ask, open_http, stream
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.inputs.code_archive import pack
-from boa_daemon.inputs.document_file import Document
-from boa_daemon.inputs.submission import as_submitted, read_submission
-from boa_daemon.store.records import first_of_group
 
 __all__ = ["Client", "DaemonUnreachable", "JobsFailed", "RefusedByDaemon", "WaitedTooLong"]
 
@@ -114,6 +110,9 @@ class Client:
             InputError: when a file cannot be read or is wrong; nothing was submitted.
             RefusedByDaemon: when the daemon refuses them; nothing was submitted.
         """
+        from boa_daemon.inputs.document_file import Document  # noqa: PLC0415 - numpy, for those who submit alone
+        from boa_daemon.inputs.submission import as_submitted, read_submission  # noqa: PLC0415
+
         contents: list[dict[str, Any]] = []
         for job in jobs:
             if isinstance(job, Mapping):
@@ -142,6 +141,8 @@ class Client:
         """
         if self.get(f"/code/{code['digest']}")["is_here"]:
             return
+        from boa_daemon.inputs.code_archive import pack  # noqa: PLC0415
+
         packed = pack(Path(code["folder"]), code.get("revision"))
         if packed.digest != code["digest"]:
             raise InputError(
@@ -413,10 +414,20 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
     if config is None:
         with suppress(KeyError):
             return os.environ["BOA_ADDRESS"]
-    from boa_daemon.daemon.settings.daemon_paths import socket_of  # noqa: PLC0415 - slow to import, and unused with an address
-    from boa_daemon.daemon.settings.setting_layers import load_settings  # noqa: PLC0415
-    from boa_daemon.daemon.settings.settings_reload import running_socket  # noqa: PLC0415
+    from boa_daemon.daemon.settings.named_socket import named_socket  # noqa: PLC0415 - unused with an address
 
+    named = named_socket(config)
+    if named is not None and named.exists():
+        return named
+    try:
+        from boa_daemon.daemon.settings.daemon_paths import socket_of  # noqa: PLC0415 - half a second to import
+        from boa_daemon.daemon.settings.setting_layers import load_settings  # noqa: PLC0415
+        from boa_daemon.daemon.settings.settings_reload import running_socket  # noqa: PLC0415
+    except ModuleNotFoundError:
+        # A machine with the client alone: its settings name a daemon, or nothing does.
+        if named is None:
+            raise
+        return named
     try:
         found = socket_of(load_settings(config).settings)
     except InputError:
@@ -428,6 +439,8 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
 
 def _is_group(name: str) -> bool:
     """Whether an id is that of a group; a job's id ends in a plain number."""
+    from boa_daemon.store.records import first_of_group  # noqa: PLC0415
+
     return first_of_group(name) is not None
 
 
