@@ -57,4 +57,4 @@ def build(folder: Path) -> list[Path]:
 
 if __name__ == "__main__":
     for path in build(Path(sys.argv[1]).resolve()):
-        print(path)
+        sys.stdout.write(f"{path}\n")

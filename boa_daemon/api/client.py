@@ -143,6 +143,7 @@ class Client:
         """
         if self.get(f"/code/{code['digest']}")["is_here"]:
             return
+
         packed = pack(Path(code["folder"]), code.get("revision"))
         if packed.digest != code["digest"]:
             raise InputError(
@@ -409,10 +410,20 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
     if config is None:
         with suppress(KeyError):
             return os.environ["BOA_ADDRESS"]
-    from boa_daemon.daemon.settings.daemon_paths import socket_of  # noqa: PLC0415 - slow to import, and unused with an address
-    from boa_daemon.daemon.settings.setting_layers import load_settings  # noqa: PLC0415
-    from boa_daemon.daemon.settings.settings_reload import running_socket  # noqa: PLC0415
+    from boa_daemon.daemon.settings.named_socket import named_socket  # noqa: PLC0415 - unused with an address
 
+    named = named_socket(config)
+    if named is not None and named.exists():
+        return named
+    try:
+        from boa_daemon.daemon.settings.daemon_paths import socket_of  # noqa: PLC0415 - half a second to import
+        from boa_daemon.daemon.settings.setting_layers import load_settings  # noqa: PLC0415
+        from boa_daemon.daemon.settings.settings_reload import running_socket  # noqa: PLC0415
+    except ModuleNotFoundError:
+        # A machine with the client alone: its settings name a daemon, or nothing does.
+        if named is None:
+            raise
+        return named
     try:
         found = socket_of(load_settings(config).settings)
     except InputError:

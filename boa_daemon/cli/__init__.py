@@ -16,6 +16,11 @@ from boa_daemon.errors import USAGE, BoaError, exit_code_of
 from boa_daemon.version import __version__
 from policies.errors import PolicyError
 
+OF_THE_DAEMON = frozenset(
+    {"alembic", "apscheduler", "boto3", "botocore", "fastapi", "prometheus_client", "scipy", "sqlalchemy"}
+)
+"""Packages that the distribution boa-client does not bring."""
+
 app = typer.Typer(
     name="boa",
     cls=Verbs,
@@ -53,6 +58,12 @@ def main() -> None:
             said = usage_errors[0] if usage_errors else "the command line is wrong: add --help"
             print_json({"error": "UsageError", "message": said, "exit_code": USAGE})
         raise
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in OF_THE_DAEMON:
+            raise
+        missing = f"this command needs {error.name}, which boa-client leaves out: pip install boa-daemon"
+        _say("MissingExtra", missing, USAGE)
+        sys.exit(USAGE)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = {"numpy", "scipy", "sqlalchemy", "alembic", "fastapi", "uvicorn", "boto3", "apscheduler"}
+HEAVY = {"scipy", "sqlalchemy", "alembic", "fastapi", "uvicorn", "boto3", "apscheduler"}
 """What a machine that only submits and asks does not need."""
 
 
@@ -154,3 +154,52 @@ for step in steps:
     ]
 
     assert [said[0][0], said[1][0]] == ["step 0", "step 10"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["status", "jobs", "logs x-1", "explain x-1", "cost", "cancel x-1", "instances", "submit {file}"],
+)
+def test_a_client_asks_and_submits_without_the_daemons_packages(command: str, tmp_path: Path) -> None:
+    """Where scipy, SQLAlchemy and their like are missing, a verb gets as far as the daemon's socket."""
+    file = tmp_path / "job.yaml"
+    file.write_text("name: x\nclass: default\nrun: echo hello\nmax_gpus: 1\n", encoding="utf-8")
+    done = _without(HEAVY, command.format(file=file), tmp_path)
+
+    assert done.returncode == 5, done.stderr
+    assert "DaemonUnreachable" in done.stderr
+
+
+def test_a_command_of_the_daemon_says_what_to_install(tmp_path: Path) -> None:
+    """One sentence, with the exit code of a missing extra."""
+    done = _without(HEAVY, "doctor", tmp_path)
+
+    assert done.returncode == 2
+    assert "pip install boa-daemon" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def _without(packages: set[str], command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command where some packages cannot be imported."""
+    program = f"""
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {packages!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+sys.argv = ["boa", *{command.split()!r}]
+from boa_daemon.cli import main
+main()
+"""
+    environment = {**os.environ, "HOME": str(folder), "XDG_STATE_HOME": str(folder)}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

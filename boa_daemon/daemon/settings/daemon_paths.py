@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import platformdirs
 
-from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.os_troubles import trouble_of_os
+
+if TYPE_CHECKING:
+    from boa_daemon.daemon.settings.config import Settings
 
 SYSTEM_SOCKET = Path("/run/boa/boa.sock")
 LONGEST_SOCKET = 107
@@ -107,12 +109,19 @@ def daemon_paths(settings: Settings, environment: Mapping[str, str] | None = Non
     Raises:
         InputError: when the socket's path is too long for the kernel.
     """
+    return paths_from(settings.daemon.state_dir, settings.daemon.socket, environment)
+
+
+def paths_from(
+    state_dir: str | None, socket_path: str | None, environment: Mapping[str, str] | None = None
+) -> DaemonPaths:
+    """Return the paths from the two settings of [daemon] that name them; raises as `daemon_paths`."""
     environment = os.environ if environment is None else environment
-    given = settings.daemon.state_dir or environment.get("STATE_DIRECTORY", "").partition(":")[0]
+    given = state_dir or environment.get("STATE_DIRECTORY", "").partition(":")[0]
     state = Path(given) if given else Path(platformdirs.user_state_dir("boa"))
     runtime = environment.get("RUNTIME_DIRECTORY", "").partition(":")[0]
     default = (Path(runtime) if runtime else state) / StateFile.socket
-    socket = Path(settings.daemon.socket) if settings.daemon.socket else default
+    socket = Path(socket_path) if socket_path else default
     if len(os.fsencode(socket.absolute())) > LONGEST_SOCKET:
         raise InputError(
             f"the path of the socket has more than {LONGEST_SOCKET} bytes: {socket}",
@@ -167,5 +176,9 @@ def let_jobs_through(state: Path) -> None:
 
 def socket_of(settings: Settings) -> Path:
     """Return the socket to talk to: the one of these settings if it exists, else the system service's."""
-    own = daemon_paths(settings).socket
+    return or_system(daemon_paths(settings).socket)
+
+
+def or_system(own: Path) -> Path:
+    """Return a socket, or the system service's if only that one exists."""
     return SYSTEM_SOCKET if not own.exists() and SYSTEM_SOCKET.exists() else own
