@@ -156,7 +156,7 @@ def test_suspend_ends_well_for_a_node_that_never_was_and_without_a_daemon() -> N
 
 def test_a_thousand_nodes_are_asked_for_within_two_seconds_and_cut_by_the_limits() -> None:
     """One call; the same call again asks for none; no more nodes are rented than the limit says."""
-    with a_world(partition="many") as world:
+    with a_world(boot=60.0, partition="many") as world:
         boa = [sys.executable, "-m", "boa_daemon", "slurm", "resume", "big[1-1000]", "-o", "json"]
         answers = []
         for _ in range(2):
