@@ -43,11 +43,7 @@ from boa_daemon.api.answers import (
 )
 from boa_daemon.api.connection import DaemonUnreachable, RefusedByDaemon, ask, open_http, stream
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.inputs.code_archive import pack
-from boa_daemon.inputs.document_file import Document
-from boa_daemon.inputs.submission import as_submitted, read_submission
 from boa_daemon.job.whole_files import whole_file
-from boa_daemon.store.records import first_of_group
 
 __all__ = ["Client", "DaemonUnreachable", "JobsFailed", "RefusedByDaemon", "WaitedTooLong"]
 
@@ -115,6 +111,9 @@ class Client:
             InputError: when a file cannot be read or is wrong; nothing was submitted.
             RefusedByDaemon: when the daemon refuses them; nothing was submitted.
         """
+        from boa_daemon.inputs.document_file import Document  # noqa: PLC0415 - numpy, for those who submit alone
+        from boa_daemon.inputs.submission import as_submitted, read_submission  # noqa: PLC0415
+
         contents: list[dict[str, Any]] = []
         for job in jobs:
             if isinstance(job, Mapping):
@@ -143,6 +142,7 @@ class Client:
         """
         if self.get(f"/code/{code['digest']}")["is_here"]:
             return
+        from boa_daemon.inputs.code_archive import pack  # noqa: PLC0415
 
         packed = pack(Path(code["folder"]), code.get("revision"))
         if packed.digest != code["digest"]:
@@ -435,6 +435,8 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
 
 def _is_group(name: str) -> bool:
     """Whether an id is that of a group; a job's id ends in a plain number."""
+    from boa_daemon.store.records import first_of_group  # noqa: PLC0415
+
     return first_of_group(name) is not None
 
 
