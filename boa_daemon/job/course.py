@@ -111,10 +111,10 @@ def make_output(unit: Unit, uid: int | None, gid: int) -> tuple[int, int]:
     return reader, writer
 
 
-def reopen_output(unit: Unit) -> int | None:
-    """Return the reading end of the pipe for the output of a running command; None if it has no name."""
+def reopen_output(folder: Path) -> int | None:
+    """Return a reading end of the pipe for the output of a unit's command; None if there is none by name."""
     with suppress(OSError):
-        reader = os.open(unit.folder / OUTPUT, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        reader = os.open(folder / OUTPUT, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         if stat.S_ISFIFO(os.fstat(reader).st_mode):
             os.set_blocking(reader, True)
             return reader

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from boa_daemon.job.course import read_course
+from boa_daemon.job.course import OUTPUT, read_course, reopen_output
 from boa_daemon.job.processes import children, started_ticks
 from boa_daemon.job.unit import read_own, sealed_document, write_json
 
@@ -52,6 +52,7 @@ class Guard:
         self._folder, self._keep = folder, keep
         self._orders = Orders()
         self._keeper = 0
+        self._output: int | None = None
 
     def run(self) -> bool:
         """Run keepers until one has ended its unit; return whether one has, or the unit is gone."""
@@ -96,11 +97,23 @@ class Guard:
     def _wait(self) -> None:
         """Wait for the keeper's end, and pass orders on to it."""
         while not self._reap():
-            info = signal.sigtimedwait(SIGNALS, 5.0)
+            self._hold_output()
+            info = signal.sigtimedwait(SIGNALS, 5.0 if self._output is not None else 0.5)
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self._orders.take(info.si_signo)
                 with suppress(ProcessLookupError):
                     os.kill(self._keeper, info.si_signo)
+
+    def _hold_output(self) -> None:
+        """Hold the pipe of the command's output open: what a command wrote last before it ended is then there
+        for the next keeper, if the present one is killed."""
+        with suppress(OSError):
+            inode = os.stat(self._folder / OUTPUT, follow_symlinks=False).st_ino
+            if self._output is not None and os.fstat(self._output).st_ino != inode:
+                os.close(self._output)
+                self._output = None
+            if self._output is None:
+                self._output = reopen_output(self._folder)
 
     def _reap(self) -> bool:
         """Reap ended children, and note how the command's first process ended; return if the keeper has."""

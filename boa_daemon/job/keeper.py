@@ -240,7 +240,7 @@ class Keeper:
         log = LogWriter(self.unit.folder, self.unit.log_bytes)
         log.write_line("boa: the keeper of this unit was killed; another one goes on")
         self._note()
-        reader = reopen_output(self.unit)
+        reader = reopen_output(self.unit.folder)
         if reader is not None:
             self._begin_to_pump(reader, log)
         self._lease = hold_lease(self.unit)

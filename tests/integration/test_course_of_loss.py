@@ -114,6 +114,7 @@ def test_with_dropout_the_course_is_equal_within_the_noise_of_the_masks(tmp_path
         assert means[1] == pytest.approx(means[0], rel=0.15)
 
 
+@pytest.mark.frameworks
 def test_at_one_width_the_course_with_dropout_is_equal(tmp_path: Path) -> None:
     """Two ranks with a mask of their own each, stopped once: every loss to the last bit."""
     whole = course(tmp_path / "whole", ((2, 1000),), 0.5)

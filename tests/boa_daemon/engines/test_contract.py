@@ -509,6 +509,7 @@ def test_each_node_gets_the_gates_address_and_its_generations_token(bench: Bench
     assert {token.read_text().strip() for token in tokens} == {issue_token("secret", job="a", generation=1)}
 
 
+@pytest.mark.frameworks
 @LOCAL_FIRST
 def test_plain_ddp_uses_the_gate_and_survives_its_restart(bench: Bench, tmp_path: Path) -> None:
     """The engine adds address, token and hook.

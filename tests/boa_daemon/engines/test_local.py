@@ -432,7 +432,9 @@ TORCHRUN = f"PYTHONPATH=$PYTHONPATH:. {sys.executable} -m torch.distributed.run"
     [
         ("trane.py --fast", "missing-command"),
         (script(f"{HELPER}import no_such_module_at_all"), "missing-command"),
-        (f"{TORCHRUN} -m train_missing", "missing-command"),
+        pytest.param(
+            f"{TORCHRUN} -m train_missing", "missing-command", marks=pytest.mark.frameworks, id="torchrun"
+        ),
         (script(f"{HELPER}{NO_MEMORY}bytes(2**30)"), "out-of-memory"),
         (
             script(f"{HELPER}class OutOfMemoryError(RuntimeError): pass\nraise OutOfMemoryError('GPU')"),

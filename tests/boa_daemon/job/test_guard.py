@@ -70,6 +70,21 @@ def printed(unit: Unit) -> str:
     return "".join(file.read_text() for file in sorted(unit.folder.glob("out-*.log")))
 
 
+def test_what_a_command_prints_last_is_there_though_no_keeper_lives(unit: Any, tmp_path: Path) -> None:
+    """It writes and ends after its keeper was killed and before there is another one."""
+    made, process = unit("echo told; while [ ! -e go ]; do sleep 0.05; done; echo late; touch ended")
+    until(lambda: "told" in printed(made))
+    time.sleep(0.7)  # The guard looks for the output twice a second.
+    process.send_signal(signal.SIGSTOP)
+    os.kill(keeper(made), signal.SIGKILL)
+    (tmp_path / "go").touch()
+    until((tmp_path / "ended").exists)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait() == 0
+    assert "late" in printed(made)
+
+
 @pytest.mark.parametrize(
     ("end", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", -9), ("kill -ABRT $$", -6)]
 )

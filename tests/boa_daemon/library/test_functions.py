@@ -43,6 +43,7 @@ def test_a_mapping_and_a_frame_give_the_same_problem(problem: Problem) -> None:
     assert len(hours) == 1
 
 
+@pytest.mark.lab
 def test_a_plan_has_a_document_figures_a_frame_and_a_table(problem: Problem) -> None:
     """The plan's mean completion time equals that of `solve`, and its knee that of `frontier`."""
     found = plan(problem, "40/h")
@@ -94,6 +95,7 @@ def test_simulate_and_compare_take_pairs_or_a_trace_file(problem: Problem, tmp_p
     assert set(compared.ratios) == {"boa", "equal-width"}
 
 
+@pytest.mark.lab
 def test_commit_gives_the_same_document_as_the_command(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
