@@ -105,8 +105,10 @@ class Guard:
                     os.kill(self._keeper, info.si_signo)
 
     def _hold_output(self) -> None:
-        """Hold the pipe of the command's output open: what a command wrote last before it ended is then there
-        for the next keeper, if the present one is killed."""
+        """Hold the pipe of the command's output open.
+
+        What a command wrote last before it ended is then there for the next keeper, if the present one is killed.
+        """
         with suppress(OSError):
             inode = os.stat(self._folder / OUTPUT, follow_symlinks=False).st_ino
             if self._output is not None and os.fstat(self._output).st_ino != inode:
