@@ -107,7 +107,7 @@ class Guard:
     def _hold_output(self) -> None:
         """Hold the pipe of the command's output open.
 
-        What a command wrote last before it ended is then there for the next keeper, if the present one is killed.
+        What a command wrote last before it ended is then there for the next keeper, if this one is killed.
         """
         with suppress(OSError):
             inode = os.stat(self._folder / OUTPUT, follow_symlinks=False).st_ino
