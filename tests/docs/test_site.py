@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,6 +17,16 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
     """Build the site of a folder."""
     command = [sys.executable, "-m", "zensical", "build", "--strict", "-f", str(folder / "mkdocs.yml")]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+
+
+def test_every_page_stands_in_the_menu_and_no_font_is_fetched() -> None:
+    """But for the pages of decisions, which their index lists."""
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    listed = [page for section in config["nav"] for pages in section.values() for page in pages]
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    expected = {page for page in pages if not page.startswith("decisions/")} | {"decisions/README.md"}
+    assert sorted(listed) == sorted(expected)
+    assert config["theme"]["font"] is False
 
 
 @pytest.mark.exhaustive  # Takes ten seconds; test_docs checks every link faster.
