@@ -34,6 +34,9 @@ UNSTATED_JOBS = 0.5
 """The weight, in jobs, of a rate that is not stated: the first arrivals outweigh it."""
 AGAIN_SECONDS, LATE_SECONDS = 120.0, 600.0
 """Seconds between estimates of a class with jobs; and of one without, or of however little was seen."""
+UNSEEN_SPREAD = 0.99
+"""The most spread of sizes that is believed before a job of the class has ended. Above 1 a job that has
+worked longer would have more left than others, and at a cap jobs would take turns without any evidence."""
 QUIET_SECONDS = 3600.0
 """The least time without any job after which a class is estimated again."""
 MOST_AT_ONCE = 16
@@ -140,6 +143,8 @@ def _size_of(
             bounds.append(row.total / stated)
             bound_weights.append(row.count * age)
     size = estimate_size(sums, np.array(bounds), np.array(bound_weights), prior_jobs=weights.prior_jobs)
+    if not sums.weight:
+        size = replace(size, spread=min(size.spread, UNSEEN_SPREAD))
     return size.times(stated)
 
 

@@ -89,10 +89,10 @@ function fleet(doc, nodes) {
   }
   const list = nodes.slice(0, 300), colours = fleetView.by === "state" ? null : fleetColours(nodes, fleetView.by), idle = idleUsd(nodes);
   const readout = el("p", { class: "readout" }, "Point at a GPU to see whose it is.");
-  const held = colours ? colours.names.slice(0, colours.names.length > 8 ? 7 : 8).map((name) => [`f${colours.of.get(name)}`, `${name} (${number(colours.gpus.get(name))})`]) : [["used", "held by a job"]];
+  const jobLink = (name) => el("a", { href: `#job/${encodeURIComponent(name)}` }, name);
+  const held = colours ? colours.names.slice(0, colours.names.length > 8 ? 7 : 8).map((name) => [`f${colours.of.get(name)}`, fleetView.by === "job" && !STATIC ? [jobLink(name), ` (${number(colours.gpus.get(name))})`] : `${name} (${number(colours.gpus.get(name))})`]) : [["used", "held by a job"]];
   if (colours && colours.names.length > 8) held.push(["f7", `${number(colours.names.length - 7)} others`]);
   const kinds = new Set(nodes.map((node) => (node.phase === "booting" ? "boot" : node.phase !== "ready" ? "ending" : node.used < node.gpus ? "free" : "")));
-  const jobLink = (name) => el("a", { href: `#job/${encodeURIComponent(name)}` }, name);
   return card(["Fleet ", el("small", {}, `${counted(nodes.length, "node")}, ${usd(nodes.reduce((sum, node) => sum + node.usd_per_hour, 0))}/h${idle >= 0.005 ? `, of which ${usd(idle)}/h is idle or booting` : ""}`)], "",
     el("div", { class: "tools" }, el("span", { class: "soft" }, "Colour by"), segments("Colour by", FLEET_BY, fleetView.by, (by) => { fleetView.by = by; redraw(); })),
     el("div", { class: "fleet" }, [...groups].sort().map(([name, members]) => fleetGroup(name, members, colours, (words) => { readout.textContent = words; }))),
