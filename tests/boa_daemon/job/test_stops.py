@@ -287,7 +287,8 @@ def test_a_stop_loses_no_step_though_its_keeper_is_killed(
     assert (ended(unit)["stop_asked"], ended(unit)["killed"]) == (True, False)
     assert not ended(unit).get("agent_lost")
     assert "it went on" not in printed(unit)
-    assert "another one goes on" in printed(unit)
+    # After the save the command may end before the kill comes, and its keeper with it.
+    assert when == "after the save" or "another one goes on" in printed(unit)
 
 
 def test_the_grace_counts_from_the_order_also_under_the_next_keeper(tmp_path: Path, keep: Any) -> None:
