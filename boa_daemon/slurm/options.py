@@ -28,8 +28,11 @@ SHORT = {
 }
 
 
-def kept_options(options: Sequence[str]) -> list[str]:
+def kept_options(options: Sequence[str], *, as_operator: bool = True) -> list[str]:
     """Return options in the form `--name=value`, as `sbatch` takes them.
+
+    Slurm lets only its operators set a priority or a negative nice value, and asks for who calls `sbatch`.
+    Where root calls it for a user, `as_operator` is false.
 
     Raises:
         ValueError: when one is not among those that a job may choose, or lacks its value.
@@ -60,5 +63,7 @@ def kept_options(options: Sequence[str]) -> list[str]:
             value = words.pop(0)
         if "\n" in value or "\0" in value:
             raise ValueError(f"slurm_options: the value of --{name} has a line break in it")
+        if not as_operator and (name == "priority" or (name == "nice" and not value.strip().isdecimal())):
+            raise ValueError(f"slurm_options: --{name}={value} is for operators of Slurm; ask for --nice=100")
         found.append(f"--{name}={value}")
     return found
