@@ -188,7 +188,8 @@ def _read_first_line(said: _Said, first: str) -> None:
             "Begin it with #!/bin/bash, as sbatch does",
         )
     ignored = [] if match[1] in ("bash", "sh") else [match[1]]
-    words = match[3].split()
+    # Options of zsh have the same letters and mean other things.
+    words = [] if match[1] == "zsh" else match[3].split()
     while words:
         word = words.pop(0)
         if word == "--login":
@@ -217,18 +218,15 @@ def _read_line(said: _Said, rest: str) -> None:
         said.refuse("heterogeneous jobs cannot be planned", "Submit a job for each part, with --dependency")
     while words:
         word = words.pop(0)
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-        elif word.startswith("-") and len(word) > 1 and word[1] in SHORT:
-            name, value = SHORT[word[1]], word[2:].removeprefix("=")
-            equals = "=" if value else ""
-        else:
+        read = of_slurm.read_option(word, SHORT)
+        if read is None:
             said.refuse(f"{word!r} is no option of sbatch", "Write --name=value")
-        if not equals and name not in _FLAGS:
+        name, value = read
+        if value is None and name not in _FLAGS:
             if not words:
                 said.refuse(f"--{name} lacks its value" if name in _KNOWN else _unknown(name))
             value = words.pop(0)
-        _take(said, name, value)
+        _take(said, name, value or "")
 
 
 def _unknown(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from boa_daemon.errors import did_you_mean
 
@@ -28,6 +28,19 @@ SHORT = {
 }
 
 
+def read_option(word: str, short: Mapping[str, str]) -> tuple[str, str | None] | None:
+    """Return the name and the value of an option such as `--nodes=2`, `-N2` or `-N=2`; None if it is none.
+
+    The value is None where the word has none, as in `--nodes` and `-N`: it may be the next word.
+    """
+    if word.startswith("--"):
+        name, equals, value = word[2:].partition("=")
+        return name, value if equals else None
+    if word.startswith("-") and word[1:2] in short:
+        return short[word[1]], word[2:].removeprefix("=") or None
+    return None
+
+
 def kept_options(options: Sequence[str], *, as_operator: bool = True) -> list[str]:
     """Return options in the form `--name=value`, as `sbatch` takes them.
 
@@ -40,16 +53,13 @@ def kept_options(options: Sequence[str], *, as_operator: bool = True) -> list[st
     found, words = [], list(options)
     while words:
         word = words.pop(0)
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-        elif word.startswith("-") and word[1:2] in SHORT:
-            name, value = SHORT[word[1]], word[2:]
-            equals = "=" if value else ""
-        else:
-            name, equals, value = word.lstrip("-"), "", ""
-            if not word.startswith("-"):
-                raise ValueError(f"slurm_options: {word!r} is no option; write --name=value")
-        if name in FLAGS and not equals:
+        read = read_option(word, SHORT)
+        if read is None:
+            raise ValueError(
+                f"slurm_options: {word!r} is no option that a job may choose; write --name=value"
+            )
+        name, value = read
+        if name in FLAGS and value is None:
             found.append(f"--{name}")
             continue
         if name not in VALUES:
@@ -57,7 +67,7 @@ def kept_options(options: Sequence[str], *, as_operator: bool = True) -> list[st
             raise ValueError(
                 f"slurm_options: --{name} is not among the options that a job may choose. {hint}"
             )
-        if not equals:
+        if value is None:
             if not words or words[0].startswith("-"):
                 raise ValueError(f"slurm_options: --{name} lacks its value; write --{name}=VALUE")
             value = words.pop(0)

@@ -181,6 +181,7 @@ def test_srun_starts_the_tasks_of_its_node_with_their_variables(tmp_path: Path) 
         ("#!/bin/bash", "srun -x n1 -r 1 --cpu-bind none --exclusive -- echo it", "it\n"),
         ("#!/bin/bash", "srun --nodelist n1 -K --kill-on-bad-exit --input x --export ALL echo it", "it\n"),
         ("#!/bin/bash", "scontrol show hostname $SLURM_NODELIST", "10.0.0.1\n"),
+        ("#!/bin/zsh -f", "echo /bin/bas?", "/bin/bash\n"),
         ("#!/bin/bash -u", "echo $SLURM_ARRAY_JOB_ID", "it\n"),
     ],
 )

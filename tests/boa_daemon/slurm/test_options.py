@@ -14,6 +14,7 @@ from boa_daemon.slurm.options import kept_options
         (["--qos=high", "--account", "ml"], ["--qos=high", "--account=ml"]),
         (["-p", "gpu", "-Aml", "-t", "1-0"], ["--partition=gpu", "--account=ml", "--time=1-0"]),
         (["--contiguous"], ["--contiguous"]),
+        (["-p=gpu", "-q", "hi"], ["--partition=gpu", "--qos=hi"]),
         (["--constraint=a&b c"], ["--constraint=a&b c"]),
     ],
 )
