@@ -12,7 +12,7 @@ from boa_daemon.slurm.commands import SlurmJob, SlurmNode
 from boa_daemon.testing.fake_slurm import FakeSlurm
 from boa_daemon.tick.facts.actions import StartJob
 from boa_daemon.tick.facts.ports import Accepted, JobSpec, Refused
-from policies.model import GpuSlot
+from policies.model import GpuSlot, Width
 
 
 class Submitting(FakeSlurm):
@@ -54,7 +54,7 @@ def a_spec(folder: Path, **changes: object) -> JobSpec:
 def start(nodes: int) -> StartJob:
     """Return the start of a generation on so many nodes."""
     slots = tuple(GpuSlot(node=f"n{n}", index=0) for n in range(1, nodes + 1))
-    return StartJob(id="s", job="a", generation=1, width=nodes, slots=slots, reason="")
+    return StartJob(id="s", job="a", generation=1, width=Width("cpu", nodes), slots=slots, reason="")
 
 
 @pytest.mark.parametrize("options", [("--priority=9",), ("--nice=-1",), ("--uid=0",)])
