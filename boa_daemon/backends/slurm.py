@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.job.unit import read_json, write_json
-from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmNode, SlurmRefused, SlurmSilent, expand
+from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmNode, SlurmRefused, SlurmSilent
 from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.facts.node_lives import instance_of, life_named
 from boa_daemon.tick.facts.offers import Offer
@@ -251,10 +251,8 @@ def _full(partition: Partition) -> Refused:
 
 def _taken_by_others(jobs: Sequence[SlurmJob]) -> frozenset[str]:
     """Return the nodes on which only jobs run that are not ours."""
-    ours = {host for job in jobs if job.comment.startswith(OURS) for host in expand(job.nodes)}
-    theirs = {
-        host for job in jobs if job.is_live and not job.comment.startswith(OURS) for host in expand(job.nodes)
-    }
+    ours = {host for job in jobs if job.comment.startswith(OURS) for host in job.hosts}
+    theirs = {host for job in jobs if job.is_live and not job.comment.startswith(OURS) for host in job.hosts}
     return frozenset(theirs - ours)
 
 

@@ -35,7 +35,7 @@ from boa_daemon.inputs.message_validation import DROPPED_MESSAGES, parse_unit_st
 from boa_daemon.job import code as job_code
 from boa_daemon.job.account import give_units
 from boa_daemon.job.seal import KEY_FILE
-from boa_daemon.job.slurm import NODE_NAME
+from boa_daemon.job.slurm import NODE_NAME, units_below
 from boa_daemon.job.unit import Unit, lost_end, read_json, sealed_document, status_of, write_json
 from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmNode, SlurmRefused, SlurmSilent
 from boa_daemon.slurm.options import kept_options
@@ -90,7 +90,7 @@ class SlurmEngine(LocalEngine):
     def admit(self, spec: JobSpec) -> Accepted | Refused:
         """Store the job's specification, if its options are ones that a job may choose."""
         try:
-            kept_options(spec.slurm_options)
+            kept_options(spec.slurm_options, as_operator=not self._own_user)
         except ValueError as error:
             return Refused(reason=str(error), kind="bad-request")
         return super().admit(replace(spec, slurm_options=tuple(spec.slurm_options)))
@@ -180,7 +180,7 @@ class SlurmEngine(LocalEngine):
 
     def _order_of(self, generation: Path) -> tuple[list[str], str]:
         """Return the options and the batch script of a generation's job."""
-        units = [Unit.read(folder) for folder in sorted(generation.glob("n[0-9]*"))]
+        units = [Unit.read(folder) for folder in units_below(generation)]
         spec = self._specs[units[0].job]
         known = self._known([unit.environment["BOA_NODE_ID"] for unit in units])
         nodes = list(known.values())
@@ -234,7 +234,7 @@ class SlurmEngine(LocalEngine):
             job = self._job_of(generation)
             if job is None or job.state == GONE_STATE:
                 return
-            if job.waits and not any(generation.glob("n[0-9]*/keeper.json")):
+            if job.waits and not any((unit / "keeper.json").exists() for unit in units_below(generation)):
                 self._slurm.cancel(job.id)
                 return
             if number == signal.SIGUSR1:

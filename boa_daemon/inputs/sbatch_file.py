@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
@@ -29,7 +30,8 @@ SHORT = {
     **of_slurm.SHORT, "a": "array", "c": "cpus-per-task", "D": "chdir", "d": "dependency", "e": "error",
     "G": "gpus", "H": "hold", "J": "job-name", "N": "nodes", "n": "ntasks", "o": "output",
     "s": "oversubscribe", "w": "nodelist", "F": "nodefile", "i": "input", "k": "no-kill", "b": "begin",
-    "m": "distribution", "M": "clusters", "S": "core-spec", "Q": "quiet",
+    "m": "distribution", "M": "clusters", "S": "core-spec", "Q": "quiet", "O": "overcommit", "v": "verbose",
+    "W": "wait", "B": "extra-node-info", "I": "immediate",
 }  # fmt: skip
 IGNORED: Mapping[str, str] = {
     "output": "`boa logs` has the output of every rank",
@@ -50,7 +52,10 @@ IGNORED: Mapping[str, str] = {
     "propagate": "limits are those of the node",
     "ntasks-per-socket": "the plan places jobs on nodes",
     "ntasks-per-core": "the plan places jobs on nodes",
-    "sockets-per-node": "the plan places jobs on nodes",
+    "extra-node-info": "the plan places jobs on nodes",
+    "mem-bind": "the plan places jobs on nodes",
+    "immediate": "sbatch ignores it, too",
+    "wait": "`boa wait` waits for jobs",
     "cores-per-socket": "the plan places jobs on nodes",
     "mincpus": "say --cpus-per-task",
     "wait-all-nodes": "a job starts when all of its nodes are ready",
@@ -75,6 +80,10 @@ REFUSED: Mapping[str, str] = {
     "nodefile": "the plan places jobs on nodes",
     "het-group": "heterogeneous jobs cannot be planned; submit a job for each part",
     "gpu-freq": "clocks of GPUs are not changed",
+    "cpu-freq": "clocks of processors are not changed",
+    "mcs-label": "there are no security labels",
+    "umask": "write umask into the script",
+    "tres-per-task": "say --gpus-per-task or --cpus-per-task",
 }
 
 
@@ -109,6 +118,8 @@ class _Said:
     environment: dict[str, str] = field(default_factory=dict)
     slurm: list[str] = field(default_factory=list)
     array: list[int] = field(default_factory=list)
+    shell: list[str] = field(default_factory=list)
+    is_login: bool = False
     notes: list[SbatchNote] = field(default_factory=list)
 
     def refuse(self, said: str, hint: str = "") -> NoReturn:
@@ -148,16 +159,10 @@ def read_sbatch(path: Path) -> SbatchFile:
     Raises:
         InputError: when it cannot be read, or for the first option that cannot be meant, with its line.
     """
-    text = read_text(path)
-    lines = text.splitlines()
-    said = _Said(path=str(path))
-    first = lines[0] if lines else ""
-    if not re.match(r"#!\s*(/usr)?/bin/(env\s+)?(ba|da|z|k)?sh\b", first):
-        said.line = 1
-        said.refuse(
-            f"the script begins with {first[:60]!r}, not with a shell",
-            "Begin it with #!/bin/bash, as sbatch does",
-        )
+    text = read_text(path).replace("\r\n", "\n")
+    lines = text.split("\n")
+    said = _Said(path=str(path), line=1)
+    _read_first_line(said, lines[0])
     has_begun = False
     for number, line in enumerate(lines, start=1):
         said.line = number
@@ -172,28 +177,56 @@ def read_sbatch(path: Path) -> SbatchFile:
     return SbatchFile(content=_content(said, text, path), notes=tuple(said.notes))
 
 
+def _read_first_line(said: _Said, first: str) -> None:
+    """Take over the shell's options; the script runs under bash."""
+    match = re.match(
+        r"#!\s*/(?:\S+/)*(?:env\s+(?:-S\s*)?(?:/(?:\S+/)*)?)?((?:ba|da|z|k)?sh)\b(\S*)(.*)", first
+    )
+    if match is None:
+        said.refuse(
+            f"the script begins with {first[:60]!r}, not with a shell",
+            "Begin it with #!/bin/bash, as sbatch does",
+        )
+    ignored = [] if match[1] in ("bash", "sh") else [match[1]]
+    # Options of zsh have the same letters and mean other things.
+    words = [] if match[1] == "zsh" else match[3].split()
+    while words:
+        word = words.pop(0)
+        if word == "--login":
+            said.is_login = True
+        elif re.fullmatch(r"-[aefluvxC]+", word):
+            said.is_login = said.is_login or "l" in word
+            letters = word[1:].replace("l", "")
+            said.shell += [f"-{letters}"] if letters else []
+        elif word == "-o" and words and re.fullmatch(r"[a-z]+", words[0]):
+            said.shell += [word, words.pop(0)]
+        else:
+            ignored.append(word)
+    for word in ignored:
+        said.notes.append(
+            SbatchNote(line=1, option="#!", fate="ignored", said=f"{word}: the script runs under /bin/bash")
+        )
+
+
 def _read_line(said: _Said, rest: str) -> None:
     """Take over the options of one line."""
     try:
         words = shlex.split(rest, comments=True)
     except ValueError as error:
         said.refuse(f"the line cannot be read: {error}")
-    if words[:1] == ["hetjob"] or words[:1] == ["packjob"]:
+    if words[:1] == ["hetjob"] or words[:1] == ["packjob"] or ":" in words:
         said.refuse("heterogeneous jobs cannot be planned", "Submit a job for each part, with --dependency")
     while words:
         word = words.pop(0)
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-        elif word.startswith("-") and len(word) > 1 and word[1] in SHORT:
-            name, value = SHORT[word[1]], word[2:].removeprefix("=")
-            equals = "=" if value else ""
-        else:
+        read = of_slurm.read_option(word, SHORT)
+        if read is None:
             said.refuse(f"{word!r} is no option of sbatch", "Write --name=value")
-        if not equals and name not in _FLAGS:
+        name, value = read
+        if value is None and name not in _FLAGS:
             if not words:
                 said.refuse(f"--{name} lacks its value" if name in _KNOWN else _unknown(name))
             value = words.pop(0)
-        _take(said, name, value)
+        _take(said, name, value or "")
 
 
 def _unknown(name: str) -> str:
@@ -209,7 +242,8 @@ def _take(said: _Said, name: str, value: str) -> None:
     elif name in _TAKEN:
         _TAKEN[name](said, value)
     elif name in of_slurm.VALUES or name in of_slurm.FLAGS:
-        said.slurm.append(f"--{name}={value}" if name in of_slurm.VALUES else f"--{name}")
+        given = value or _IF_BARE.get(name, "")
+        said.slurm.append(f"--{name}={given}" if name in of_slurm.VALUES else f"--{name}")
         said.note(name, "handed to sbatch by the slurm engine; other engines have no such thing")
     else:
         said.refuse(_unknown(name))
@@ -223,38 +257,47 @@ def _name(said: _Said, value: str) -> None:
 def _size(key: str) -> Callable[[_Said, str], None]:
     def take(said: _Said, value: str) -> None:
         said.sizes[key] = said.whole(key, value)
-        said.note(key, "counts for the number of GPUs" if "gpu" in key or key != "cpus-per-task" else "cpus")
+        if key.startswith("cpus"):
+            said.note(key, "cpus")
+        elif key.startswith("ntasks"):
+            said.note(key, "tasks of a node, and GPUs where each task has some")
+        else:
+            said.note(key, "GPUs where each socket has some")
 
     return take
 
 
 def _nodes(said: _Said, value: str) -> None:
-    least, _, most = value.partition("-")
+    least, dash, most = value.partition("-")
     said.sizes["nodes"] = said.whole("nodes", least)
-    said.most_nodes = said.whole("nodes", most) if most else None
+    said.most_nodes = said.whole("nodes", most) if dash else None
+    if said.most_nodes is not None and said.most_nodes < said.sizes["nodes"]:
+        said.refuse(f"--nodes={value} has a maximum below its minimum")
     said.note("nodes", "counts for the number of GPUs; the plan chooses the nodes")
 
 
 def _gpus(key: str) -> Callable[[_Said, str], None]:
     def take(said: _Said, value: str) -> None:
-        kind, _, count = value.rpartition(":")
-        said.sizes[key] = said.whole(key, count)
-        if kind:
-            said.note(key, f"{count} GPUs; the kind {kind!r} is left to the class of the job")
-        else:
-            said.note(key, "counts for the number of GPUs")
+        parts = [each.rpartition(":") for each in value.split(",")]
+        said.sizes[key] = sum(said.whole(key, count) for _, _, count in parts)
+        kinds = ", ".join(kind for kind, _, _ in parts if kind)
+        left = f"; the kind {kinds} is left to the class of the job" if kinds else ""
+        said.note(key, f"counts for the number of GPUs{left}")
 
     return take
 
 
 def _gres(said: _Said, value: str) -> None:
-    for each in value.split(","):
-        kind, *rest = re.sub(r"\(.*\)", "", each).split(":")
+    count = 0
+    for each in re.sub(r"\([^)]*\)", "", value).split(","):
+        kind, *rest = each.split(":")
         if kind != "gpu":
             said.note("gres", f"{each} is no GPU", "ignored")
             continue
-        said.sizes["gpus-per-node"] = said.whole("gres", rest[-1]) if rest and rest[-1].isdigit() else 1
+        count += said.whole("gres", rest[-1]) if rest and rest[-1].isdigit() else 1
         said.note("gres", "counts for the number of GPUs")
+    if count:
+        said.sizes["gpus-per-node"] = count
 
 
 def _time(said: _Said, value: str) -> None:
@@ -272,7 +315,11 @@ def _hours(value: str) -> float | None:
         return 0.0
     days, dash, rest = value.rpartition("-")
     parts = rest.split(":")
-    if (dash and not days.isdigit()) or len(parts) > 3 or not all(part.isdigit() for part in parts):
+    if (
+        (dash and not re.fullmatch(r"[0-9]{1,6}", days))
+        or len(parts) > 3
+        or not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts)
+    ):
         return None
     numbers = [int(part) for part in parts]
     if dash:
@@ -297,6 +344,7 @@ def _array(said: _Said, value: str) -> None:
         said.refuse(f"--array={value} has no member")
     said.note("array", f"a group of {len(said.array)} jobs")
     if at_once:
+        said.whole("array %", at_once)
         said.note("array", f"%{at_once} at once: the plan decides how many run", "ignored")
 
 
@@ -326,7 +374,8 @@ def _memory(key: str) -> Callable[[_Said, str], None]:
 
 
 def _chdir(said: _Said, value: str) -> None:
-    said.values["workdir"] = value
+    # Relative to the folder that sbatch is called in, not to that of the script.
+    said.values["workdir"] = str(Path.cwd() / value)
     said.note("chdir", "workdir")
 
 
@@ -347,7 +396,14 @@ def _mail(said: _Said, value: str) -> None:
         "BEGIN": ["start"], "END": ["end"], "FAIL": ["failure"], "REQUEUE": ["move"], "NONE": [],
         "ALL": ["start", "end", "failure", "move"],
     }  # fmt: skip
-    found = [event for each in value.upper().split(",") for event in events.get(each, [])]
+    found: list[str] = []
+    for each in value.upper().split(","):
+        if each in events:
+            found += events[each]
+        elif each in _OTHER_MAIL:
+            said.note("mail-type", f"{each}: there is no such notice", "ignored")
+        else:
+            said.refuse(f"--mail-type: {each!r} is not known", did_you_mean(each, [*events, *_OTHER_MAIL]))
     said.values["notify"] = list(dict.fromkeys(found))
     said.note("mail-type", "notify, by the channels of [users] in the daemon's settings")
 
@@ -373,10 +429,20 @@ def _instant(said: _Said, name: str, value: str) -> str:
     if match is not None:
         unit = (match[2] or "seconds").rstrip("s") + "s"
         return (datetime.now(UTC) + timedelta(**{unit: int(match[1] or 0)})).isoformat(timespec="seconds")
+    clock = _CLOCK.get(value, value)
+    if re.fullmatch(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?", clock):
+        # The next time that a clock here shows it.
+        now = datetime.now()
+        with suppress(ValueError):
+            at = datetime.combine(
+                now.date(), time.fromisoformat(clock.zfill(8 if clock.count(":") == 2 else 5))
+            )
+            at += timedelta(days=0 if at > now else 1)
+            return at.astimezone().isoformat(timespec="seconds")
     try:
         return datetime.fromisoformat(value).astimezone().isoformat(timespec="seconds")
     except ValueError:
-        said.refuse(f"--{name} must be YYYY-MM-DDTHH:MM:SS or now+2hours; got {value!r}")
+        said.refuse(f"--{name} must be YYYY-MM-DDTHH:MM:SS, HH:MM or now+2hours; got {value!r}")
 
 
 def _signal(said: _Said, value: str) -> None:
@@ -401,22 +467,32 @@ def _comment(said: _Said, value: str) -> None:
     said.note("comment", "class and widths" if text else "a note for people", "meant" if text else "ignored")
 
 
+_CLOCK = {"midnight": "00:00", "noon": "12:00", "fika": "15:00", "teatime": "16:00"}
+_OTHER_MAIL = (
+    "INVALID_DEPEND", "STAGE_OUT", "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50",
+    "ARRAY_TASKS",
+)  # fmt: skip
+_IF_BARE = {"nice": "100"}
+"""What an option means that has no value, and could have one."""
 _NUMBERS = ("min_gpus", "max_gpus", "max_usd", "weight", "scale")
 _COMMENT = ("class", "min_gpus", "max_gpus", "elastic", "max_usd", "weight", "scale", "team")
 _TAKEN: Mapping[str, Callable[[_Said, str], None]] = {
     "job-name": _name, "nodes": _nodes, "gres": _gres, "time": _time, "array": _array, "chdir": _chdir,
     "dependency": _dependency, "export": _export, "mail-type": _mail, "mail-user": _mail_user,
     "begin": _begin, "deadline": _deadline, "signal": _signal, "comment": _comment,
-    **{key: _size(key) for key in ("ntasks", "ntasks-per-node", "cpus-per-task", "cpus-per-gpu")},
+    **{key: _size(key) for key in ("ntasks", "ntasks-per-node", "ntasks-per-gpu")},
+    **{key: _size(key) for key in ("cpus-per-task", "cpus-per-gpu", "sockets-per-node")},
     **{key: _gpus(key) for key in ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")},
     **{key: _memory(key) for key in ("mem", "mem-per-cpu", "mem-per-gpu")},
 }  # fmt: skip
 _FLAGS = frozenset(
     {
         "requeue", "no-requeue", "exclusive", "oversubscribe", "overcommit", "parsable", "verbose", "quiet",
-        "hold", "no-kill", "ignore-pbs", "test-only", "reboot", "get-user-env", *of_slurm.FLAGS,
+        "hold", "no-kill", "ignore-pbs", "test-only", "reboot", "get-user-env", "nice", "propagate", "wait",
+        "immediate", *of_slurm.FLAGS,
     }
 )  # fmt: skip
+"""Options whose value, if they can have one, stands behind an equals sign."""
 _KNOWN = frozenset({*_TAKEN, *IGNORED, *REFUSED, *of_slurm.VALUES, *of_slurm.FLAGS})
 
 
@@ -424,7 +500,9 @@ def _content(said: _Said, text: str, path: Path) -> dict[str, Any]:
     """Return the content of the job file."""
     sizes = said.sizes
     nodes = int(sizes.get("nodes", 1))
-    per_node = int(sizes.get("gpus-per-node", 0))
+    per_node = int(
+        sizes.get("gpus-per-node", 0) or sizes.get("gpus-per-socket", 0) * sizes.get("sockets-per-node", 1)
+    )
     tasks = int(sizes.get("ntasks", sizes.get("ntasks-per-node", 1) * nodes))
     gpus = int(sizes.get("gpus", 0) or per_node * nodes or sizes.get("gpus-per-task", 0) * tasks)
     widest = gpus
@@ -433,8 +511,10 @@ def _content(said: _Said, text: str, path: Path) -> dict[str, Any]:
     if not gpus:
         gpus = widest = nodes
         said.note("gpus", f"the script asks for no GPU; it is planned with {gpus}, one on each node")
-    tasks_per_node = int(sizes.get("ntasks-per-node", -(-tasks // nodes)))
     on_node = max(per_node or gpus // nodes, 1)
+    if "ntasks-per-gpu" in sizes and not sizes.keys() & {"ntasks", "ntasks-per-node"}:
+        tasks = int(sizes["ntasks-per-gpu"]) * on_node * nodes
+    tasks_per_node = int(sizes.get("ntasks-per-node", -(-tasks // nodes)))
     cpus = sizes.get("cpus-per-task", 0) * tasks_per_node or sizes.get("cpus-per-gpu", 0) * on_node
     memory = sizes.get("mem") or sizes.get("mem-per-cpu", 0) * cpus or sizes.get("mem-per-gpu", 0) * on_node
     content: dict[str, Any] = {
@@ -471,19 +551,17 @@ def _content(said: _Said, text: str, path: Path) -> dict[str, Any]:
         }
     # One task for each GPU stays so at another width.
     per = '"$BOA_GPUS_PER_NODE"' if tasks_per_node == on_node and tasks_per_node > 1 else str(tasks_per_node)
-    content["run"] = _PRELUDE.format(
+    content["run"] = (_LOGIN if said.is_login else "") + _PRELUDE.format(
         tasks=per,
         name=shlex.quote(str(content["name"])),
         folder=shlex.quote(str(Path.cwd())),
         cpus=int(sizes.get("cpus-per-task", 1)),
-    ) + _body(text)
+        array=_ARRAY if said.array else "",
+        values="|".join(f"--{name}" for name in sorted((_KNOWN - _FLAGS) | _OF_SRUN)),
+    )
+    content["run"] += f"set {' '.join(said.shell)}\n" if said.shell else ""
+    content["run"] += text.partition("\n")[2].removesuffix("\n") + "\n"
     return content
-
-
-def _body(text: str) -> str:
-    """Return the script without its first line and its lines for sbatch."""
-    lines = text.splitlines()[1:]
-    return "\n".join(line for line in lines if not line.startswith(MARK)) + "\n"
 
 
 def document_of(found: SbatchFile, path: Path) -> Document:
@@ -491,6 +569,20 @@ def document_of(found: SbatchFile, path: Path) -> Document:
     return Document(name=str(path), content=dict(found.content), language="json")
 
 
+_OF_SRUN = frozenset(
+    {
+        "accel-bind", "cpu-bind", "epilog", "jobid", "mpi", "msg-timeout",
+        "prolog", "relative", "slurmd-debug", "task-epilog", "task-prolog", "threads", "wait",
+    }
+)  # fmt: skip
+"""Options with a value that srun has and sbatch has not."""
+_ARRAY = 'export SLURM_ARRAY_JOB_ID="$BOA_GROUP"\n'
+_LOGIN = """\
+[ -r /etc/profile ] && . /etc/profile
+for boa_one in ~/.bash_profile ~/.bash_login ~/.profile; do
+  [ -r "$boa_one" ] && { . "$boa_one"; break; }
+done
+"""
 _PRELUDE = """\
 boa_tasks={tasks}
 export SLURM_JOB_ID="$BOA_JOB_ID" SLURM_JOBID="$BOA_JOB_ID" SLURM_JOB_NAME={name} SLURM_SUBMIT_DIR={folder}
@@ -499,12 +591,14 @@ export SLURM_GPUS_ON_NODE="$BOA_GPUS_PER_NODE" SLURM_CPUS_PER_TASK={cpus} SLURM_
 export SLURM_NTASKS=$((BOA_NODES * boa_tasks)) SLURM_NPROCS=$((BOA_NODES * boa_tasks))
 export SLURM_PROCID=$((BOA_NODE_RANK * boa_tasks)) SLURM_LOCALID=0 SLURM_JOB_NODELIST="$MASTER_ADDR"
 export SLURM_NODELIST="$MASTER_ADDR" SLURM_RESTART_COUNT=$((BOA_GENERATION - 1))
-scontrol() {{ [ "$1 $2" = "show hostnames" ] && echo "$MASTER_ADDR"; }}
+{array}scontrol() {{
+  case "$1 $2" in "show hostname"|"show hostnames") echo "$MASTER_ADDR" ;; *) command scontrol "$@" ;; esac
+}}
 srun() {{
   while [ $# -gt 0 ]; do
     case "$1" in
       --) shift; break ;;
-      -n|-N|-c|-G|-w|-p|-J|-o|-e|-t|-D|-m|-A) shift 2 ;;
+      -[ABcCdDeFgGiJLmMnNopPqrStTUwWx]|{values}) shift 2 ;;
       -*) shift ;;
       *) break ;;
     esac

@@ -24,6 +24,8 @@ FRESH_SECONDS = 1.0
 """How long a list of nodes or jobs is used again, in place of another question."""
 MOST_NAMES = 2000
 """Nodes named in one `scontrol update`."""
+MOST_HOSTS = 65_536
+"""Names that one part of a host list may stand for, as in Slurm."""
 
 LIVE_STATES = frozenset(
     {"CONFIGURING", "COMPLETING", "RUNNING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"}
@@ -38,8 +40,12 @@ _MARKS = "*~#!%$@^-+"
 _NOT_THERE = ("Invalid job id", "Job/step already completing or completed", "No job steps")
 _SILENT = (
     "Unable to contact slurm controller", "Socket timed out", "Connection refused", "Connection timed out",
-    "Zero Bytes were transmitted", "Communication connection failure",
+    "Zero Bytes were transmitted", "Communication connection failure", "Insane message length",
+    "Unexpected missing socket", "Unexpected message received", "Header lengths are longer than data",
+    "Incompatible versions of client and server", "Protocol authentication error", "in standby mode",
+    "Could not establish a configuration source",
 )  # fmt: skip
+"""What Slurm's commands say when slurmctld or munged is dead, is no Slurm, or may not speak yet."""
 
 
 class SlurmSilent(BoaError):
@@ -116,6 +122,14 @@ class SlurmJob:
     def waits(self) -> bool:
         """Whether the job waits for nodes."""
         return self.state in WAITING_STATES
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of the job's nodes; none if Slurm's list of them cannot be read."""
+        try:
+            return expand(self.nodes)
+        except ValueError:
+            return []
 
 
 @dataclass
@@ -207,14 +221,32 @@ class Slurm:
             found.at = -1e9
 
     def nodes(self) -> list[SlurmNode]:
-        """Return every node, once for each of its partitions."""
+        """Return every node, once for each of its partitions.
+
+        Raises:
+            SlurmSilent: when no node is listed: a cluster has some.
+            SlurmRefused: when Slurm refuses.
+        """
         lines = self._listed("nodes", "sinfo", "-h", "-N", "-a", "-o", "%N|%R|%T|%c|%m|%G|%o|%E")
-        return [found for line in lines if (found := _node(line)) is not None]
+        found = [node for line in lines if (node := _node(line)) is not None]
+        if not found:
+            # To take it for a cluster without nodes would end all of ours.
+            raise self._no_answer(f"sinfo lists no node: {_start(lines)}")
+        return found
 
     def jobs(self) -> list[SlurmJob]:
-        """Return the jobs of all users: those that wait, run, or ended a few minutes ago."""
+        """Return the jobs of all users: those that wait, run, or ended a few minutes ago.
+
+        Raises:
+            SlurmSilent: when the answer has lines, and no job among them.
+            SlurmRefused: when Slurm refuses.
+        """
         lines = self._listed("jobs", "squeue", "-h", "-a", "-t", "all", "-o", "%A|%T|%u|%a|%N|%k|%r")
-        return [found for line in lines if (found := _job(line)) is not None]
+        found = [job for line in lines if (job := _job(line)) is not None]
+        if lines and not found:
+            # To take it for an empty queue would count running jobs as lost.
+            raise self._no_answer(f"squeue lists no job: {_start(lines)}")
+        return found
 
     def submit(self, options: Sequence[str], script: str, *, environment: Mapping[str, str]) -> str:
         """Submit a batch script, which gets the variables of `environment`; return the number of its job.
@@ -228,7 +260,10 @@ class Slurm:
             given=script, seconds=3 * ANSWER_SECONDS, environment=environment,
         )  # fmt: skip
         self.forget_listings()
-        return said.strip().splitlines()[-1].partition(";")[0]
+        number = re.findall(r"(?m)^(\d+)(?:;.*)?$", said.strip())
+        if not number:
+            raise SlurmSilent(f"sbatch names no job: {_start(said.splitlines())}")
+        return str(number[-1])
 
     def signal(self, job: str, name: str) -> None:
         """Send a signal to the batch script of a job; a job that is over gets none."""
@@ -246,16 +281,17 @@ class Slurm:
             if not any(text in str(error) for text in _NOT_THERE):
                 raise
 
-    def hosts(self, hostlist: str) -> list[str]:
-        """Return the names in a host list such as `c[1-3,7]`."""
-        return expand(hostlist)
-
     def update_nodes(self, names: Sequence[str], **values: str) -> None:
         """Change nodes: `state`, with the `reason` that `sinfo -R` and `scontrol show node` then give."""
         words = [f"{key}={value}" for key, value in values.items()]
         for at in range(0, len(names), MOST_NAMES):
             self.run("scontrol", "update", f"nodename={','.join(names[at : at + MOST_NAMES])}", *words)
         self.forget_listings()
+
+
+def _start(lines: Sequence[str]) -> str:
+    """Return the start of an answer that cannot be read, for a message."""
+    return repr(" ".join(" ".join(lines[:3]).split())[:100])
 
 
 def _node(line: str) -> SlurmNode | None:
@@ -313,15 +349,15 @@ def expand(hostlist: str) -> list[str]:
     """Return the names in a host list such as `c[1-3,07],login`, in its order.
 
     Raises:
-        ValueError: when its brackets do not match, or a range is none.
+        ValueError: when its brackets do not match, a range is none, or it stands for too many names.
     """
     found: list[str] = []
     for part in _split(hostlist):
         names = [""]
-        for text, inside in re.findall(r"([^\[\]]*)(?:\[([^\[\]]*)\])?", part):
-            if not text and not inside:
-                continue
-            choices = _range(inside) if inside else [""]
+        for text, brackets in re.findall(r"([^\[\]]*)(\[[^\[\]]*\])?", part):
+            choices = _range(brackets[1:-1]) if brackets else [""]
+            if len(names) * len(choices) > MOST_HOSTS:
+                raise ValueError(f"{part!r} stands for more than {MOST_HOSTS:,} names")
             names = [f"{name}{text}{choice}" for name in names for choice in choices]
         if re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", part)):
             raise ValueError(f"{part!r} is no host list")
@@ -335,16 +371,14 @@ def _split(hostlist: str) -> list[str]:
 
 
 def _range(inside: str) -> list[str]:
-    found = []
+    found: list[str] = []
     for each in inside.split(","):
-        first, dash, last = each.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        match = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", each)
+        numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
+        if match is None or not numbers:
             raise ValueError(f"[{inside}] is no range of numbers")
-        width = len(first) if first.startswith("0") else 0
-        found += [f"{number:0{width}d}" for number in range(int(first), int(last or first) + 1)]
+        if len(found) + len(numbers) > MOST_HOSTS:
+            raise ValueError(f"[{inside}] stands for more than {MOST_HOSTS:,} names")
+        width = len(match[1]) if match[1].startswith("0") else 0
+        found += [f"{number:0{width}d}" for number in numbers]
     return found
-
-
-def is_installed() -> bool:
-    """Return whether Slurm's client commands are found on this machine."""
-    return any(os.access(f"{folder}/squeue", os.X_OK) for folder in os.get_exec_path())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from boa_daemon.errors import did_you_mean
 
@@ -28,8 +28,24 @@ SHORT = {
 }
 
 
-def kept_options(options: Sequence[str]) -> list[str]:
+def read_option(word: str, short: Mapping[str, str]) -> tuple[str, str | None] | None:
+    """Return the name and the value of an option such as `--nodes=2`, `-N2` or `-N=2`; None if it is none.
+
+    The value is None where the word has none, as in `--nodes` and `-N`: it may be the next word.
+    """
+    if word.startswith("--"):
+        name, equals, value = word[2:].partition("=")
+        return name, value if equals else None
+    if word.startswith("-") and word[1:2] in short:
+        return short[word[1]], word[2:].removeprefix("=") or None
+    return None
+
+
+def kept_options(options: Sequence[str], *, as_operator: bool = True) -> list[str]:
     """Return options in the form `--name=value`, as `sbatch` takes them.
+
+    Slurm lets only its operators set a priority or a negative nice value, and asks for who calls `sbatch`.
+    Where root calls it for a user, `as_operator` is false.
 
     Raises:
         ValueError: when one is not among those that a job may choose, or lacks its value.
@@ -37,16 +53,13 @@ def kept_options(options: Sequence[str]) -> list[str]:
     found, words = [], list(options)
     while words:
         word = words.pop(0)
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-        elif word.startswith("-") and word[1:2] in SHORT:
-            name, value = SHORT[word[1]], word[2:]
-            equals = "=" if value else ""
-        else:
-            name, equals, value = word.lstrip("-"), "", ""
-            if not word.startswith("-"):
-                raise ValueError(f"slurm_options: {word!r} is no option; write --name=value")
-        if name in FLAGS and not equals:
+        read = read_option(word, SHORT)
+        if read is None:
+            raise ValueError(
+                f"slurm_options: {word!r} is no option that a job may choose; write --name=value"
+            )
+        name, value = read
+        if name in FLAGS and value is None:
             found.append(f"--{name}")
             continue
         if name not in VALUES:
@@ -54,11 +67,13 @@ def kept_options(options: Sequence[str]) -> list[str]:
             raise ValueError(
                 f"slurm_options: --{name} is not among the options that a job may choose. {hint}"
             )
-        if not equals:
+        if value is None:
             if not words or words[0].startswith("-"):
                 raise ValueError(f"slurm_options: --{name} lacks its value; write --{name}=VALUE")
             value = words.pop(0)
         if "\n" in value or "\0" in value:
             raise ValueError(f"slurm_options: the value of --{name} has a line break in it")
+        if not as_operator and (name == "priority" or (name == "nice" and not value.strip().isdecimal())):
+            raise ValueError(f"slurm_options: --{name}={value} is for operators of Slurm; ask for --nice=100")
         found.append(f"--{name}={value}")
     return found

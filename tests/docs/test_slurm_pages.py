@@ -1,4 +1,4 @@
-"""The commands of the two how-to pages about Slurm run on a real Slurm."""
+"""The commands of the two how-to pages about Slurm run on a real Slurm, where one is asked for."""
 
 from __future__ import annotations
 

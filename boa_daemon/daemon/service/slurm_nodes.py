@@ -45,8 +45,8 @@ AT_ONCE: frozenset[WaitReason] = frozenset(
     }
 )  # fmt: skip
 """Reasons to wait that do not pass within minutes: the request is refused at once."""
-NEVER: frozenset[WaitReason] = frozenset({"nodes-to-come", "gpus-to-fall-free"})
-"""Reasons to wait that are no trouble."""
+NO_TROUBLE: frozenset[WaitReason] = frozenset({"nodes-to-come", "gpus-to-fall-free"})
+"""Reasons to wait for which a request is never refused: its nodes come."""
 
 
 class SlurmNodes:
@@ -200,10 +200,10 @@ class SlurmNodes:
             return {}
         self._slurm.forget_listings()
         found: dict[str, tuple[str, str]] = {}
-        with suppress(SlurmSilent, SlurmRefused, ValueError):
+        with suppress(SlurmSilent, SlurmRefused):
             for job in self._slurm.jobs():
                 if job.is_live:
-                    found |= dict.fromkeys(expand(job.nodes), (job.user, job.account))
+                    found |= dict.fromkeys(job.hosts, (job.user, job.account))
         return found
 
     def _refuse(self, refused: Mapping[str, str]) -> None:
@@ -301,7 +301,7 @@ class SlurmNodes:
         sentences: dict[str, str] = {held.code: held.sentence for held in decision.plan.held}
         for name, job in live.items():
             code = decision.plan.waiting.get(job.id)
-            if code is None or code in NEVER or job.slots or job.id not in decision.state.all_jobs:
+            if code is None or code in NO_TROUBLE or job.slots or job.id not in decision.state.all_jobs:
                 continue
             if code in AT_ONCE or now - job.arrived_at > patience:
                 refused[name] = sentences.get(code, WAIT_REASON_TEXTS[code])

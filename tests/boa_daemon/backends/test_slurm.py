@@ -156,6 +156,15 @@ def test_a_node_that_somebody_elses_job_got_is_given_up_with_a_warning(tmp_path:
     assert {node.id: node.ends_by is not None for node in cloud.nodes()} == {"n1": False, "n2": True}
 
 
+def test_a_queue_with_a_broken_list_of_nodes_is_read(tmp_path: Path) -> None:
+    """The tick goes on, and nothing ends."""
+    slurm = a_slurm()
+    cloud = a_cloud(slurm, tmp_path, ManualClock(0.0))
+    cloud.launch(order())
+    slurm.queue = [SlurmJob(id="2", state="RUNNING", nodes="n[1-", comment="theirs")]
+    assert {node.id: node.ends_by for node in cloud.nodes()} == {"n1": None}
+
+
 def test_a_silent_controller_changes_nothing(tmp_path: Path) -> None:
     """Nodes stay as last seen, none is taken, and a note says so."""
     slurm = a_slurm()

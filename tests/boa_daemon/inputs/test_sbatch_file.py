@@ -56,6 +56,21 @@ def a_script(folder: Path, *options: str, body: str = "srun python train.py") ->
         (["--begin=2030-01-31T08:00:00"], {}),
         (["--begin=now+2hours"], {}),
         (["--output=x # a comment"], {}),
+        (["--gres=gpu:a100:2,gpu:v100:1"], {"min_gpus": 3}),
+        (["--gres=gpu:a100:2(S:0),nvme:1,gpu:v100(S:1)"], {"min_gpus": 3}),
+        (["--gpus=a100:2,v100:1"], {"min_gpus": 3}),
+        (["--gpus-per-node a100:1,v100:1", "-N2"], {"min_gpus": 4}),
+        (["--gpus-per-socket=2 --sockets-per-node=2 -N2"], {"min_gpus": 8}),
+        (["--nice -N2"], {"min_gpus": 2, "slurm_options": ["--nice=100"]}),
+        (["--nice=-5 --propagate -N2"], {"min_gpus": 2, "slurm_options": ["--nice=-5"]}),
+        (["-v -W -O -Q --wait -N2"], {"min_gpus": 2}),
+        (["--nodes='2'", "--job-name \"a b\"", "--time '1-0'"], {"name": "a-b", "max_hours": 24.0}),
+        (["--time=1-1:30"], {"max_hours": 25.5}),
+        (["--time=90:30"], {"max_hours": 90.5 / 60}),
+        (["--mail-type=END,TIME_LIMIT_80"], {"notify": ["end"]}),
+        (["--chdir=/"], {"workdir": "/"}),
+        (["--begin=16:00"], {}),
+        (["--begin=noon"], {}),
     ],
 )  # fmt: skip
 def test_options_are_meant(tmp_path: Path, options: list[str], said: dict[str, Any]) -> None:
@@ -71,6 +86,9 @@ def test_options_are_meant(tmp_path: Path, options: list[str], said: dict[str, A
         "--uid=0", "--wrap=id", "--hold", "--nods=3", "--time=soon", "--time=1-", "--array=5-1", "--array=a",
         "--array=0-99999", "--dependency=singleton", "--dependency=after:3", "--mem=lots", "--nodes=0",
         "--nodes=two", "hetjob", "--gres=gpu:0", "word", "--begin=tomorrow", "--comment=boa:clas=x",
+        "--nodes=2-1", "--nodes=1-", "--nodes=1,3", "--array=0-9%x", "--array=0-9%0", "-N2 : -N3",
+        "--mail-type=BOGUS",
+        "--time=\u0663", "--time=1:2:3:4", "--begin=25:00", "--umask=022", "packjob", "--gpus=a100:2,v100",
         "--comment=boa:max_usd=x", "--job-name", "--clusters=b", "'unclosed", "-Z 1", "--container=x",
     ],
 )  # fmt: skip
@@ -99,7 +117,15 @@ def test_an_array_becomes_a_group(tmp_path: Path) -> None:
     assert {one["SLURM_ARRAY_TASK_MAX"] for one in found} == {"20"}
 
 
-@pytest.mark.parametrize(("first", "is_one"), [("#!/bin/bash", True), ("#!/usr/bin/env python3", False)])
+@pytest.mark.parametrize(
+    ("first", "is_one"),
+    [
+        ("#!/bin/bash", True), ("#!/usr/local/bin/bash", True), ("#! /bin/sh", True),
+        ("#!/bin/bash -l\r", True),
+        ("#!/usr/bin/env -S bash -l", True), ("#!/opt/sw/bin/bash -e", True), ("#!/usr/bin/zsh", True),
+        ("#!/usr/bin/env python3", False), ("#!/bin/tcsh", False), ("#!bash", False),
+    ],
+)  # fmt: skip
 def test_only_a_script_of_a_shell_is_read(tmp_path: Path, first: str, is_one: bool) -> None:
     """A script in another language is refused with its first line."""
     file = tmp_path / "run.sh"
@@ -139,3 +165,49 @@ def test_srun_starts_the_tasks_of_its_node_with_their_variables(tmp_path: Path) 
     )  # fmt: skip
     assert done.stdout.splitlines() == ["2 0 of 4", "3 1 of 4", "10.0.0.1 2 1 it"], done.stderr
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "body", "printed"),
+    [
+        ("#!/bin/bash -e", "false\necho on", ""),
+        ("#!/bin/bash", "false\necho on", "on\n"),
+        ("#!/bin/bash -eu -o pipefail", "false | true\necho on", ""),
+        ("#!/bin/bash -l", "echo $PROFILE", "was read\n"),
+        ("#!/bin/bash --login", "echo $PROFILE", "was read\n"),
+        ("#!/usr/bin/env bash", "echo $PROFILE.", ".\n"),
+        ("#!/bin/bash", "cat <<X\n#SBATCH -N1\na\x0cb\u2028c\nX", "#SBATCH -N1\na\x0cb\u2028c\n"),
+        ("#!/bin/bash", "srun --ntasks 4 --mpi pmix -l -u --nodes=2 echo it", "it\n"),
+        ("#!/bin/bash", "srun -x n1 -r 1 --cpu-bind none --exclusive -- echo it", "it\n"),
+        ("#!/bin/bash", "srun --nodelist n1 -K --kill-on-bad-exit --input x --export ALL echo it", "it\n"),
+        ("#!/bin/bash", "scontrol show hostname $SLURM_NODELIST", "10.0.0.1\n"),
+        ("#!/bin/zsh -f", "echo /bin/bas?", "/bin/bash\n"),
+        ("#!/bin/bash -u", "echo $SLURM_ARRAY_JOB_ID", "it\n"),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_script_runs_as_under_slurm(tmp_path: Path, first: str, body: str, printed: str, end: str) -> None:
+    """With its shell's options, with its own text, and with options of srun in both forms."""
+    file = tmp_path / "it.sbatch"
+    file.write_text(f"{first}\n#SBATCH --array=1\n{body}\n".replace("\n", end), newline="")
+    (tmp_path / ".profile").write_text("PROFILE='was read'\n")
+    place = {
+        "BOA_NODES": "1", "BOA_NODE_RANK": "0", "BOA_GPUS_PER_NODE": "1", "BOA_JOB_ID": "it-1",
+        "BOA_GROUP": "it", "BOA_GENERATION": "1", "MASTER_ADDR": "10.0.0.1",
+        "HOME": str(tmp_path), "PATH": os.environ["PATH"],
+    }  # fmt: skip
+    done = subprocess.run(
+        ["/bin/bash", "-c", read_sbatch(file).content["run"]], env=place,
+        capture_output=True, text=True, encoding="utf-8", check=False, timeout=30,
+    )  # fmt: skip
+    assert done.stdout == printed, done.stderr
+
+
+def test_a_folder_is_relative_to_where_it_is_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to the folder of the script."""
+    (tmp_path / "here" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    (content,) = read_submission(a_script(tmp_path, "--chdir=deep"))
+    assert content["workdir"] == str(tmp_path / "here" / "deep")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.slurm.commands import Slurm, SlurmRefused, SlurmSilent, expand, gpus_of
+from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmRefused, SlurmSilent, expand, gpus_of
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,8 @@ from boa_daemon.slurm.commands import Slurm, SlurmRefused, SlurmSilent, expand, 
         ("c[08-11]", ["c08", "c09", "c10", "c11"]),
         ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
         ("gpu-a[1-2]-x,b", ["gpu-a1-x", "gpu-a2-x", "b"]),
+        ("n[01-03,7]", ["n01", "n02", "n03", "n7"]),
+        ("r[01-02]c[0,2]s1", ["r01c0s1", "r01c2s1", "r02c0s1", "r02c2s1"]),
         ("", []),
     ],
 )
@@ -26,7 +28,13 @@ def test_a_host_list_is_expanded(hostlist: str, names: list[str]) -> None:
     assert expand(hostlist) == names
 
 
-@pytest.mark.parametrize("hostlist", ["c[1-", "c[1-x]", "c]1[", "c[]-2]"])
+@pytest.mark.parametrize(
+    "hostlist",
+    [
+        "c[1-", "c[1-x]", "c]1[", "c[]-2]", "c[]", "c[5-1]", "c[1,]", "c[-3]", "c[1-2-3]", "c[[1]]",
+        "c[\u0663]", "c[\u00b2]",
+    ],
+)  # fmt: skip
 def test_a_broken_host_list_is_refused(hostlist: str) -> None:
     """It names the part that is none."""
     with pytest.raises(ValueError, match="is no"):
@@ -36,6 +44,19 @@ def test_a_broken_host_list_is_refused(hostlist: str) -> None:
 def test_a_thousand_names_are_expanded() -> None:
     """A request for a thousand nodes is one word."""
     assert expand("c[1-1000]")[-1] == "c1000"
+
+
+@pytest.mark.parametrize("hostlist", ["c[1-999999999999]", "c[1-60000,1-60000]", "r[1-999]n[1-999]"])
+def test_a_word_that_stands_for_too_many_names_is_refused(hostlist: str) -> None:
+    """At once: the daemon neither fills its memory nor counts to a trillion."""
+    with pytest.raises(ValueError, match="more than 65,536 names"):
+        expand(hostlist)
+
+
+def test_a_job_whose_nodes_cannot_be_read_has_none() -> None:
+    """One bad line in the queue is not the end of the list."""
+    assert SlurmJob(id="1", state="RUNNING", nodes="n[1-").hosts == []
+    assert SlurmJob(id="1", state="RUNNING", nodes="n[1-2]").hosts == ["n1", "n2"]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +133,12 @@ def test_nodes_and_jobs_are_read(slurm: Slurm, tmp_path: Path) -> None:
     [
         "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
         "squeue: error: slurm_receive_msg: Socket timed out on send/recv operation",
+        "slurm_load_jobs error: Zero Bytes were transmitted or received",
+        "slurm_load_jobs error: Insane message length",
+        "slurm_load_jobs error: Unexpected missing socket error",
+        "slurm_load_jobs error: Protocol authentication error",
+        "slurm_load_jobs error: Slurm backup controller in standby mode",
+        "squeue: fatal: Could not establish a configuration source",
     ],
 )
 def test_a_silent_controller_is_not_asked_again_at_once(slurm: Slurm, tmp_path: Path, said: str) -> None:
@@ -121,6 +148,32 @@ def test_a_silent_controller_is_not_asked_again_at_once(slurm: Slurm, tmp_path: 
         with pytest.raises(SlurmSilent):
             slurm.jobs()
     assert (tmp_path / "asked").read_text().count("x") == 1
+
+
+@pytest.mark.parametrize("said", ["junk", "<html>503</html>", "a|b", "\\0\\0|"])
+def test_an_answer_that_is_no_list_is_no_answer(slurm: Slurm, tmp_path: Path, said: str) -> None:
+    """An empty queue would count running jobs as lost, a cluster without nodes would end all of ours."""
+    for name in ("squeue", "sinfo", "sbatch"):
+        fake(tmp_path, name, f"printf '{said}\\n'")
+    with pytest.raises(SlurmSilent, match="squeue lists no job"):
+        slurm.jobs()
+    with pytest.raises(SlurmSilent, match="sinfo lists no node"):
+        Slurm().nodes()
+    with pytest.raises(SlurmSilent, match="sbatch names no job"):
+        Slurm().submit([], "#!/bin/sh", environment={"PATH": os.environ["PATH"]})
+
+
+def test_an_empty_queue_is_an_answer_and_a_cluster_without_nodes_is_none(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    """Also an sbatch that prints nothing has named no job."""
+    for name in ("squeue", "sinfo", "sbatch"):
+        fake(tmp_path, name, "exit 0")
+    assert slurm.jobs() == []
+    with pytest.raises(SlurmSilent, match="sbatch names no job"):
+        slurm.submit([], "#!/bin/sh", environment={"PATH": os.environ["PATH"]})
+    with pytest.raises(SlurmSilent, match="sinfo lists no node"):
+        slurm.nodes()
 
 
 def test_a_refusal_is_told_in_slurms_words(slurm: Slurm, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from boa_daemon.slurm.options import kept_options
         (["--qos=high", "--account", "ml"], ["--qos=high", "--account=ml"]),
         (["-p", "gpu", "-Aml", "-t", "1-0"], ["--partition=gpu", "--account=ml", "--time=1-0"]),
         (["--contiguous"], ["--contiguous"]),
+        (["-p=gpu", "-q", "hi"], ["--partition=gpu", "--qos=hi"]),
         (["--constraint=a&b c"], ["--constraint=a&b c"]),
     ],
 )
@@ -34,3 +35,14 @@ def test_other_options_are_refused(given: list[str]) -> None:
     """Who the job is, what it runs, where it writes, and how BOA finds it again."""
     with pytest.raises(ValueError, match="slurm_options"):
         kept_options(given)
+
+
+@pytest.mark.parametrize(
+    "given", [["--priority=9"], ["--nice=-1"], ["--nice", " -1"], ["--nice=- 1"], ["--nice=x"]]
+)
+def test_who_is_no_operator_raises_no_priority(given: list[str]) -> None:
+    """Slurm would take these from root, who submits for the user."""
+    kept_options(given)
+    with pytest.raises(ValueError, match="for operators of Slurm"):
+        kept_options(given, as_operator=False)
+    assert kept_options(["--nice=5", "--qos=a"], as_operator=False) == ["--nice=5", "--qos=a"]
