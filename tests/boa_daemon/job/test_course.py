@@ -71,7 +71,7 @@ def test_a_writer_meets_no_closed_pipe(unit: Unit) -> None:
         assert child.stdin is not None
         child.stdin.write(b"\n")
         child.stdin.flush()
-        again = reopen_output(unit)
+        again = reopen_output(unit.folder)
         assert again is not None
         assert os.read(again, 100) == b"late\n"
         child.stdin.close()
@@ -92,7 +92,7 @@ def test_a_file_system_without_named_pipes_gets_one_without_a_name(
     reader, writer = make_output(unit, None, 0)
     os.write(writer, b"x")
     assert os.read(reader, 1) == b"x"
-    assert reopen_output(unit) is None
+    assert reopen_output(unit.folder) is None
     os.close(reader)
     os.close(writer)
 
