@@ -8,7 +8,7 @@ nox.options.sessions = ["tests", "lint", "types", "contracts"]
 @nox.session
 def tests(session: nox.Session) -> None:
     """The whole suite, on every core, the exhaustive tests too."""
-    session.install("-e", ".[test]")
+    session.install("-e", ".[dev]")
     session.run("pytest", "-q", "-n", "auto", "-m", "", *session.posargs)
 
 

@@ -24,17 +24,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from engine_bench import DDP, NUMPY, Bench
+from engine_worlds import ENGINES, World, ray_world
+
+from boa_daemon.job.run import Run
+from boa_daemon.job.stops import REGISTER, STOP_FILE
+from boa_daemon.testing import a_node
+from boa_daemon.tick.facts.ports import Accepted
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests"))
-
-from engine_bench import DDP, NUMPY, Bench  # noqa: E402  what the tests use to start, stop and wait
-from engine_worlds import ENGINES, World, ray_world  # noqa: E402  after its folder is on the path
-
-from boa_daemon.job.run import Run  # noqa: E402
-from boa_daemon.job.stops import REGISTER, STOP_FILE  # noqa: E402
-from boa_daemon.testing import a_node  # noqa: E402
-from boa_daemon.tick.facts.ports import Accepted  # noqa: E402
-
 WIDTHS = (1, 2)
 STEPS = "--steps 1000000"
 

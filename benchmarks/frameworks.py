@@ -32,16 +32,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from engine_bench import EXAMPLES, TORCHRUN, Bench
+from engine_worlds import ENGINES, ray_world
+
+from boa_daemon.job.processes import carrying, started_ticks
+from boa_daemon.testing import a_node
+from boa_daemon.tick.facts.ports import Accepted, Runner, RunReport
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests"))
-
-from engine_bench import EXAMPLES, TORCHRUN, Bench  # noqa: E402  what the tests use to start, stop and wait
-from engine_worlds import ENGINES, ray_world  # noqa: E402  after its folder is on the path
-
-from boa_daemon.job.processes import carrying, started_ticks  # noqa: E402
-from boa_daemon.testing import a_node  # noqa: E402
-from boa_daemon.tick.facts.ports import Accepted, Runner, RunReport  # noqa: E402
-
 FOUND = HERE.parent / "docs" / "explanation" / "data" / "frameworks.json"
 WIDTHS = (1, 2, 4)
 COURSES = ("peace", "kills")

@@ -20,14 +20,16 @@ import time
 from pathlib import Path
 from statistics import median
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from daemon_site import Site, wait_for
+
+from boa_daemon.api.client import Client
+from boa_daemon.engines.layout import OWN, Layout
+from boa_daemon.job.processes import kill_all_carrying
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-
-from daemon_site import Site, wait_for  # noqa: E402
-
-from boa_daemon.api.client import Client  # noqa: E402
-from boa_daemon.engines.layout import OWN, Layout  # noqa: E402
-from boa_daemon.job.processes import kill_all_carrying  # noqa: E402
 
 SETTINGS = """
 [budget]

@@ -29,14 +29,14 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from daemon_site import Site  # noqa: E402
+from daemon_site import Site
 
-from boa_daemon.api.client import Client  # noqa: E402
-from boa_daemon.errors import BoaError  # noqa: E402
-from boa_daemon.job.processes import carrying  # noqa: E402
+from boa_daemon.api.client import Client
+from boa_daemon.errors import BoaError
+from boa_daemon.job.processes import carrying
 
 SETTINGS = """
 [budget]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -296,3 +297,17 @@ def test_what_is_impure_is_noticed(source: str, path: str) -> None:
 def test_what_is_pure_is_allowed(source: str) -> None:
     """Mathematics, our own nouns, and random numbers of a given seed."""
     assert impurities(source, "policies/online/pacing.py") == []
+
+
+def test_a_set_of_tests_needs_nothing_of_another_set() -> None:
+    """`pytest -m lab` runs where PyTorch is not installed: files of other sets are not even imported."""
+    said = "import sys; sys.modules['torch'] = None; import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    options = ["-q", "-m", "lab", "--collect-only", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-c", said, *options, "tests/boa_daemon/job", "tests/boa_daemon/library"],
+        check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]

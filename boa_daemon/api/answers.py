@@ -241,7 +241,7 @@ class PlanAnswer(TypedDict):
 
 
 class CostRow(TypedDict):
-    """The cost of one job, class, user, team, day or kind; the grouping decides which keys exist."""
+    """The cost of one row of a grouping (`By`), which decides the keys that exist."""
 
     name: str
     usd: float

@@ -43,7 +43,6 @@ from boa_daemon.api.answers import (
 )
 from boa_daemon.api.connection import DaemonUnreachable, RefusedByDaemon, ask, open_http, stream
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.job.whole_files import whole_file
 
 __all__ = ["Client", "DaemonUnreachable", "JobsFailed", "RefusedByDaemon", "WaitedTooLong"]
 
@@ -112,7 +111,7 @@ class Client:
             RefusedByDaemon: when the daemon refuses them; nothing was submitted.
         """
         from boa_daemon.inputs.document_file import Document  # noqa: PLC0415 - numpy, for those who submit alone
-        from boa_daemon.inputs.submission import as_submitted, read_submission  # noqa: PLC0415
+        from boa_daemon.inputs.submission import as_submitted, read_submission  # noqa: PLC0415 - as above
 
         contents: list[dict[str, Any]] = []
         for job in jobs:
@@ -142,7 +141,7 @@ class Client:
         """
         if self.get(f"/code/{code['digest']}")["is_here"]:
             return
-        from boa_daemon.inputs.code_archive import pack  # noqa: PLC0415
+        from boa_daemon.inputs.code_archive import pack  # noqa: PLC0415 - for those who submit alone
 
         packed = pack(Path(code["folder"]), code.get("revision"))
         if packed.digest != code["digest"]:
@@ -349,6 +348,8 @@ class Client:
             RefusedByDaemon: when there is no such file, or you may not read it.
             DaemonUnreachable: when the connection breaks.
         """
+        from boa_daemon.job.whole_files import whole_file  # noqa: PLC0415 - it brings all of a job's helper
+
         path = Path(target)
         path.parent.mkdir(parents=True, exist_ok=True)
         where = f"/jobs/{_quoted(name)}/artifacts/{quote(file)}"
@@ -417,8 +418,8 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
         return named
     try:
         from boa_daemon.daemon.settings.daemon_paths import socket_of  # noqa: PLC0415 - half a second to import
-        from boa_daemon.daemon.settings.setting_layers import load_settings  # noqa: PLC0415
-        from boa_daemon.daemon.settings.settings_reload import running_socket  # noqa: PLC0415
+        from boa_daemon.daemon.settings.setting_layers import load_settings  # noqa: PLC0415 - as above
+        from boa_daemon.daemon.settings.settings_reload import running_socket  # noqa: PLC0415 - as above
     except ModuleNotFoundError:
         # A machine with the client alone: its settings name a daemon, or nothing does.
         if named is None:
@@ -435,7 +436,7 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
 
 def _is_group(name: str) -> bool:
     """Whether an id is that of a group; a job's id ends in a plain number."""
-    from boa_daemon.store.records import first_of_group  # noqa: PLC0415
+    from boa_daemon.store.records import first_of_group  # noqa: PLC0415 - it brings the records, for one name
 
     return first_of_group(name) is not None
 

@@ -15,17 +15,19 @@ class CloudKind:
     """Where a cloud's nodes and costs can be read without the daemon.
 
     `on_aws`: the cloud has an AWS account, whose bill, rights and tags can be queried. `in_a_file`: the cloud
-    keeps its nodes in a file in the state folder.
+    keeps its nodes in a file in the state folder. `has_regions`: a node without a zone is in the region of
+    the settings; nodes of other clouds are in none.
     """
 
     on_aws: bool = False
     in_a_file: bool = False
+    has_regions: bool = False
 
 
 CLOUD_KINDS: Mapping[str, CloudKind] = MappingProxyType(
     {
-        "aws": CloudKind(on_aws=True),
-        "simulated": CloudKind(in_a_file=True),
+        "aws": CloudKind(on_aws=True, has_regions=True),
+        "simulated": CloudKind(in_a_file=True, has_regions=True),
         "local": CloudKind(),
         "slurm": CloudKind(),
     }
@@ -33,5 +35,5 @@ CLOUD_KINDS: Mapping[str, CloudKind] = MappingProxyType(
 
 
 def cloud_kind(name: str) -> CloudKind:
-    """Return the properties of a cloud; both are false for a name that is not listed."""
+    """Return the properties of a cloud; all are false for a name that is not listed."""
     return CLOUD_KINDS.get(name, CloudKind())

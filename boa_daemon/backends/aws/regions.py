@@ -18,7 +18,6 @@ from typing import Any
 
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cloud import BOOT_SECONDS, AwsCloud
-from boa_daemon.backends.aws.prices.extra_costs import with_transfer
 from boa_daemon.backends.aws.prices.side_prices import transfer_usd_per_gb
 from boa_daemon.backends.region_names import name_in, name_in_key, plain_name, region_in, region_of_zone
 from boa_daemon.backends.settings import AwsSettings
@@ -369,11 +368,12 @@ class RegionalCloud(Provider):
 
 
 def _with_transfer(offer: Offer, usd: float) -> Offer:
-    """Return an offer at a price with so many dollars per hour of transfer."""
+    """Return an offer with so many more dollars per hour of transfer."""
     if not usd or offer.usd_per_hour is None:
         return offer
-    extras = with_transfer(offer.extras, (("transfer", usd + dict(offer.extras).get("transfer", 0.0)),))
-    return replace(offer, extras=extras, usd_per_hour=offer.usd_per_hour + usd)
+    extras = dict(offer.extras)
+    extras["transfer"] = extras.get("transfer", 0.0) + usd
+    return replace(offer, extras=tuple(extras.items()), usd_per_hour=offer.usd_per_hour + usd)
 
 
 class RegionalCalls:

@@ -210,7 +210,7 @@ def _checked_grouping(by: str) -> str:
     Raises:
         InputError: when it is not.
     """
-    if re.match(BY_FORM, by):
+    if re.fullmatch(BY_FORM, by):
         return by
     hint = did_you_mean(by, GROUPINGS)
     if by.startswith("tag") or not hint.startswith("Did"):

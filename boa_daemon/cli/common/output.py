@@ -16,6 +16,7 @@ import typer
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from boa_daemon.inputs.plain_text import plain_text
 
@@ -138,13 +139,16 @@ def print_text(text: str, *, is_raw: bool = False) -> None:
 
 
 def stdout_console() -> Console:
-    """Return a console on standard output, without colour when that is not a terminal."""
-    return _Patient(soft_wrap=False, highlight=False)
+    """Return a console on standard output, without colour when that is not a terminal.
+
+    No text is an emoji code: `:a:` is part of an ARN or of a tag.
+    """
+    return _Patient(soft_wrap=False, highlight=False, emoji=False)
 
 
 def stderr_console() -> Console:
     """Return a console on standard error, for progress and notes."""
-    return _Safe(stderr=True, soft_wrap=True, highlight=False)
+    return _Safe(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
 
 _printed: list[bool] = []
@@ -190,11 +194,13 @@ def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def a_table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
-    """Return a table in the common style; the columns named in `right` hold numbers."""
+    """Return a table in the common style; the columns named in `right` hold numbers.
+
+    Title and columns are plain text; cells are markup.
+    """
     table = Table(
-        title=title,
+        title=Text(title, style="bold"),
         title_justify="left",
-        title_style="bold",
         header_style="bold cyan",
         box=None,
         pad_edge=False,
@@ -202,5 +208,7 @@ def a_table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
     for column in columns:
         # Fold long cells instead of cutting them: a cut id is useless.
         is_number = column in right
-        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+        table.add_column(
+            Text(column), justify="right" if is_number else "left", no_wrap=is_number, overflow="fold"
+        )
     return table

@@ -116,4 +116,4 @@ def _table(table: Table) -> PageTable:
 
 def _plain(text: object) -> str:
     """Return text without markup."""
-    return text.plain if isinstance(text, Text) else Text.from_markup(str(text)).plain
+    return text.plain if isinstance(text, Text) else Text.from_markup(str(text), emoji=False).plain

@@ -25,7 +25,8 @@ from boa_daemon.daemon.service.installation import InstalledPart, installed_part
 from boa_daemon.daemon.settings.applied_settings import pointed_state, read_applied
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.daemon.settings.daemon_paths import SYSTEM_SOCKET, DaemonPaths, daemon_paths
-from boa_daemon.daemon.settings.setting_layers import SYSTEM_FILE, load_settings, setting_files, with_flags
+from boa_daemon.daemon.settings.named_socket import SYSTEM_FILE, setting_files
+from boa_daemon.daemon.settings.setting_layers import load_settings, with_flags
 from boa_daemon.errors import PARTLY_DONE, BoaError, InputError
 from boa_daemon.units import counted
 

@@ -15,6 +15,7 @@ from typing import Annotated, TypeAlias
 from pydantic import StringConstraints
 from sqlalchemy import select
 
+from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.region_names import plain_name, region_in
 from boa_daemon.daemon.money.cost_groupings import BY_FORM, TAG
 from boa_daemon.daemon.settings.config import Settings
@@ -44,7 +45,7 @@ class HouseTags:
     """Tags of the settings: of everything that BOA makes, and of teams.
 
     `of_untagged` are those of nodes on which the cloud shows no tags, because it has none; `home` is the
-    region of a node whose zone names none.
+    region of a node whose zone names none, empty on a cloud without regions.
     """
 
     of_site: Mapping[str, str] = field(default_factory=dict)
@@ -53,14 +54,15 @@ class HouseTags:
     home: str = ""
 
 
-def house_tags(settings: Settings, *, on_aws: bool) -> HouseTags:
+def house_tags(settings: Settings) -> HouseTags:
     """Return the tags of the settings."""
+    kind = cloud_kind(settings.cloud.provider)
     site: Mapping[str, str] = getattr(settings.cloud, "tags", None) or {}
     return HouseTags(
         of_site=site,
-        of_untagged={} if on_aws else site,
+        of_untagged={} if kind.on_aws else site,
         of_teams={name: team.tags for name, team in settings.teams.items() if team.tags},
-        home=settings.cloud.region,
+        home=settings.cloud.region if kind.has_regions else "",
     )
 
 

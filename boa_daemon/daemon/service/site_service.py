@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.daemon.money.cost_labels import CostBy, house_tags
 from boa_daemon.daemon.money.costs import cost_rows, with_fixed_costs
 from boa_daemon.daemon.service.service_base import NotReady, ServiceBase
@@ -212,7 +211,7 @@ class SiteService(ServiceBase):
         month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         begin = month.timestamp() if since is None else since
         settings = self.daemon.settings
-        tags = house_tags(settings, on_aws=cloud_kind(settings.cloud.provider).on_aws)
+        tags = house_tags(settings)
         rows = cost_rows(storage.queue, by=by, since=begin, now=now, tags=tags)
         rows = with_fixed_costs(rows, self.daemon.planner.paid.fixed, by=by, since=begin, now=now)
         picture = self.daemon.standing.picture

@@ -1,4 +1,4 @@
-"""The daemon's socket by the settings files, without the other settings, which take half a second."""
+"""The settings files, and the daemon's socket by them alone: all settings take half a second to read."""
 
 from __future__ import annotations
 
@@ -15,22 +15,39 @@ FILE_NAME = "boa.toml"
 SYSTEM_FILE = Path("/etc/boa") / FILE_NAME
 
 
+def setting_files(explicit: Path | None = None) -> list[Path]:
+    """Return the settings files that exist, weakest first; only `explicit` if given.
+
+    A folder, a link to nothing or a file that may not be read is listed too, so that reading it fails: what
+    it was to say must not be left out in silence.
+    """
+    if explicit is not None:
+        return [explicit]
+    user = Path(platformdirs.user_config_dir("boa")) / FILE_NAME
+    return [path for path in (SYSTEM_FILE, user, Path(FILE_NAME)) if _is_there(path)]
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return path == Path(FILE_NAME) or os.access(path.parent, os.F_OK)
+    return True
+
+
 def named_socket(explicit: Path | None = None) -> Path | None:
     """Return the socket that files and environment name; None where only whole settings can say.
 
     Whether the files are right otherwise is for the daemon to say, which runs by them.
     """
-    user = Path(platformdirs.user_config_dir("boa")) / FILE_NAME
-    files = [explicit] if explicit is not None else [SYSTEM_FILE, user, Path(FILE_NAME)]
     found: dict[str, str] = {}
-    for file in files:
+    for file in setting_files(explicit):
         try:
             section = tomllib.loads(file.read_text(encoding="utf-8")).get("daemon", {})
             given = {key: section[key] for key in ("state_dir", "socket") if section.get(key) is not None}
             found |= {key: str(file.resolve().parent / value) for key, value in given.items()}
-        except (FileNotFoundError, NotADirectoryError):
-            if explicit is not None:
-                return None
         except (OSError, ValueError, TypeError, AttributeError):
             return None
     for key in ("state_dir", "socket"):

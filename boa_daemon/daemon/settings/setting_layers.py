@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from boa_daemon.backends.cloud_kinds import CLOUD_KINDS, cloud_kind
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.settings.config import AWS_ONLY, Settings
+from boa_daemon.daemon.settings.named_socket import setting_files
 from boa_daemon.daemon.settings.setting_conflicts import SettingConflict, refused, warned_of
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS
 from boa_daemon.errors import InputError, did_you_mean
@@ -27,8 +26,6 @@ from policies import plugins
 from policies.errors import BrokenPlugin, UnknownPolicy
 from policies.registry import find_placer, find_policy
 
-FILE_NAME = "boa.toml"
-SYSTEM_FILE = Path("/etc/boa") / FILE_NAME
 PREFIX = "BOA_"
 OF_TEAM, REFERENCES = "team:", ("env:", "ssm:", "secretsmanager:")
 """Prefix of a team in [secrets], and prefixes of references to secrets."""
@@ -73,28 +70,6 @@ class LoadedSettings:
     def warnings(self) -> tuple[str, ...]:
         """Return sentences about settings that do not go together, with file and line."""
         return tuple(str(_located(conflict, self.documents)) for conflict in warned_of(self.settings))
-
-
-def setting_files(explicit: Path | None = None) -> list[Path]:
-    """Return the settings files that exist, weakest first; only `explicit` if given.
-
-    A folder, a link to nothing or a file that may not be read is listed too, so that reading it fails: what
-    it was to say must not be left out in silence.
-    """
-    if explicit is not None:
-        return [explicit]
-    user = Path(platformdirs.user_config_dir("boa")) / FILE_NAME
-    return [path for path in (SYSTEM_FILE, user, Path(FILE_NAME)) if _is_there(path)]
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return path == Path(FILE_NAME) or os.access(path.parent, os.F_OK)
-    return True
 
 
 def load_settings(

@@ -7,12 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.daemon.settings.setting_layers import (
-    from_environment,
-    load_settings,
-    origin_of,
-    setting_files,
-)
+from boa_daemon.daemon.settings.named_socket import setting_files
+from boa_daemon.daemon.settings.setting_layers import from_environment, load_settings, origin_of
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.document_file import read_document
 

@@ -1,3 +1,3 @@
 """The actions under the name that plug-ins import; they are in `facts/actions.py`."""
 
-from boa_daemon.tick.facts.actions import *  # noqa: F403
+from boa_daemon.tick.facts.actions import *  # noqa: F403 - all public names, also later ones

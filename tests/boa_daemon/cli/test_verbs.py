@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,6 +63,25 @@ def test_the_client_imports_nothing_of_the_daemon(monkeypatch: pytest.MonkeyPatc
         f"print(sorted({needless} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_asking_a_daemon_that_is_there_reads_no_settings_and_brings_no_helper_of_jobs(tmp_path: Path) -> None:
+    """`boa status` needs the path of the socket; the settings, numpy and `boa_daemon.job` are for others."""
+    (tmp_path / "boa.sock").touch()
+    needless = "{'numpy', 'yaml', 'boa_daemon.job', 'boa_daemon.daemon.settings.config'}"
+    said = (
+        "import sys; from boa_daemon.api.client import default_address; default_address(); "
+        f"print(sorted({needless} & set(sys.modules)))"
+    )
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("BOA_")}
+    done = subprocess.run(
+        [sys.executable, "-c", said],
+        env=environment | {"BOA_DAEMON_STATE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == "[]"
 
 

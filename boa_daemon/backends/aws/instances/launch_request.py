@@ -12,7 +12,12 @@ from hashlib import sha256
 from typing import Any
 
 from boa_daemon.backends.aws.instances.user_data import user_data
-from boa_daemon.backends.aws.prices.extra_costs import FREE_MB_PER_SECOND, extras_of, tag_of, with_transfer
+from boa_daemon.backends.aws.prices.extra_costs import (
+    FREE_MB_PER_SECOND,
+    extras_of,
+    tag_of,
+    with_higher_transfer,
+)
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.tick.facts.actions import LaunchNodes
 from boa_daemon.tick.facts.offers import Extras, Offer
@@ -99,7 +104,7 @@ def run_request(
     attempt: int = 0,
 ) -> dict[str, Any]:
     """Return the arguments of RunInstances. A gang is launched whole or not at all: MinCount = MaxCount."""
-    extras = with_transfer(extras_of(settings, has_address=site.has_address), offer.extras)
+    extras = with_higher_transfer(extras_of(settings, has_address=site.has_address), offer.extras)
     tags = launch_tags(action, offer, settings, ledger_id=ledger_id, lease=lease, extras=extras)
     if site.reservation and offer.market == "reserved":
         tags[RESERVATION_TAG] = site.reservation

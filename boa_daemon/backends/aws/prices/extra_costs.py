@@ -45,8 +45,8 @@ def extras_of(settings: AwsSettings, *, has_address: bool = True) -> Extras:
     return tuple((kind, round(usd, 6)) for kind, usd in found)
 
 
-def with_transfer(extras: Extras, other: Extras) -> Extras:
-    """Return extras with the transfer of others, if that is higher: an offer of a far region knows more."""
+def with_higher_transfer(extras: Extras, other: Extras) -> Extras:
+    """Return extras with the higher of both transfers; the offer of a far region knows more."""
     usd = max(dict(extras).get("transfer", 0.0), dict(other).get("transfer", 0.0))
     return (*(each for each in extras if each[0] != "transfer"), ("transfer", usd)) if usd else extras
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from daemon_time import pass_time
 
-from boa_daemon.daemon.money.cost_labels import STANDING_ROW
+from boa_daemon.daemon.money.cost_labels import STANDING_ROW, house_tags
 from boa_daemon.daemon.money.cost_labels import UNUSED_ROW as UNUSED
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
@@ -87,6 +88,18 @@ def test_each_row_of_a_report_has_its_part(tmp_path: Path, by: str, names: set[s
 def test_without_a_cloud_that_tags_nodes_are_as_the_settings_say(tmp_path: Path) -> None:
     """Simulated and local nodes have the tags of the settings."""
     assert set(rows_by("tag:CostCentre", tmp_path)) == {"4711", "own", "site"}
+
+
+@pytest.mark.parametrize(
+    ("cloud", "region"),
+    [("aws", "us-east-1"), ("simulated", "us-east-1"), ("local", ""), ("slurm", ""), ("of-a-plug-in", "")],
+)
+def test_a_node_without_a_zone_is_in_the_region_of_the_settings_if_its_cloud_has_regions(
+    cloud: str, region: str
+) -> None:
+    """Nodes of this machine or of a Slurm cluster are in no region, whatever [cloud] region is by default."""
+    settings = Settings.model_validate({"cloud": {"provider": cloud}})
+    assert house_tags(settings).home == region
 
 
 def test_a_key_that_nothing_carries_is_refused(tmp_path: Path) -> None:
