@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import lzma
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
@@ -107,7 +108,7 @@ def open_text(path: Path, *, newline: str | None = "") -> Iterator[IO[str]]:
                 bounded.read(2)
             with io.TextIOWrapper(bounded, encoding=encoding, newline=newline) as text:
                 yield text
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error) as error:
         hint = "The file may be cut short: fetch it again"
         raise InputError(f"cannot be unpacked: {error}", file=path, hint=hint) from error
     except OSError as error:
