@@ -150,13 +150,13 @@ def _price(sku: Mapping[str, Any], where: str, path: Path) -> tuple[float, str]:
         rates = [rate["unitPrice"] for rate in expression["tieredRates"] if not rate.get("startUsageAmount")]
         price = rates[-1]
         unit, currency = str(expression["usageUnit"]), str(price["currencyCode"])
-        units, nanos = int(price.get("units") or 0), int(price.get("nanos") or 0)
+        usd = int(price.get("units") or 0) + int(price.get("nanos") or 0) / 1e9
         day = str(pricing.get("effectiveTime", ""))[:10]
-    except (LookupError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
         raise InputError(f"{where}: its pricingInfo is not whole", file=path, hint=_HINT) from None
     if unit not in ("h", "GiBy.h"):
         raise InputError(f"{where}: its price is per {unit}, not per hour", file=path)
     if currency != "USD":
         problem = f"{where}: a price in {currency}: budgets and caps count USD"
         raise InputError(problem, file=path, hint="Ask for it with currencyCode=USD")
-    return usd_number(units + nanos / 1e9, f"{where}: unitPrice", path), day
+    return usd_number(usd, f"{where}: unitPrice", path), day

@@ -6,6 +6,7 @@ GPUs. A table states its cloud in a column, or the flag ``--cloud`` does.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -155,7 +156,7 @@ def _gpus(cells: Mapping[str, str], path: Path, line: int) -> int | None:
         value = float(text.lower().rstrip("x× "))
     except ValueError:
         value = -1.0
-    if value != int(value) or not 0 <= value <= MAX_GPUS:
+    if not 0 <= value <= MAX_GPUS or value != int(value):
         raise InputError(f"gpus must be a whole number; got {text!r}", file=path, line=line)
     return int(value) or None
 
@@ -196,4 +197,5 @@ def _number(cells: Mapping[str, str], name: str) -> float | None:
     """Return a number of a column that is no price; None where it is none."""
     text = re.sub(r"\s*(gib|gb|g)$", "", cells.get(name, "").strip(), flags=re.IGNORECASE)
     readings = number_readings(text)
-    return float(readings[0]) if len(readings) == 1 else None
+    value = float(readings[0]) if len(readings) == 1 else math.inf
+    return value if math.isfinite(value) else None

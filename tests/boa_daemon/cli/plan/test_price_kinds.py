@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,28 @@ REFUSED: dict[str, tuple[str, str, str]] = {
 }
 
 
+GCP = (DATA / "gcp.json").read_text(encoding="utf-8")
+HUGE = "1" + "0" * 400
+REFUSED |= {
+    "more GPUs than a float": ("table", TABLE + "a,A100,1e999,2,x\n", "gpus must be a whole number"),
+    "GPUs that are no number": ("table", TABLE + "a,A100,nan,2,x\n", "gpus must be a whole number"),
+    "a price with no end per machine": (
+        "table",
+        "Instance,GPU,GPUs,Price per GPU hour\na,A100,8,1e308\n",
+        "must be dollars per hour; got '1e308'",
+    ),
+} | {
+    f"{key}: {value[:9]}": ("gcp", re.sub(rf'"{key}": *"?[0-9]+"?', f'"{key}": {value}', GCP), said)
+    for key in ("units", "nanos")
+    for value, said in {
+        "Infinity": "pricingInfo is not whole",
+        "1e400": "pricingInfo is not whole",
+        HUGE: "pricingInfo is not whole",
+        "1e30": "must be dollars",
+    }.items()
+}
+
+
 @pytest.mark.parametrize(("kind", "text", "said"), REFUSED.values(), ids=REFUSED)
 def test_refused(kind: str, text: str, said: str, tmp_path: Path) -> None:
     """A sentence says what is wrong, and where."""
@@ -204,6 +227,20 @@ CELLS: dict[str, float | None] = {
 def test_cells_of_money(text: str, usd: float | None) -> None:
     """As people write them; a comma before two digits is decimal."""
     assert usd_cell(text, "the price", Path("a.csv")) == usd
+
+
+@pytest.mark.parametrize("cell", ["1e999", "nan", "-", "many"])
+def test_specifications_that_are_no_numbers_are_unknown(cell: str, tmp_path: Path) -> None:
+    """The price counts; cores and memory are then not known."""
+    path = tmp_path / "a.csv"
+    path.write_text(f"Instance,GPU,GPUs,Price/hr,vCPUs,RAM,VRAM\na,A100,8,20,{cell},{cell},{cell}\n")
+    (price,) = PRICE_KINDS["table"].reader(path, PriceFlags(cloud="x")).prices
+    assert (price.usd_per_hour, price.vcpus, price.memory_mib, price.gpu_memory_mib) == (
+        20.0,
+        None,
+        None,
+        None,
+    )
 
 
 def test_machines_of_other_clouds_are_whole() -> None:
