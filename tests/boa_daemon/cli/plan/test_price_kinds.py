@@ -92,6 +92,18 @@ def test_the_example_by_hand(kind: str, name: str, cloud: str, rows: Rows) -> No
     assert got == pytest.approx(rows)
 
 
+@pytest.mark.parametrize(("kind", "key"), [("azure", "Items"), ("gcp", "skus")])
+def test_pages_that_were_appended_say_the_same(kind: str, key: str, tmp_path: Path) -> None:
+    """The answers come in pages, which a loop of curl appends to a file."""
+    source = DATA / PRICE_KINDS[kind].example
+    content = json.loads(source.read_text(encoding="utf-8"))
+    entries = [one for page in (content if isinstance(content, list) else [content]) for one in page[key]]
+    path = tmp_path / source.name
+    path.write_text("\n".join(json.dumps({key: some}, indent=4) for some in (entries[:2], entries[2:])))
+    plain, appended = (PRICE_KINDS[kind].reader(one, PriceFlags()).prices for one in (source, path))
+    assert appended == plain
+
+
 @pytest.mark.parametrize("kind", PRICE_KINDS)
 def test_what_is_written_is_read_back(kind: str, tmp_path: Path) -> None:
     """Cloud, region, market, currency and day stay columns; the price file is one that plans read."""

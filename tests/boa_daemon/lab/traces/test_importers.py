@@ -236,7 +236,12 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         '{"kind": "Job", "kind": "Pod"}',
         "the key 'kind' is given twice",
     ),
-    "a list that breaks off": ("kubernetes", "a.json", '{"items": [{"kind": "Job"', "a.json:1: not JSON"),
+    "a list that breaks off": (
+        "kubernetes",
+        "a.json",
+        '{"items": [{"kind": "Job"',
+        "a.json:1: not valid JSON",
+    ),
     "a status of PAI": (
         "pai",
         "pai_task_table.csv",
@@ -359,6 +364,18 @@ def test_a_written_import_is_read_back_unchanged(kind: str, data: Path, tmp_path
     found = import_source(kind, data / HISTORIES[kind].example, Options(**chosen.get(kind, {})))
     trace, _ = write_workload(found, tmp_path)
     assert read_trace(trace) == found.trace
+
+
+@pytest.mark.parametrize(("kind", "key"), [("kubernetes", "items"), ("aws-batch", "jobs")])
+def test_answers_that_were_appended_say_the_same(kind: str, key: str, data: Path, tmp_path: Path) -> None:
+    """One answer per cluster or page, each over several lines, in one file."""
+    source = data / HISTORIES[kind].example
+    entries = json.loads(source.read_text(encoding="utf-8"))[key]
+    path = tmp_path / source.name
+    path.write_text("\n".join(json.dumps({key: some}, indent=4) for some in (entries[:2], entries[2:])))
+    plain, appended = (import_source(kind, one, Options()) for one in (source, path))
+    assert appended.trace == plain.trace
+    assert appended.dropped == plain.dropped
 
 
 @pytest.mark.parametrize("packed", ["gz", "bz2", "xz", "zst", "utf-16", "parquet"])
