@@ -103,27 +103,6 @@ class PriceList:
         return PriceList(kept, left_out, self.notes)
 
 
-def price_rows(
-    text: str,
-    path: Path,
-    needed: Sequence[str],
-    *,
-    hint: str,
-    delimiter: str = ",",
-    column_of: Callable[[str], str] = str,
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line, cells by column) of each row of a list in CSV; blank rows are left out.
-
-    `column_of` returns the name of a column from that of the header; `hint` is for headers without the
-    `needed` columns.
-
-    Raises:
-        InputError: naming the line, when the text is no such list or breaks off.
-    """
-    lines = io.StringIO(text, newline="")
-    yield from _rows_of(lines, path, needed, hint=hint, delimiter=delimiter, column_of=column_of)
-
-
 def _rows_of(
     lines: IO[str],
     path: Path,

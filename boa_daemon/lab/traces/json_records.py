@@ -15,7 +15,7 @@ from typing import Any
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.document_file import listed_json
 from boa_daemon.lab.traces.instants import instant_seconds
-from boa_daemon.text_files import open_text, read_whole_text
+from boa_daemon.text_files import read_whole_text
 
 _MILLISECONDS_FROM = 1e11
 """Instants from here on count milliseconds: as seconds they would be of the year 5138."""
@@ -133,16 +133,6 @@ def read_records(path: Path, lists: Sequence[str], *, noun: str, hint: str) -> I
             raise InputError(f"{noun} {number} is no object", file=path, hint=hint)
         name = _name_of(content)
         yield Record(content, path, f"{noun} {number}{f' ({name})' if name else ''}")
-
-
-def is_json(path: Path) -> bool:
-    """Return whether a file's text begins like JSON.
-
-    Raises:
-        InputError: when it cannot be read.
-    """
-    with open_text(path) as file:
-        return next((line.strip()[:1] for line in file if line.strip()), "") in ("[", "{")
 
 
 def _name_of(content: Mapping[str, Any]) -> str:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
+import os
 import random
 import re
+import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +108,47 @@ def test_pages_that_were_appended_say_the_same(kind: str, key: str, tmp_path: Pa
     path.write_text("\n".join(json.dumps({key: some}, indent=4) for some in (entries[:2], entries[2:])))
     plain, appended = (PRICE_KINDS[kind].reader(one, PriceFlags()).prices for one in (source, path))
     assert appended == plain
+
+
+@pytest.mark.parametrize("kind", PRICE_KINDS)
+def test_a_list_may_come_from_a_pipe(kind: str, tmp_path: Path) -> None:
+    """A shell gives ``<(zcat ...)`` as a pipe, which can be read once; ``-`` is standard input."""
+    example, pipe = DATA / PRICE_KINDS[kind].example, tmp_path / "pipe"
+    os.mkfifo(pipe)
+    raw = example.read_bytes()
+    found = []
+    for given in (str(example), str(pipe), "-"):
+        out = tmp_path / "prices.csv"
+        flags = ["--cloud", PRICE_KINDS[kind].cloud or "x", "--out", str(out)]
+        writer = threading.Thread(target=pipe.write_bytes, args=(raw,), daemon=True)
+        if given == str(pipe):
+            writer.start()
+        done = CliRunner().invoke(app, ["prices", "import", "--from", kind, given, *flags], input=raw)
+        assert done.exit_code == 0, done.output
+        # The last column names the file.
+        found.append([line.rpartition(",")[0] for line in out.read_text().splitlines()])
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("packed", ["gz", "xz", "utf-16"])
+@pytest.mark.parametrize("kind", PRICE_KINDS)
+def test_packed_lists_say_the_same(kind: str, packed: str, tmp_path: Path) -> None:
+    """What a file is, is read from its first bytes, whatever it is called."""
+    source = DATA / PRICE_KINDS[kind].example
+    raw = source.read_bytes()
+    pack: dict[str, Callable[[bytes], bytes]] = {
+        "gz": gzip.compress,
+        "xz": lzma.compress,
+        "utf-16": lambda one: one.decode().encode("utf-16"),
+    }
+    path = tmp_path / f"{source.name}.{packed}"
+    path.write_bytes(pack[packed](raw))
+    flags = PriceFlags(cloud="x")
+    plain, unpacked = (PRICE_KINDS[kind].reader(one, flags) for one in (source, path))
+    assert [replace(one, source="") for one in unpacked.prices] == [
+        replace(one, source="") for one in plain.prices
+    ]
+    assert unpacked.left_out == plain.left_out
 
 
 @pytest.mark.parametrize("kind", PRICE_KINDS)
