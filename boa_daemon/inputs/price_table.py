@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from datetime import date
 from pathlib import Path
 
 from boa_daemon.errors import InputError
@@ -91,7 +92,7 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
                     market=market,
                     usd_per_hour=usd,
                     usd_low=usd,
-                    as_of=as_of or cells.get("as_of", "")[:10],
+                    as_of=as_of or _day(cells),
                     source=f"{own}'s prices {path.name}",
                     gpus=gpus,
                     gpu_model=_model(cells, path, line),
@@ -100,9 +101,9 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
                     memory_mib=None if memory is None else round(memory * 1024),
                 )
             )
-    if found.prices and not found.prices[0].as_of:
+    if not all(price.as_of for price in found.prices):
         found.notes.append(
-            "the table names no day: give --as-of YYYY-MM-DD, so that plans can say how old it is"
+            "rows name no day such as 2026-11-28: give --as-of YYYY-MM-DD, so that plans say how old they are"
         )
     return found
 
@@ -191,6 +192,14 @@ def _prices(cells: Mapping[str, str], gpus: int, path: Path, line: int) -> list[
     if spot:
         found.append(("spot", spot))
     return found
+
+
+def _day(cells: Mapping[str, str]) -> str:
+    """Return the day of a row as an ISO date; empty for other spellings, which differ by country."""
+    try:
+        return date.fromisoformat(cells.get("as_of", "")[:10]).isoformat()
+    except ValueError:
+        return ""
 
 
 def _number(cells: Mapping[str, str], name: str) -> float | None:
