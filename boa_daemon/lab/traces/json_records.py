@@ -14,11 +14,8 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.document_file import listed_json
-from boa_daemon.lab.traces.instants import instant_seconds
+from boa_daemon.lab.traces.instants import epoch_seconds, instant_seconds
 from boa_daemon.text_files import read_whole_text
-
-_MILLISECONDS_FROM = 1e11
-"""Instants from here on count milliseconds: as seconds they would be of the year 5138."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +90,13 @@ class Record:
         try:
             if isinstance(found, bool) or not isinstance(found, str | int | float):
                 raise ValueError
-            at = instant_seconds(str(found), zone) if isinstance(found, str) else float(found)
-            if not 0 <= at < 1e15:
+            at = instant_seconds(found, zone) if isinstance(found, str) else epoch_seconds(float(found))
+            if at < 0:
                 raise ValueError
         except (ValueError, OverflowError):
             problem = f"{_spoken(keys)} must be a time; got {json.dumps(found, default=str)[:60]}"
             raise self.refuse(problem) from None
-        return at / 1000.0 if at >= _MILLISECONDS_FROM else at
+        return at
 
     def run(self, start: float | None, end: float | None) -> float:
         """Return the seconds from a start to an end; 0 where one of them is missing.
