@@ -131,7 +131,7 @@ def _printed(path: Path) -> Iterator[Record]:
         shown = ast.parse(_ENUM.sub(r"\1", text[start : text.rindex("]") + 1]), mode="eval").body
         calls = shown.elts if isinstance(shown, ast.List) else [shown]
         found = [
-            {word.arg: _value(word.value) for word in call.keywords}
+            {str(word.arg): _value(word.value) for word in call.keywords}
             for call in calls
             if isinstance(call, ast.Call)
         ]
