@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, TypeAlias
 
-from boa_daemon.csv_text import csv_rows
+from boa_daemon.csv_text import csv_rows, delimiter_of
 from boa_daemon.errors import InputError
 from boa_daemon.job.whole_files import write_whole
 from boa_daemon.text_files import is_parquet, open_text, parquet_cells, parquet_columns
@@ -147,8 +147,7 @@ def table_rows(
             yield line, dict(zip(columns, cells, strict=True))
         return
     with open_text(path) as file:
-        first = file.readline()
-    delimiter = max(",;\t", key=first.count)
+        delimiter = delimiter_of(file.readline())
     with open_text(path) as file:
         yield from _rows_of(file, path, needed, hint=hint, delimiter=delimiter, column_of=column_of)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import json
 import lzma
@@ -376,6 +377,23 @@ def test_answers_that_were_appended_say_the_same(kind: str, key: str, data: Path
     plain, appended = (import_source(kind, one, Options()) for one in (source, path))
     assert appended.trace == plain.trace
     assert appended.dropped == plain.dropped
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("wandb", "wandb/runs.csv"), ("openb", HISTORIES["openb"].example), ("acme", HISTORIES["acme"].example)],
+)
+def test_columns_may_end_at_other_signs(kind: str, name: str, mark: str, data: Path, tmp_path: Path) -> None:
+    """A spreadsheet writes semicolons where the comma is decimal."""
+    source = data / name
+    path = tmp_path / source.name
+    with source.open(newline="", encoding="utf-8") as file, path.open("w", newline="") as out:
+        csv.writer(out, delimiter=mark).writerows(csv.reader(file))
+    options = Options(gpus=1 if kind == "wandb" else None)
+    plain, other = (import_source(kind, one, options) for one in (source, path))
+    assert other.trace == plain.trace
+    assert other.dropped == plain.dropped
 
 
 @pytest.mark.parametrize("packed", ["gz", "bz2", "xz", "zst", "utf-16", "parquet"])
