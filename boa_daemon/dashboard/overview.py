@@ -153,8 +153,7 @@ def _fleet(
     decision: Decision | None, held: Mapping[NodeId, Mapping[int, JobId]], active: Sequence[JobRecord]
 ) -> dict[str, Any]:
     """Return a row for each node, and its GPUs' jobs: places in a list of jobs, -1 where free."""
-    holders = {job for gpus in held.values() for job in gpus.values()}
-    jobs = [job for job in active if job.id in holders]
+    jobs = [job for job in active if job.slots]
     place = {job.id: number for number, job in enumerate(jobs)}
     rows = []
     for node in () if decision is None else decision.state.nodes.values():

@@ -73,7 +73,7 @@ const decisions = {
         group.rows.map(tickDetails)));
     }
     return [el("h1", { class: "quiet" }, "Decisions"), card(["Decisions ", el("small", {}, `newest first${words.length ? `, ${number(rows.length)} of ${number(doc.decisions.length)}` : ""}`)], "",
-      el("div", { class: "tools" }, el("input", { type: "search", placeholder: "job, node, user or kind: launch, stop, …", "aria-label": "Search decisions", value: filter.text, "data-key": "search", oninput: (event) => { filter.text = event.target.value; redraw(); } }),
+      el("div", { class: "tools" }, el("input", { type: "search", placeholder: "job, node, reason or kind: launch, stop, …", "aria-label": "Search decisions", value: filter.text, "data-key": "search", oninput: (event) => { filter.text = event.target.value; redraw(); } }),
         segments("Show", [[true, "those that act"], [false, "all ticks"]], filter.acting, (acting) => { filter.acting = acting; reload(); })),
       drawn.length ? drawn : empty(words.length ? "No decision names that." : filter.acting ? "No tick has done anything yet. Show all ticks to see that they run." : "No tick is done yet."))];
   },

@@ -43,6 +43,12 @@ function clock(seconds, withDay = false) {
   return withDay ? `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}` : time;
 }
 
+// The first and the last second of an instant's month in UTC, by which budgets and caps count.
+function monthOf(seconds) {
+  const at = new Date(seconds * 1000), begin = (more) => Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + more, 1) / 1000;
+  return [begin(0), begin(1)];
+}
+
 const STATIC = (() => {
   const data = document.getElementById("answers");
   return data ? JSON.parse(data.textContent) : null;

@@ -39,19 +39,18 @@ function partsOf(past, kind) {
 
 // The month so far as a sum, the budget's straight line, the caps, and where the pace of the last days ends.
 function monthCard(month) {
-  const { past, books, budget, at } = month, now_ = new Date(at * 1000);
-  const since = Date.UTC(now_.getUTCFullYear(), now_.getUTCMonth(), 1) / 1000, until = Date.UTC(now_.getUTCFullYear(), now_.getUTCMonth() + 1, 1) / 1000;
+  const { past, books, budget, at } = month, [since, until] = monthOf(at);
   const burnt = past.series.usd_per_hour ?? [], hours = past.step_seconds / 3600;
   // Minutes before the daemon's first one are not in the history, though the ledger may know of them.
-  const kept = burnt.reduce((sum, value) => sum + (value ?? 0) * hours, 0), begun = Math.max(books.spent_usd - kept, 0);
-  let sum = begun;
+  const recorded = burnt.reduce((total, value) => total + (value ?? 0) * hours, 0);
+  let sum = Math.max(books.spent_usd - recorded, 0);
   const points = [[since, 0], ...burnt.map((value, i) => [past.since + (i + 1) * past.step_seconds, (sum += (value ?? 0) * hours)]).filter(([when]) => when > since && when <= at), [at, books.spent_usd]];
   const planned = budget ? (budget * (until - since)) / 3600 : null, left = (until - at) / 3600;
   const recent = burnt.slice(-Math.max(1, Math.round(72 / hours))).filter((value) => value !== null && value !== undefined);
   const mean = recent.length ? recent.reduce((total, value) => total + value, 0) / recent.length : 0;
-  // Days differ: the band is twice the standard error of the mean of the last three days' days.
+  // Days differ: the band is twice the standard error of a day's mean; a single day has no band.
   const day = Math.max(1, Math.round(24 / hours)), days = Array.from({ length: Math.ceil(recent.length / day) }, (_, i) => recent.slice(i * day, (i + 1) * day)).map((part) => part.reduce((total, value) => total + value, 0) / part.length);
-  const spread = days.length > 1 ? 2 * Math.sqrt(days.reduce((total, value) => total + (value - mean) ** 2, 0) / (days.length - 1) / days.length) : 0.25 * mean;
+  const spread = days.length > 1 ? 2 * Math.sqrt(days.reduce((total, value) => total + (value - mean) ** 2, 0) / (days.length - 1) / days.length) : 0;
   const ends = [mean - spread, mean, mean + spread].map((rate) => books.spent_usd + Math.max(rate, 0) * left);
   const most = Math.max(ends[2], planned ?? 0, books.cap_usd ?? 0) * 1.08 || 1;
   const f = frame({ x: [since, until], y: [0, most], height: 240, part: 12, label: `${usd(books.spent_usd)} spent this month, ${usd(ends[1])} by its end at the pace of the last days`, yName: "$", xTicks: 0, yText: (value) => (value >= 10000 ? `${number(value / 1000)}k` : number(value)) });
@@ -62,16 +61,15 @@ function monthCard(month) {
   if (books.cap_usd !== null && books.cap_usd !== undefined) f.node.append(svg("line", { class: "mark-line", x1: f.left, x2: f.right, y1: f.py(books.cap_usd), y2: f.py(books.cap_usd) }), svg("text", { class: "label", x: f.left + 4, y: f.py(books.cap_usd) - 5 }, `cap ${usd(books.cap_usd)}`));
   f.node.append(svg("path", { class: "line", d: path(points.map(at_)) }), svg("path", { class: "line dash thin", d: path([[at, books.spent_usd], [until, ends[1]]].map(at_)) }), svg("circle", { class: "dot mine", cx: f.px(at), cy: f.py(books.spent_usd), r: 5 }));
   const over = planned ? ends[1] - planned : null;
-  const words = `${usd(books.spent_usd)} so far; at the pace of the last ${span(recent.length * past.step_seconds)} ${usd(ends[1])} by the month's end (${usd(ends[0])} to ${usd(ends[2])})${planned ? `, ${usd(Math.abs(over))} ${over > 0 ? "above" : "below"} the budget` : ""}.`;
+  const words = `${usd(books.spent_usd)} so far; at the pace of the last ${span(recent.length * past.step_seconds)} ${usd(ends[1])} by the month's end${spread ? ` (${usd(ends[0])} to ${usd(ends[2])})` : ""}${planned ? `, ${usd(Math.abs(over))} ${over > 0 ? "above" : "below"} the budget` : ""}.`;
   return card("This month", "", el("div", { class: "chart" }, f.node), el("p", { class: "why" }, words, books.cap_usd !== null && ends[1] > books.cap_usd ? el("span", { class: "bad" }, " The cap will hold jobs back.") : null));
 }
 
 const money = {
   title: "Money", every: 20000,
   load: async () => {
-    const begun = (at) => Math.max((at - Date.UTC(new Date(at * 1000).getUTCFullYear(), new Date(at * 1000).getUTCMonth(), 1) / 1000) / 3600, 1);
     const status = await ask("status").catch(() => null), at = status?.as_of ?? null;
-    const month = status?.books?.month && at ? { books: status.books.month, budget: status.budget_usd_per_hour, at, past: await ask("page/history", { hours: begun(at) }).catch(() => null) } : null;
+    const month = status?.books?.month && at ? { books: status.books.month, budget: status.budget_usd_per_hour, at, past: await ask("page/history", { hours: Math.max((at - monthOf(at)[0]) / 3600, 1) }).catch(() => null) } : null;
     const [curve, past, cost] = await Promise.all([
       ask("page/frontier").catch((error) => ({ error: error.message })),
       ask("page/history", { hours: chosen.hours }).catch(() => null),

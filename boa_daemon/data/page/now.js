@@ -21,7 +21,7 @@ const fleetView = { by: "job" };
 const FLEET_BY = [["job", "job"], ["user", "user"], ["class", "class"], ["state", "use"]];
 
 function fleetColours(nodes, by) {
-  const key = { job: 0, user: 1, class: 2 }[by], gpus = new Map();
+  const key = by === "job" ? "id" : by, gpus = new Map();
   for (const node of nodes) for (const holder of node.holders) if (holder) gpus.set(holder[key], (gpus.get(holder[key]) ?? 0) + 1);
   const names = [...gpus].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).map(([name]) => name);
   return { key, names, gpus, of: new Map(names.map((name, n) => [name, names.length > 8 && n > 6 ? 7 : n])) };
@@ -61,11 +61,11 @@ function fleetGroup(title, nodes, colours, say) {
   view.addEventListener("pointermove", (event) => {
     const [node, g] = at(event), holder = node?.holders[g];
     view.classList.toggle("points", Boolean(holder));
-    if (node) say(`${node.id}: ${[node.zone, node.market].filter(Boolean).join(", ")}, ${usd(node.usd_per_hour)}/h; GPU ${g}: ${holder ? `job ${holder[0]} of ${holder[1]}, class ${holder[2]}` : FLEET_WORDS[kindOf(node, g)]}`);
+    if (node) say(`${node.id}: ${[node.zone, node.market].filter(Boolean).join(", ")}, ${usd(node.usd_per_hour)}/h; GPU ${g}: ${holder ? `job ${holder.id} of ${holder.user}, class ${holder.class}` : FLEET_WORDS[kindOf(node, g)]}`);
   });
   view.addEventListener("click", (event) => {
     const [node, g] = at(event);
-    if (node?.holders[g] && !STATIC) location.hash = `#job/${encodeURIComponent(node.holders[g][0])}`;
+    if (node?.holders[g] && !STATIC) location.hash = `#job/${encodeURIComponent(node.holders[g].id)}`;
   });
   return el("div", {}, el("h3", {}, el("strong", {}, title), el("br"), el("span", { class: "soft" }, said)), view);
 }
@@ -74,9 +74,11 @@ function fleetGroup(title, nodes, colours, say) {
 const idleUsd = (nodes) => nodes.reduce((sum, node) => sum + node.usd_per_hour * (node.phase === "ready" ? 1 - node.used / node.gpus : 1), 0);
 
 function fleetNodes(doc) {
+  const named = (columns, row) => Object.fromEntries(columns.map((name, i) => [name, row[i]]));
+  const jobs_ = doc.fleet.jobs.map((row) => named(doc.fleet.job_columns, row));
   return doc.fleet.rows.map((row) => {
-    const node = Object.fromEntries(doc.fleet.columns.map((name, i) => [name, row[i]]));
-    return { ...node, holders: (node.jobs ?? []).map((place) => doc.fleet.jobs[place] ?? null) };
+    const node = named(doc.fleet.columns, row);
+    return { ...node, holders: node.jobs.map((place) => jobs_[place] ?? null) };
   });
 }
 
@@ -101,7 +103,7 @@ function fleet(doc, nodes) {
       el("li", {}, svg("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { class: kind, x: 1, y: 1, width: 8, height: 8 })), said))),
     el("details", { "data-key": "nodes" }, el("summary", {}, "As a table"), table([
       ["node", (node) => node.id, "id"], ["type", (node) => node.type], ["zone", (node) => node.zone], ["market", (node) => node.market], ["phase", (node) => node.phase],
-      ["GPUs used", (node) => `${node.used} of ${node.gpus}`, "n"], ["jobs", (node) => [...new Set(node.holders.filter(Boolean).map((holder) => holder[0]))].flatMap((name, i) => [i ? ", " : "", jobLink(name)])], ["$/h", (node) => usd(node.usd_per_hour), "n"]], list, "Nodes"),
+      ["GPUs used", (node) => `${node.used} of ${node.gpus}`, "n"], ["jobs", (node) => [...new Set(node.holders.filter(Boolean).map((holder) => holder.id))].flatMap((name, i) => [i ? ", " : "", jobLink(name)])], ["$/h", (node) => usd(node.usd_per_hour), "n"]], list, "Nodes"),
       nodes.length > list.length ? el("p", { class: "soft" }, `The first ${list.length} of ${number(nodes.length)}: `, code("boa instances"), " lists all.") : null));
 }
 
@@ -113,12 +115,10 @@ function pace(books, budget, hours) {
   return { planned, left: planned - books.spent_usd, kind, words: `${share >= 0 ? "+" : "−"}${number(Math.abs(100 * share))} %` };
 }
 
-const hoursOfMonth = (seconds) => new Date(Date.UTC(new Date(seconds * 1000).getUTCFullYear(), new Date(seconds * 1000).getUTCMonth() + 1, 0)).getUTCDate() * 24;
-
-function moneyTile(name, books, at, until) {
+function moneyTile(name, books, at, until, ...below) {
   if (!books) return null;
   return tile(name, usd(books.spent_usd), "spent",
-    at ? [el("span", { class: at.kind }, `${usd(books.forecast_usd)} ${until}`), ` at this pace; the budget is ${usd(at.planned)} (${at.words})`] : `${usd(books.forecast_usd)} ${until} at this pace`);
+    [el("span", { class: at?.kind }, `${usd(books.forecast_usd)} ${until}`), ` at this pace${at ? `; the budget is ${usd(at.planned)} (${at.words})` : ""}`], ...below.filter(Boolean));
 }
 
 function verdict(doc) {
@@ -135,9 +135,10 @@ async function weekBefore() {
   if (Date.now() - week.at < 300000) return week.words;
   week.at = Date.now();
   const past = await ask("page/history", { hours: 336 }).catch(() => null), burnt = past?.series.usd_per_hour ?? [];
-  const half = Math.floor(burnt.length / 2), spent = (part) => part.reduce((sum, value) => sum + ((value ?? 0) * past.step_seconds) / 3600, 0);
+  // A week of which the daemon saw little is nothing to compare with.
+  const half = Math.floor(burnt.length / 2), isWhole = past?.minutes.slice(0, half).reduce((sum, minutes) => sum + minutes, 0) > 0.9 * 7 * 24 * 60, spent = (part) => part.reduce((sum, value) => sum + ((value ?? 0) * past.step_seconds) / 3600, 0);
   const before = spent(burnt.slice(0, half)), since = spent(burnt.slice(half));
-  week.words = before > 0 ? `${usd(since)} in the last 7 days, ${since >= before ? "+" : "−"}${number(Math.abs(100 * (since / before - 1)))} % against the 7 before` : since > 0 ? `${usd(since)} in the last 7 days` : "";
+  week.words = isWhole && before > 0 ? `${usd(since)} in the last 7 days, ${since >= before ? "+" : "−"}${number(Math.abs(100 * (since / before - 1)))} % against the 7 before` : since > 0 ? `${usd(since)} in the last 7 days` : "";
   return week.words;
 }
 
@@ -158,12 +159,12 @@ const now = {
   draw({ doc, past, week: lastWeek }) {
     const burn = doc.usd_per_hour ?? 0, budget = doc.budget_usd_per_hour, nodes = fleetNodes(doc);
     const burnt = past?.series.usd_per_hour, [kind, state, words] = verdict(doc), idle = idleUsd(nodes);
-    const day = doc.books?.day, month = doc.books?.month, ofMonth = pace(month, budget, hoursOfMonth(doc.as_of ?? doc.now ?? 0));
+    const day = doc.books?.day, month = doc.books?.month, [begins, ends] = monthOf(doc.as_of ?? doc.now ?? 0), ofMonth = pace(month, budget, (ends - begins) / 3600);
     return [el("h1", { class: "verdict" }, el("span", { class: kind }, state), el("span", {}, words), el("small", {}, doc.leader ? `leader: ${doc.leader.host}, process ${doc.leader.pid}` : `${doc.provider} cloud, no other daemon`)),
       el("div", { class: "grid" },
       tile("Now", usd(burn), "per hour", budget ? `budget ${usd(budget)}/h on average${burn > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set"),
       moneyTile("Today", day, pace(day, budget, 24), "by midnight UTC"),
-      month ? tile("This month", usd(month.spent_usd), "spent", ofMonth ? [el("span", { class: ofMonth.kind }, `${usd(month.forecast_usd)} by its end`), ` at this pace; ${usd(Math.max(ofMonth.left, 0))} left of ${usd(ofMonth.planned)}${burn > 0 && ofMonth.left > 0 ? `, enough for ${span((3600 * ofMonth.left) / burn)} of now` : ""}`] : `${usd(month.forecast_usd)} by its end at this pace`, lastWeek) : null,
+      moneyTile("This month", month, ofMonth, "by its end", ofMonth ? `${usd(Math.max(ofMonth.left, 0))} left${burn > 0 && ofMonth.left > 0 ? `: ${span((3600 * ofMonth.left) / burn)} at the present rate` : ""}` : null, lastWeek),
       tile("GPUs", number(doc.gpus_used ?? 0), `of ${number(doc.gpus ?? 0)} in use`, `${counted(doc.nodes ?? 0, "node")}${doc.max_instances ? ` of at most ${doc.max_instances}` : ""}${idle >= 0.005 ? `; ${usd(idle)}/h idle or booting` : ""}`),
       doc.books ? card("Caps", "w5", ...Object.entries(doc.books).map(([name, books]) => capBar(name, books)), ...(doc.purses || []).map((purse) => capBar(`${purse.kind} ${purse.name}`, purse, `by ${purse.kind} ${purse.name} this ${purse.window.split(" ")[0]}`))) : null,
       card(["Dollars per hour, last 24 hours"], doc.books ? "w7" : "", burnt ? timeChart({ since: past.since, step: past.step_seconds, height: 190, part: doc.books ? 7 : 12, series: [{ name: "dollars per hour", values: burnt, kind: "line" }], label: "Dollars per hour in the last 24 hours", yName: "$/h", say: usd, marks: budget ? [{ name: "budget", value: budget }] : [] }) : empty("Nothing was written down yet. A minute after the first tick it begins.")),
