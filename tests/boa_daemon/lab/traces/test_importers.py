@@ -199,6 +199,12 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "it states no GPUs. Give --gpus N",
     ),
     "half of what Ray prints": ("ray", "a.txt", "[JobDetails(type=<JobType.SUB]", "is not whole"),
+    "more GPUs than there are": (
+        "wandb",
+        "a.csv",
+        "ID,State,Created,Runtime,GPU Count\na,finished,2026-03-02T08:00:00,60,1e21\n",
+        "job a has 1e\\+21 GPUs, more than",
+    ),
     "text for Ray": ("ray", "a.txt", "Traceback ...", "no list of Ray's jobs"),
     "a cell too few": (
         "wandb",
