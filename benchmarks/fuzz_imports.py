@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,13 +145,11 @@ def subjects() -> list[tuple[str, Path, Callable[[Path, Path], str]]]:
         if kind == "pai":
             example = example / "pai_task_table.csv"
         if entry.example and example.is_file():
-            found.append((f"history {kind}", example, lambda p, f, k=kind: history(k, p, f)))  # type: ignore[misc]
+            found.append((f"history {kind}", example, partial(history, kind)))
     for kind, price in PRICE_KINDS.items():
-        found.append(
-            (f"prices {kind}", DATA / "prices" / price.example, lambda p, f, k=kind: prices(k, p, f))  # type: ignore[misc]
-        )
+        found.append((f"prices {kind}", DATA / "prices" / price.example, partial(prices, kind)))
     for kind, one in TASKS.items():
-        found.append((f"task {kind}", DATA / "tasks" / one.example, lambda p, f, k=kind: task(k, p, f)))  # type: ignore[misc]
+        found.append((f"task {kind}", DATA / "tasks" / one.example, partial(task, kind)))
     return found
 
 

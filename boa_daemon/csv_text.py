@@ -25,6 +25,14 @@ MAX_CELL_BYTES = 256 * 2**20
 """Longest cell, as large as the largest file: the reader's own limit of 131,072 refuses valid files."""
 
 
+def delimiter_of(header: str) -> str:
+    """Return the sign that ends the columns of a header: a comma, semicolon or tab, whichever it has most.
+
+    Spreadsheets write semicolons where the comma is decimal.
+    """
+    return max(",;\t", key=header.count)
+
+
 def csv_reader(text: str, *, delimiter: str = ",", strict: bool = True, is_quoted: bool = True) -> Rows:
     """Return a reader of the rows of `text`, like `csv_rows`."""
     return csv_rows(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict, is_quoted=is_quoted)

@@ -11,10 +11,14 @@ import gzip
 import io
 import json
 import lzma
+import shutil
+import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import date
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any, cast
 
 from boa_daemon.errors import InputError, MissingExtra, near_files
@@ -88,6 +92,29 @@ def _cell(value: object) -> str:
 
 
 @contextmanager
+def regular_file(path: Path) -> Iterator[Path]:
+    """Yield a path that can be opened several times: a copy of standard input (``-``) or of a pipe.
+
+    A shell's ``<(zcat a.gz)`` is a pipe. Everything else is its own path.
+
+    Raises:
+        InputError: when it cannot be read.
+    """
+    if str(path) != "-" and not path.is_fifo():
+        yield path
+        return
+    with TemporaryDirectory(prefix="boa-") as folder:
+        copy = Path(folder) / ("standard-input" if str(path) == "-" else path.name)
+        try:
+            opened = nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb")
+            with opened as source, copy.open("wb") as file:
+                shutil.copyfileobj(source, file)
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror or error}", file=path) from error
+        yield copy
+
+
+@contextmanager
 def open_text(path: Path, *, newline: str | None = "") -> Iterator[IO[str]]:
     """Open a file as text, unpacked if it is compressed; line ends stay as they are.
 
@@ -107,7 +134,7 @@ def open_text(path: Path, *, newline: str | None = "") -> Iterator[IO[str]]:
                 bounded.read(2)
             with io.TextIOWrapper(bounded, encoding=encoding, newline=newline) as text:
                 yield text
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error) as error:
         hint = "The file may be cut short: fetch it again"
         raise InputError(f"cannot be unpacked: {error}", file=path, hint=hint) from error
     except OSError as error:
@@ -127,6 +154,16 @@ def read_whole_text(path: Path) -> str:
     """
     with open_text(path) as file:
         return file.read()
+
+
+def is_json(path: Path) -> bool:
+    """Return whether a file's text begins like JSON.
+
+    Raises:
+        InputError: when it cannot be read.
+    """
+    with open_text(path) as file:
+        return next((line.strip()[:1] for line in file if line.strip()), "") in ("[", "{")
 
 
 class _Bounded(io.RawIOBase):

@@ -13,7 +13,7 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.cloud_machines import machines_of
-from boa_daemon.inputs.document_file import parse_json
+from boa_daemon.inputs.document_file import listed_json
 from boa_daemon.inputs.money_cells import usd_number
 from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
 from boa_daemon.text_files import read_whole_text
@@ -92,18 +92,10 @@ def read_azure(path: Path, *, as_of: str, now: datetime | None = None) -> PriceL
 
 def _items(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (place in words, item) of all answers in a file."""
-    content = parse_json(read_whole_text(path), str(path))
-    answers = content if isinstance(content, list) else [content]
-    number = 0
-    for answer in answers:
-        if not isinstance(answer, Mapping):
-            raise InputError("no answer of the Retail Prices API", file=path, hint=_HINT)
-        items = answer.get("Items", [answer])
-        if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-            raise InputError("Items is no list of objects", file=path, hint=_HINT)
-        for item in items:
-            yield f"item {number} ({item.get('skuName') or item.get('armSkuName') or 'without a name'})", item
-            number += 1
+    for number, item in enumerate(listed_json(read_whole_text(path), str(path), ("Items",), hint=_HINT)):
+        if not isinstance(item, Mapping):
+            raise InputError(f"item {number} is no object", file=path, hint=_HINT)
+        yield f"item {number} ({item.get('skuName') or item.get('armSkuName') or 'without a name'})", item
 
 
 def _instant(text: object, where: str, path: Path) -> datetime:

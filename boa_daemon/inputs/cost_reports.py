@@ -41,6 +41,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "product": ("product",),
 }
 _HINT = "Export a Cost and Usage Report or FOCUS report with line item types, usage types, amounts and costs"
+_MOST = 1e15
+"""No row states as much: a larger number is a fault, and the sums may have no end."""
 _USAGE = ("usage", "savingsplancoveredusage", "discountedusage")
 _BOX = re.compile(r"(?:(?P<region>[A-Z0-9]+)-)?(?P<kind>BoxUsage|SpotUsage):(?P<type>[a-z0-9-]+\.[a-z0-9-]+)")
 
@@ -168,7 +170,7 @@ def _number(cells: Mapping[str, str], name: str, path: Path, line: int) -> float
         value = float(cells[name] or 0.0)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value >= 0.0):
+    if not 0.0 <= value < _MOST:
         problem = f"the {name.replace('_', ' ')} must be a number, 0 or more; got {cells[name]!r}"
         raise InputError(problem, file=path, line=line)
     return value

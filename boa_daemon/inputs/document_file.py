@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -37,6 +37,7 @@ MAX_BYTES = 256 * 2**20
 """Largest input file; this keeps out devices and core dumps."""
 
 _LANGUAGES: dict[str, Language] = {".json": "json", ".toml": "toml", ".csv": "csv"}
+_SPACE = re.compile(r"\s*")
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _TOML_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,4}")
 _TOML_WORD = re.compile(r"[^\s\"'\[{#][^\"'#]*")
@@ -154,6 +155,52 @@ def parse_json(text: str, name: str) -> object:
         _blame_repeated_key(text, name, str(error))
     except RecursionError:
         raise InputError("lists and objects are nested too deeply", file=name) from None
+
+
+def listed_json(text: str, name: str, lists: Sequence[str], *, hint: str) -> list[Any]:
+    """Return the entries of lists in JSON, as programs print them and people append them to a file.
+
+    Each value of the text is an array of entries, an object with the array under one of the keys `lists`, or
+    an entry; an array may hold such objects. Values stand on lines of their own or follow each other. Whole
+    numbers are exact: those of 19 digits are often names.
+
+    Raises:
+        InputError: when the text is empty, not valid, breaks off, repeats a key or is nested too deeply.
+    """
+    found: list[Any] = []
+    for value in _json_values(text, name, hint):
+        for one in value if isinstance(value, list) else [value]:
+            key = next(
+                (key for key in lists if isinstance(one, dict) and isinstance(one.get(key), list)), None
+            )
+            found += [one] if key is None else one[key]
+    return found
+
+
+def _json_values(text: str, name: str, hint: str) -> Iterator[Any]:
+    """Yield the values of JSON text, one after the other."""
+    decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_int=_exact_number)
+    at = len(text) - len(text.lstrip())
+    if at == len(text):
+        raise InputError("the file is empty", file=name, hint=hint)
+    while at < len(text):
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            line, hint = _cut_short(text, error.lineno)
+            raise InputError(f"not valid JSON: {error.msg}", file=name, line=line, hint=hint) from None
+        except _RepeatedKey as error:
+            line = text.count("\n", 0, at) + 1
+            raise InputError(f"the key {str(error)!r} is given twice", file=name, line=line) from None
+        except RecursionError:
+            raise InputError("lists and objects are nested too deeply", file=name) from None
+        yield value
+        at = _SPACE.match(text, end).end()  # type: ignore[union-attr]  # it matches no sign, too
+
+
+def _exact_number(digits: str) -> int | float:
+    """Return an int, or infinity for one that no float holds."""
+    return int(digits) if len(digits) <= 300 else float(digits)
 
 
 def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:

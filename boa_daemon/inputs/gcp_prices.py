@@ -19,7 +19,7 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.cloud_machines import machines_of
-from boa_daemon.inputs.document_file import parse_json
+from boa_daemon.inputs.document_file import listed_json
 from boa_daemon.inputs.money_cells import usd_number
 from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
 from boa_daemon.text_files import read_whole_text
@@ -104,20 +104,13 @@ def read_gcp(path: Path, *, as_of: str) -> PriceList:
 
 def _skus(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (place in words, SKU) of all answers in a file."""
-    content = parse_json(read_whole_text(path), str(path))
-    number = 0
-    for answer in content if isinstance(content, list) else [content]:
-        if not isinstance(answer, Mapping):
-            raise InputError("no answer of the Cloud Billing Catalog", file=path, hint=_HINT)
-        skus = answer.get("skus", [answer])
-        if not isinstance(skus, list) or not all(isinstance(sku, Mapping) for sku in skus):
-            raise InputError("skus is no list of objects", file=path, hint=_HINT)
-        for sku in skus:
-            yield f"SKU {number} ({sku.get('skuId') or sku.get('description') or 'without a name'})", sku
-            if "description" not in sku or not isinstance(sku.get("category"), Mapping):
-                problem = f"SKU {number} has no description and category"
-                raise InputError(problem, file=path, hint=_HINT)
-            number += 1
+    for number, sku in enumerate(listed_json(read_whole_text(path), str(path), ("skus",), hint=_HINT)):
+        if not isinstance(sku, Mapping):
+            raise InputError(f"SKU {number} is no object", file=path, hint=_HINT)
+        if "description" not in sku or not isinstance(sku.get("category"), Mapping):
+            problem = f"SKU {number} has no description and category"
+            raise InputError(problem, file=path, hint=_HINT)
+        yield f"SKU {number} ({sku.get('skuId') or sku['description'] or 'without a name'})", sku
 
 
 def _part_of(sku: Mapping[str, Any], found: PriceList) -> tuple[str | None, Market | None]:
@@ -150,13 +143,13 @@ def _price(sku: Mapping[str, Any], where: str, path: Path) -> tuple[float, str]:
         rates = [rate["unitPrice"] for rate in expression["tieredRates"] if not rate.get("startUsageAmount")]
         price = rates[-1]
         unit, currency = str(expression["usageUnit"]), str(price["currencyCode"])
-        units, nanos = int(price.get("units") or 0), int(price.get("nanos") or 0)
+        usd = int(price.get("units") or 0) + int(price.get("nanos") or 0) / 1e9
         day = str(pricing.get("effectiveTime", ""))[:10]
-    except (LookupError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
         raise InputError(f"{where}: its pricingInfo is not whole", file=path, hint=_HINT) from None
     if unit not in ("h", "GiBy.h"):
         raise InputError(f"{where}: its price is per {unit}, not per hour", file=path)
     if currency != "USD":
         problem = f"{where}: a price in {currency}: budgets and caps count USD"
         raise InputError(problem, file=path, hint="Ask for it with currencyCode=USD")
-    return usd_number(units + nanos / 1e9, f"{where}: unitPrice", path), day
+    return usd_number(usd, f"{where}: unitPrice", path), day

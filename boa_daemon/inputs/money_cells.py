@@ -14,6 +14,8 @@ _PER = re.compile(
 )
 _CURRENCY = re.compile(r"^(?:usd|us\$|\$)\s*|\s*(?:usd|us\$|\$)$", re.IGNORECASE)
 _OTHER = re.compile(r"[€£¥₹]|\b(?:EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD)\b", re.IGNORECASE)
+MAX_USD_PER_HOUR = 1e9
+"""No machine costs this much: a larger number is a fault of the list, and its sums may have no end."""
 _NOTHING = ("", "-", "n/a", "na", "nan", "none", "null", "unavailable", "sold out", "contact sales")
 
 
@@ -37,17 +39,17 @@ def usd_cell(text: str, name: str, path: Path, line: int | None = None) -> float
         problem = f"{name} {text!r} may be {readings[0]} or {readings[1]}"
         raise InputError(problem, file=path, line=line, hint="Write it with a point and without groups")
     value = float(readings[0]) if readings else math.nan
-    if not (math.isfinite(value) and value >= 0.0):
+    if not 0.0 <= value < MAX_USD_PER_HOUR:
         raise InputError(f"{name} must be dollars per hour; got {text!r}", file=path, line=line)
     return value
 
 
 def usd_number(value: object, name: str, path: Path) -> float:
-    """Return a finite number of dollars, zero or more, from JSON.
+    """Return a number of dollars per hour from JSON, zero or more.
 
     Raises:
         InputError: when it is none.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < MAX_USD_PER_HOUR:
         raise InputError(f"{name} must be dollars; got {value!r}", file=path)
     return float(value)

@@ -102,14 +102,14 @@ def _sky(found: Translation, task: Mapping[str, Any]) -> None:
         if value is None:
             continue
         if key == "name":
-            found.mean(at, "name", str(value))
+            _word(found, at, "name", value)
         elif key in ("run", "setup"):
             _text(found, at, key, value)
         elif key == "workdir":
             if isinstance(value, Mapping):
                 found.say("refused", at, "a workdir of git: clone it, and name the folder")
             else:
-                found.mean(at, "code", str(value))
+                _word(found, at, "code", value)
         elif key == "envs":
             _environment(found, at, value)
         elif key == "resources":
@@ -133,7 +133,7 @@ def _sky(found: Translation, task: Mapping[str, Any]) -> None:
             found.say("ignored", at, "it is about SkyPilot itself")
         else:
             found.say("refused", at, f"unknown key. {did_you_mean(str(key), _SKY_KEYS)}".strip())
-    if "resources" not in task:
+    if task.get("resources") is None:
         found.say("refused", (), "no resources.accelerators: a job of BOA has GPUs")
     _translate_variables(found, _SKY_VARIABLES)
 
@@ -213,7 +213,7 @@ def _dstack(found: Translation, task: Mapping[str, Any]) -> None:
         if value is None or key == "type":
             continue
         if key == "name":
-            found.mean(at, "name", str(value))
+            _word(found, at, "name", value)
         elif key == "commands":
             lines = value if isinstance(value, list) else [value]
             if not all(isinstance(line, str) for line in lines):
@@ -228,9 +228,9 @@ def _dstack(found: Translation, task: Mapping[str, Any]) -> None:
         elif key == "nodes":
             found.say("meant", at, "nodes x GPUs are the width")
         elif key == "image":
-            found.mean(at, "image", str(value))
+            _word(found, at, "image", value)
         elif key == "working_dir":
-            found.mean(at, "workdir", str(value))
+            _word(found, at, "workdir", value)
         elif key == "max_duration":
             _duration(found, at, "max_hours", value, 3600.0)
         elif key == "stop_duration":
@@ -247,7 +247,7 @@ def _dstack(found: Translation, task: Mapping[str, Any]) -> None:
             found.say("refused", at, "BOA has no counterpart")
         else:
             found.say("refused", at, f"unknown key. {did_you_mean(str(key), _DSTACK_KEYS)}".strip())
-    if "resources" not in task:
+    if task.get("resources") is None:
         found.say("refused", (), "no resources.gpu: a job of BOA has GPUs")
     found.content.setdefault("code", ".")
     _translate_variables(found, _DSTACK_VARIABLES)
@@ -329,8 +329,18 @@ def _width(found: Translation, at: KeyPath, gpus: int | tuple[int, int] | None, 
     found.say("meant", at, f"min_gpus and max_gpus: {said}")
 
 
+def _word(found: Translation, at: KeyPath, key: str, value: Any) -> None:
+    """Set a name or a path as it was typed: ``1.10`` is no number here."""
+    if isinstance(value, Mapping | list):
+        found.say("refused", at, "it must be text")
+    else:
+        found.mean(at, key, value if isinstance(value, str) else found.document.typed(at) or str(value))
+
+
 def _text(found: Translation, at: KeyPath, key: str, value: Any) -> None:
-    if isinstance(value, str) and value.strip():
+    if isinstance(value, str) and "${{" in value:
+        found.say("refused", at, "a part of it is filled in by its tool: write what is meant")
+    elif isinstance(value, str) and value.strip():
         found.content[key] = value
         found.say("meant", at, key)
     else:
@@ -368,10 +378,10 @@ def _environment(found: Translation, at: KeyPath, value: Any) -> None:
 
 def _duration(found: Translation, at: KeyPath, key: str, value: Any, unit: float) -> None:
     """Set a duration such as ``2h`` or seconds, in `unit` seconds."""
-    if value in ("off", False):
+    if value == "off" or value is False:
         found.say("meant", at, "no limit")
         return
-    match = re.fullmatch(r"(\d+)\s*([smhdw]?)", str(value).strip())
+    match = re.fullmatch(r"(\d{1,12})\s*([smhdw]?)", str(value).strip(), re.ASCII)
     if match is None:
         found.say("refused", at, f"a duration such as 2h; got {value!r}")
         return
@@ -385,7 +395,7 @@ def _whole(text: str) -> int | None:
     if len(readings) != 1:
         return None
     value = float(readings[0])
-    return int(value) if value == int(value) and 1 <= value < 1e6 else None
+    return int(value) if 1 <= value < 1e6 and value == int(value) else None
 
 
 _SKY_VARIABLES: Mapping[str, str | None] = {
@@ -409,24 +419,30 @@ _FIRST_IP = re.compile(r"""echo\s+["']?\$\{?SKYPILOT_NODE_IPS\}?["']?\s*\|\s*hea
 
 
 def _translate_variables(found: Translation, variables: Mapping[str, str | None]) -> None:
-    """Define the tool's variables that the command uses by BOA's; refuse those that have no counterpart."""
-    run = found.content.get("run", "")
+    """Define the tool's variables that setup and command use by BOA's; refuse those without a counterpart."""
     given = found.content.get("environment", {})
-    lines = []
-    for name, own in variables.items():
-        uses = len(re.findall(rf"\b{name}\b", run))
-        if not uses or name in given:
-            continue
-        if own is not None:
-            lines.append(f'export {name}="{own}"')
-        elif uses == len(_FIRST_IP.findall(run)):
-            lines.append(f'export {name}="$MASTER_ADDR"')
-        else:
-            at: KeyPath = ("run",) if "run" in found.document.content else ("commands",)
-            found.say("refused", at, f"{name}: a job knows MASTER_ADDR, the address of its first node, alone")
-            continue
-    if lines:
-        found.content["run"] = "\n".join((*lines, run))
+    prefix = next(iter(variables)).partition("_")[0]
+    used = re.compile(rf"""(?:\$\{{?|["'])({prefix}_[A-Z0-9_]+)\b""")
+    for key in ("setup", "run"):
+        script = found.content.get(key, "")
+        at: KeyPath = (key,) if key in found.document.content else ("commands",)
+        others = [name for name in used.findall(script) if f"{name}=" not in script]
+        lines = []
+        for name in dict.fromkeys((*variables, *others)):
+            uses = len(re.findall(rf"\b{name}\b", script))
+            if not uses or name in given:
+                continue
+            if (own := variables.get(name)) is not None:
+                lines.append(f'export {name}="{own}"')
+            elif uses == len(_FIRST_IP.findall(script)):
+                lines.append(f'export {name}="$MASTER_ADDR"')
+            elif name in variables:
+                why = f"{name}: a job knows MASTER_ADDR, the address of its first node, alone"
+                found.say("refused", at, why)
+            else:
+                found.say("refused", at, f"{name}: BOA has no counterpart; set it in the environment")
+        if lines:
+            found.content[key] = "\n".join((*lines, script))
 
 
 def refuse(found: Translation, path: str) -> InputError:

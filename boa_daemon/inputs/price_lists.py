@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, TypeAlias
 
-from boa_daemon.csv_text import csv_rows
+from boa_daemon.csv_text import csv_rows, delimiter_of
 from boa_daemon.errors import InputError
 from boa_daemon.job.whole_files import write_whole
 from boa_daemon.text_files import is_parquet, open_text, parquet_cells, parquet_columns
@@ -103,27 +103,6 @@ class PriceList:
         return PriceList(kept, left_out, self.notes)
 
 
-def price_rows(
-    text: str,
-    path: Path,
-    needed: Sequence[str],
-    *,
-    hint: str,
-    delimiter: str = ",",
-    column_of: Callable[[str], str] = str,
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line, cells by column) of each row of a list in CSV; blank rows are left out.
-
-    `column_of` returns the name of a column from that of the header; `hint` is for headers without the
-    `needed` columns.
-
-    Raises:
-        InputError: naming the line, when the text is no such list or breaks off.
-    """
-    lines = io.StringIO(text, newline="")
-    yield from _rows_of(lines, path, needed, hint=hint, delimiter=delimiter, column_of=column_of)
-
-
 def _rows_of(
     lines: IO[str],
     path: Path,
@@ -168,8 +147,7 @@ def table_rows(
             yield line, dict(zip(columns, cells, strict=True))
         return
     with open_text(path) as file:
-        first = file.readline()
-    delimiter = max(",;\t", key=first.count)
+        delimiter = delimiter_of(file.readline())
     with open_text(path) as file:
         yield from _rows_of(file, path, needed, hint=hint, delimiter=delimiter, column_of=column_of)
 

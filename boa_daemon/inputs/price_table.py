@@ -6,8 +6,10 @@ GPUs. A table states its cloud in a column, or the flag ``--cloud`` does.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
+from datetime import date
 from pathlib import Path
 
 from boa_daemon.errors import InputError
@@ -90,7 +92,7 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
                     market=market,
                     usd_per_hour=usd,
                     usd_low=usd,
-                    as_of=as_of or cells.get("as_of", "")[:10],
+                    as_of=as_of or _day(cells),
                     source=f"{own}'s prices {path.name}",
                     gpus=gpus,
                     gpu_model=_model(cells, path, line),
@@ -99,9 +101,9 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
                     memory_mib=None if memory is None else round(memory * 1024),
                 )
             )
-    if found.prices and not found.prices[0].as_of:
+    if not all(price.as_of for price in found.prices):
         found.notes.append(
-            "the table names no day: give --as-of YYYY-MM-DD, so that plans can say how old it is"
+            "rows name no day such as 2026-11-28: give --as-of YYYY-MM-DD, so that plans say how old they are"
         )
     return found
 
@@ -155,7 +157,7 @@ def _gpus(cells: Mapping[str, str], path: Path, line: int) -> int | None:
         value = float(text.lower().rstrip("x× "))
     except ValueError:
         value = -1.0
-    if value != int(value) or not 0 <= value <= MAX_GPUS:
+    if not 0 <= value <= MAX_GPUS or value != int(value):
         raise InputError(f"gpus must be a whole number; got {text!r}", file=path, line=line)
     return int(value) or None
 
@@ -192,8 +194,17 @@ def _prices(cells: Mapping[str, str], gpus: int, path: Path, line: int) -> list[
     return found
 
 
+def _day(cells: Mapping[str, str]) -> str:
+    """Return the day of a row as an ISO date; empty for other spellings, which differ by country."""
+    try:
+        return date.fromisoformat(cells.get("as_of", "")[:10]).isoformat()
+    except ValueError:
+        return ""
+
+
 def _number(cells: Mapping[str, str], name: str) -> float | None:
     """Return a number of a column that is no price; None where it is none."""
     text = re.sub(r"\s*(gib|gb|g)$", "", cells.get(name, "").strip(), flags=re.IGNORECASE)
     readings = number_readings(text)
-    return float(readings[0]) if len(readings) == 1 else None
+    value = float(readings[0]) if len(readings) == 1 else math.inf
+    return value if math.isfinite(value) else None

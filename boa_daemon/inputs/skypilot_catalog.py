@@ -15,8 +15,7 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.document_file import read_text
-from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList, price_rows
+from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList, table_rows
 from policies.speedup import MAX_GPUS
 
 NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
@@ -37,7 +36,7 @@ def read_skypilot(path: Path, *, as_of: str) -> PriceList:
     listed: dict[_Key, tuple[int, float]] = {}
     spot: dict[_Key, dict[str, float]] = defaultdict(dict)
     hint = f"A vms.csv of SkyPilot's catalogue has {', '.join(NEEDED)}"
-    for line, cells in price_rows(read_text(path), path, NEEDED, hint=hint):
+    for line, cells in table_rows(path, NEEDED, hint=hint):
         name, region = cells["InstanceType"], cells["Region"]
         machine = _machine(cells, path, line, found)
         if machine is None:

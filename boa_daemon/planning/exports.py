@@ -264,11 +264,7 @@ def _karpenter(plan: BudgetPlan, catalog: Catalog) -> str:
             "spec": {
                 "template": {
                     "spec": {
-                        "nodeClassRef": {
-                            "group": "karpenter.k8s.aws",
-                            "kind": "EC2NodeClass",
-                            "name": "default",
-                        },
+                        "nodeClassRef": _NODE_CLASS,
                         "requirements": [
                             {
                                 "key": _TYPE_LABEL,

@@ -30,6 +30,20 @@ def test_the_text_is_that_of_the_file(raw: bytes, tmp_path: Path) -> None:
     assert not is_parquet(path)
 
 
+def test_damaged_bytes_within_gzip_are_refused(tmp_path: Path) -> None:
+    """A byte in the middle is not that of the file: the archive neither ends early nor has another sum."""
+    raw = bytearray(gzip.compress("".join(f"{n},{n * n}\n" for n in range(200)).encode()))
+    path = tmp_path / "a.csv"
+    said = set()
+    for at in range(10, len(raw)):
+        path.write_bytes(raw[:at] + bytes([raw[at] ^ 0x55]) + raw[at + 1 :])
+        try:
+            read_whole_text(path)
+        except InputError as error:
+            said.add(error.problem.partition(":")[0])
+    assert said == {"cannot be unpacked"}
+
+
 def test_an_archive_that_unpacks_to_too_much_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

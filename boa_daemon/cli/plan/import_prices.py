@@ -15,6 +15,7 @@ from boa_daemon.cli.common.planning_options import MarketName
 from boa_daemon.cli.plan.price_kinds import PRICE_KINDS, PriceFlags
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.price_lists import PriceList, write_price_list
+from boa_daemon.text_files import regular_file
 
 
 def _known(name: str) -> str:
@@ -60,7 +61,8 @@ def import_prices(
     kind = PRICE_KINDS[source]
     if cloud is not None and kind.cloud not in ("", cloud):
         raise InputError(f"--cloud {cloud}: --from {source} is always of {kind.cloud}", hint="Leave it out")
-    read = kind.reader(file, PriceFlags(as_of=_day(as_of), cloud=(cloud or "").lower()))
+    with regular_file(file) as path:
+        read = kind.reader(path, PriceFlags(as_of=_day(as_of), cloud=(cloud or "").lower()))
     read = replace(read, prices=[replace(price, cloud=price.cloud or kind.cloud) for price in read.prices])
     found = read.only(region or [], None if market is None else market.value, path=file)
     write_price_list(found.prices, out)

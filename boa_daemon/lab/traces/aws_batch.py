@@ -39,7 +39,7 @@ def import_aws_batch(source: Path, options: Options) -> Workload:
 
 def _jobs(path: Path, dropped: Counter[str], failed: Counter[str]) -> Iterator[RigidJob]:
     keys = ("jobs", "jobSummaryList", "jobDetails")
-    for one in _flat(path, keys):
+    for one in read_records(path, keys, noun="job", hint=f"Write the file with {COMMAND}"):
         if one.get("jobDefinition") is None and one.get("container") is None:
             hint = f"Lists of jobs state no GPUs: write the file with {COMMAND}"
             raise one.refuse("it has neither jobDefinition nor container", hint=hint)
@@ -69,17 +69,6 @@ def _jobs(path: Path, dropped: Counter[str], failed: Counter[str]) -> Iterator[R
             gpu_seconds=seconds * gpus,
             gpu_type=_type_of(one),
         )
-
-
-def _flat(path: Path, keys: tuple[str, ...]) -> Iterator[Record]:
-    """Yield the jobs of one answer, or of several one after the other."""
-    for one in read_records(path, keys, noun="job", hint=f"Write the file with {COMMAND}"):
-        inner = next((key for key in keys if isinstance(one.content.get(key), list)), None)
-        if inner is None:
-            yield one
-            continue
-        for number, part in enumerate(one.objects(inner)):
-            yield Record(part.content, path, f"job {number} of {one.where.replace('job', 'answer', 1)}")
 
 
 def _gpus(one: Record) -> int:

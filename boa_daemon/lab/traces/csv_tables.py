@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from boa_daemon.csv_text import csv_rows
+from boa_daemon.csv_text import csv_rows, delimiter_of
 from boa_daemon.errors import InputError
 from boa_daemon.text_files import is_parquet, open_text, parquet_cells, parquet_columns, read_whole_text
 from policies.fast_dataclasses import fast_init
@@ -68,8 +68,15 @@ def header_of(path: Path) -> list[str]:
     """
     if is_parquet(path):
         return parquet_columns(path)
+    delimiter = _delimiter(path)
     with open_text(path) as file:
-        return next(csv_rows(file, strict=False), [])
+        return next(csv_rows(file, delimiter=delimiter, strict=False), [])
+
+
+def _delimiter(path: Path) -> str:
+    """Return the sign between the columns of a file, by its first line."""
+    with open_text(path) as file:
+        return delimiter_of(file.readline())
 
 
 def read_text(path: Path) -> str:
@@ -82,12 +89,14 @@ def read_text(path: Path) -> str:
 
 
 def read_rows(
-    path: Path, required: Sequence[str], *, delimiter: str = ",", hint: str = "", names: Sequence[str] = ()
+    path: Path, required: Sequence[str], *, delimiter: str = "", hint: str = "", names: Sequence[str] = ()
 ) -> Iterator[TableRow]:
     """Yield the rows of a CSV or Parquet file that has at least the `required` columns, and at least one row.
 
-    Only commas and semicolons have cells in quotation marks. `hint` is for a row with too many or too few
-    cells; blank lines are left out. `names` are the columns of a file without a header. The line of a row of
+    Without a `delimiter` it is a comma, a semicolon or a tab, whichever the first line has most, and cells
+    may stand in quotation marks; a delimiter that is given has them for commas and semicolons alone.
+    `hint` is for a row with too many or too few cells; blank lines are left out. `names` are the columns of
+    a file without a header. The line of a row of
     Parquet is its number, from 1. The file is read as a stream: no more than a row is in memory.
 
     Raises:
@@ -103,7 +112,9 @@ def read_rows(
 def _csv_rows(
     file: IO[str], path: Path, required: Sequence[str], *, delimiter: str, hint: str, names: Sequence[str]
 ) -> Iterator[TableRow]:
-    lines = csv_rows(file, delimiter=delimiter, is_quoted=delimiter in ",;")
+    # What was given is a program's: it writes a quotation mark between tabs or bars as it is.
+    is_quoted = not delimiter or delimiter in ",;"
+    lines = csv_rows(file, delimiter=delimiter or _delimiter(path), is_quoted=is_quoted)
     try:
         header = list(names) or [name.strip() for name in next(lines, [])]
         _check_header(header, required, path)

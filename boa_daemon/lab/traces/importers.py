@@ -28,6 +28,7 @@ from boa_daemon.lab.traces.sacct import import_sacct
 from boa_daemon.lab.traces.shockwave import import_shockwave
 from boa_daemon.lab.traces.sia import import_sia
 from boa_daemon.lab.traces.wandb_runs import import_wandb
+from boa_daemon.text_files import regular_file
 from boa_daemon.traces.workload import Options, Workload
 from policies import plugins
 
@@ -263,7 +264,8 @@ def import_source(name: str, source: Path, options: Options) -> Workload:
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return chosen.importer(source, options)
+        with regular_file(source) as path:
+            return chosen.importer(path, options)
     finally:
         if was_enabled:
             gc.enable()

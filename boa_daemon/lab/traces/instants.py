@@ -13,6 +13,8 @@ from boa_daemon.lab.traces.csv_tables import TableRow
 _NAMED = re.compile(r"(?P<time>.+?\d)\s*(?P<zone>[A-Za-z][A-Za-z0-9_+/-]*)")
 _UTC_NAMES = ("UTC", "GMT", "Z")
 _PLAIN = re.compile(r"(\d{4}-\d{2}-\d{2})[T ](\d{2}):(\d{2}):(\d{2})", re.ASCII)
+_MILLISECONDS_FROM = 1e11
+"""Counts from here on are of milliseconds: as seconds they would be of the year 5138."""
 _EPOCH = re.compile(r"\d{9,}(\.\d+)?", re.ASCII)
 
 
@@ -32,7 +34,7 @@ def zone_of(name: str | None) -> tzinfo:
 
 
 def instant_seconds(text: str, zone: tzinfo = UTC) -> float:
-    """Return a time in seconds since the epoch: ISO 8601, perhaps with an offset or a zone, or the seconds.
+    """Return a time in seconds since the epoch: ISO 8601, perhaps with an offset or a zone, or a count.
 
     A time that the clocks of its zone show twice is the first of the two.
 
@@ -46,7 +48,7 @@ def instant_seconds(text: str, zone: tzinfo = UTC) -> float:
         if hour < 24 and minute < 60 and second < 60:
             return _day_seconds(plain[1]) + hour * 3600.0 + minute * 60.0 + second
     if _EPOCH.fullmatch(text):
-        return float(text)
+        return epoch_seconds(float(text))
     # Most times name no zone: a million rows should not pay for the search.
     may_name = text[-1:].isalpha() or "/" in text
     named = _NAMED.fullmatch(text) if may_name else None
@@ -63,6 +65,17 @@ def instant_seconds(text: str, zone: tzinfo = UTC) -> float:
         ) != found.replace(tzinfo=None):
             raise ValueError(f"a time that the clocks of {zone} skip")
     return found.timestamp()
+
+
+def epoch_seconds(number: float) -> float:
+    """Return a count since the epoch in seconds: large ones count milliseconds.
+
+    Raises:
+        ValueError: when it is no instant.
+    """
+    if not 0.0 <= number < 1e15:
+        raise ValueError("no instant")
+    return number / 1000.0 if number >= _MILLISECONDS_FROM else number
 
 
 def run_seconds(started: str, ended: str, zone: tzinfo = UTC) -> float:

@@ -1,4 +1,4 @@
-"""Lists of records in JSON: an array, an object with the list under a key, or an object per line.
+"""Lists of records in JSON: an array, an object with the list under a key, an object per line, or several.
 
 An error names the record by its place in the list, and by its name where it has one.
 """
@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
-from boa_daemon.lab.traces.instants import instant_seconds
+from boa_daemon.inputs.document_file import listed_json
+from boa_daemon.lab.traces.instants import epoch_seconds, instant_seconds
 from boa_daemon.text_files import read_whole_text
-
-_MILLISECONDS_FROM = 1e11
-"""Instants from here on count milliseconds: as seconds they would be of the year 5138."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +90,13 @@ class Record:
         try:
             if isinstance(found, bool) or not isinstance(found, str | int | float):
                 raise ValueError
-            at = instant_seconds(str(found), zone) if isinstance(found, str) else float(found)
-            if not 0 <= at < 1e15:
+            at = instant_seconds(found, zone) if isinstance(found, str) else epoch_seconds(float(found))
+            if at < 0:
                 raise ValueError
         except (ValueError, OverflowError):
             problem = f"{_spoken(keys)} must be a time; got {json.dumps(found, default=str)[:60]}"
             raise self.refuse(problem) from None
-        return at / 1000.0 if at >= _MILLISECONDS_FROM else at
+        return at
 
     def run(self, start: float | None, end: float | None) -> float:
         """Return the seconds from a start to an end; 0 where one of them is missing.
@@ -120,68 +118,18 @@ class Record:
 def read_records(path: Path, lists: Sequence[str], *, noun: str, hint: str) -> Iterator[Record]:
     """Yield the objects of a file, in order.
 
-    `lists` are the keys under which an object may hold the list; with none of them the object is the only
-    record. `noun` names a record in errors, `hint` says how to write such a file.
+    `lists` are the keys under which an object may hold the list; an object with none of them is a record.
+    `noun` names a record in errors, `hint` says how to write such a file.
 
     Raises:
         InputError: when it cannot be read, is no JSON, or holds something other than objects.
     """
-    for number, content in enumerate(_objects(path, lists, hint)):
+    entries = listed_json(read_whole_text(path), str(path), lists, hint=hint)
+    for number, content in enumerate(entries):
         if not isinstance(content, Mapping):
             raise InputError(f"{noun} {number} is no object", file=path, hint=hint)
         name = _name_of(content)
         yield Record(content, path, f"{noun} {number}{f' ({name})' if name else ''}")
-
-
-def is_json(path: Path) -> bool:
-    """Return whether a file's text begins like JSON.
-
-    Raises:
-        InputError: when it cannot be read.
-    """
-    return read_whole_text(path).lstrip()[:1] in ("[", "{")
-
-
-def _objects(path: Path, lists: Sequence[str], hint: str) -> list[Any]:
-    text = read_whole_text(path)
-    if not text.strip():
-        raise InputError("the file is empty", file=path, hint=hint)
-    try:
-        content = json.loads(text, object_pairs_hook=_distinct)
-    except json.JSONDecodeError as error:
-        lines = text.strip().split("\n")
-        if error.msg == "Extra data" and len(lines) > 1:
-            return [_line(one, number, path) for number, one in enumerate(lines, start=1) if one.strip()]
-        raise InputError(
-            f"not JSON: {error.msg}", file=path, line=error.lineno, hint="The file may be cut short"
-        ) from None
-    except RecursionError:
-        raise InputError("lists and objects are nested too deeply", file=path) from None
-    except ValueError as error:
-        raise InputError(str(error), file=path) from None
-    if isinstance(content, Mapping):
-        for key in lists:
-            if isinstance(content.get(key), list):
-                return list(content[key])
-        return [content]
-    if not isinstance(content, list):
-        raise InputError("no list of objects", file=path, hint=hint)
-    return content
-
-
-def _line(text: str, line: int, path: Path) -> Any:
-    try:
-        return json.loads(text, object_pairs_hook=_distinct)
-    except (ValueError, RecursionError):
-        raise InputError("not an object of JSON", file=path, line=line) from None
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is given twice")
-    return found
 
 
 def _name_of(content: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from boa_daemon.lab.traces.csv_tables import TableRow, header_of, pick_file, rea
 from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_workload
 from boa_daemon.traces.workload import Options, Workload
 
-FILES = ("pai_task_table*", "*task*.csv", "*.csv")
+FILES = ("pai_task_table*.csv", "*task*.csv", "*.csv")
 TASK_COLUMNS = (
     *("job_name", "task_name", "inst_num", "status", "start_time", "end_time"),
     *("plan_cpu", "plan_mem", "plan_gpu", "gpu_type"),
@@ -44,10 +44,7 @@ def import_pai(source: Path, options: Options) -> Workload:
     Raises:
         InputError: when the table is missing or damaged, naming the line.
     """
-    patterns = tuple(p for p in FILES if not p.endswith("*")) if source.is_file() else FILES
-    path = pick_file(
-        source, [f"{one}.csv" if one.endswith("*") else one for one in patterns], options.workload
-    )
+    path = pick_file(source, FILES, options.workload)
     dropped: Counter[str] = Counter()
     jobs: dict[str, _Job] = {}
     for row in _rows(path, TASK_COLUMNS, _NEEDED):

@@ -16,9 +16,9 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.lab.traces.csv_tables import pick_file
-from boa_daemon.lab.traces.json_records import Record, is_json, read_records
+from boa_daemon.lab.traces.json_records import Record, read_records
 from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_workload
-from boa_daemon.text_files import read_whole_text
+from boa_daemon.text_files import is_json, open_text, read_whole_text
 from boa_daemon.traces.workload import Options, Workload
 
 FILES = ("*jobs*.json", "*.json", "*.txt")
@@ -98,7 +98,9 @@ def _gpus(one: Record) -> float | None:
 
 
 def _records(path: Path) -> Iterator[Record]:
-    if is_json(path) and "JobDetails(" not in read_whole_text(path)[:4096]:
+    with open_text(path) as file:
+        is_printed = "JobDetails(" in file.read(4096)
+    if is_json(path) and not is_printed:
         hint = f"Write the file with {COMMAND}"
         for one in read_records(path, ("jobs", "result", "data"), noun="job", hint=hint):
             yield from _by_id(one)
@@ -127,10 +129,15 @@ def _printed(path: Path) -> Iterator[Record]:
         raise InputError("no list of Ray's jobs", file=path, hint=f"Write the file with {COMMAND}")
     try:
         shown = ast.parse(_ENUM.sub(r"\1", text[start : text.rindex("]") + 1]), mode="eval").body
-        if not isinstance(shown, ast.List):
+        calls = shown.elts if isinstance(shown, ast.List) else [shown]
+        found = [
+            {str(word.arg): _value(word.value) for word in call.keywords}
+            for call in calls
+            if isinstance(call, ast.Call)
+        ]
+        if len(found) < len(calls):
             raise ValueError
-        found = [{word.arg: _value(word.value) for word in call.keywords} for call in shown.elts]  # type: ignore[attr-defined]
-    except (ValueError, SyntaxError, AttributeError, RecursionError, MemoryError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         problem = "what `ray job list` printed is not whole"
         raise InputError(problem, file=path, hint=f"Write the file with {COMMAND}") from None
     for number, content in enumerate(found):
@@ -141,5 +148,5 @@ def _value(node: ast.expr) -> Any:
     """Return a value of a printed job; None for one that is no literal."""
     try:
         return ast.literal_eval(node)
-    except ValueError:
+    except (ValueError, TypeError):
         return None

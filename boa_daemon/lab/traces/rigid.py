@@ -32,7 +32,7 @@ from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, c
 from policies.fast_dataclasses import fast_init
 from policies.links.gpu_kinds import shared_kind
 from policies.model import JobClass, Phase
-from policies.speedup import Table
+from policies.speedup import MAX_GPUS, Table
 
 GPU_TYPE = "gpu"
 """The GPU type of traces that name none; a budget in GPUs counts these."""
@@ -86,10 +86,12 @@ def rigid_workload(
     `said` are notes of the importer; sequences are read after the jobs.
 
     Raises:
-        InputError: when no job is left, or a profile is missing.
+        InputError: when a job has too many GPUs, no job is left, or a profile is missing.
     """
     ran = []
     for job in jobs:
+        if job.gpus > MAX_GPUS:
+            raise InputError(f"job {job.id} has {job.gpus:g} GPUs, more than {MAX_GPUS:,}", file=path)
         if job.gpus == 0:
             dropped["without GPUs"] += 1
         elif job.gpu_seconds == 0:

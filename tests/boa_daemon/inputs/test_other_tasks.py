@@ -17,6 +17,17 @@ from boa_daemon.inputs.other_tasks import TASKS, Translation, translate
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / "tests" / "data" / "tasks"
 
+SKY = "resources: {accelerators: A100:8}\nrun: python t.py\n"
+DSTACK = "type: task\nresources: {gpu: 8}\ncommands: [python t.py]\n"
+DURATIONS: list[tuple[str, str, float | None]] = [
+    ("max_duration: off\n", "max_hours", None),
+    ("max_duration: 'off'\n", "max_hours", None),
+    ("max_duration: 0\n", "max_hours", 0.0),
+    ("stop_duration: 0\n", "stop_grace_seconds", 0.0),
+    ("stop_duration: 5m\n", "stop_grace_seconds", 300.0),
+    ("max_duration: 1 w\n", "max_hours", 168.0),
+]
+
 
 def of_text(text: str, kind: str, tmp_path: Path) -> Translation:
     """Return the translation of a task in YAML."""
@@ -74,8 +85,32 @@ def test_the_variables_of_the_tool_have_the_values_of_boa(tmp_path: Path) -> Non
     assert done.stdout == "1 2 4 10.0.0.7\n"
 
 
-SKY = "resources: {accelerators: A100:8}\nrun: python t.py\n"
-DSTACK = "type: task\nresources: {gpu: 8}\ncommands: [python t.py]\n"
+def test_the_variables_of_a_setup_are_set_before_it(tmp_path: Path) -> None:
+    """The setup runs before the command, so what the command exports comes too late for it."""
+    text = SKY + "setup: echo $SKYPILOT_NUM_GPUS_PER_NODE\n"
+    found = of_text(text, "sky", tmp_path)
+    assert found.content["setup"].startswith('export SKYPILOT_NUM_GPUS_PER_NODE="$BOA_GPUS_PER_NODE"\n')
+    assert found.content["run"] == "python t.py"
+
+
+def test_a_variable_that_the_command_sets_is_its_own(tmp_path: Path) -> None:
+    """Nor is a macro of the C compiler a variable of dstack."""
+    text = DSTACK.replace("python t.py", '"DSTACK_MINE=1; echo $DSTACK_MINE; cc -DSTACK_TRACE a.c"')
+    assert not of_text(text, "dstack", tmp_path).refused
+
+
+def test_names_stay_as_they_were_typed(tmp_path: Path) -> None:
+    """YAML reads 1.10 as the number 1.1."""
+    found = of_text(DSTACK + "name: 1.10\nimage: 3.10\nworking_dir: 007\n", "dstack", tmp_path)
+    assert [found.content[key] for key in ("name", "image", "workdir")] == ["1.10", "3.10", "007"]
+
+
+@pytest.mark.parametrize(("text", "key", "value"), DURATIONS)
+def test_durations(text: str, key: str, value: float | None, tmp_path: Path) -> None:
+    """``off`` is no limit; 0 is none of its spellings."""
+    assert of_text(DSTACK + text, "dstack", tmp_path).content.get(key) == value
+
+
 WIDTHS: dict[str, tuple[str, str, tuple[int, int]]] = {
     "a name alone is one GPU": ("sky", "resources: {accelerators: V100}\nrun: a\n", (1, 1)),
     "a mapping": ("sky", "resources: {accelerators: {A100: 4}}\nrun: a\n", (4, 4)),
@@ -129,6 +164,28 @@ REFUSED: dict[str, tuple[str, str, int | None, str]] = {
     "a secret of dstack": ("dstack", DSTACK + "env: ['A=${{ secrets.a }}']\n", 4, "filled in by its tool"),
     "a name without a value": ("dstack", DSTACK + "env: [TOKEN]\n", 4, "TOKEN has no value"),
     "volumes": ("dstack", DSTACK + "volumes: [a:/b]\n", 4, "no counterpart"),
+    "a job's arguments in a command": (
+        "dstack",
+        DSTACK.replace("python t.py", "'python t.py ${{ run.args }}'"),
+        3,
+        "filled in by its tool",
+    ),
+    "another variable": ("dstack", DSTACK.replace("python t.py", "echo $DSTACK_RUN_ID"), 3, "DSTACK_RUN_ID"),
+    "another variable of a setup": ("sky", SKY + 'setup: echo "${SKYPILOT_USER}"\n', 3, "SKYPILOT_USER"),
+    "another variable in Python": (
+        "sky",
+        SKY.replace("t.py", "-c 'import os; os.environ[\"SKYPILOT_CLUSTER_INFO\"]'"),
+        2,
+        "SKYPILOT_CLUSTER_INFO",
+    ),
+    "all addresses in a setup": ("sky", SKY + "setup: echo $SKYPILOT_NODE_IPS\n", 3, "MASTER_ADDR"),
+    "empty resources": ("sky", "resources:\nrun: a\n", None, "no resources.accelerators"),
+    "empty resources of dstack": ("dstack", DSTACK.replace("{gpu: 8}", ""), None, "no resources.gpu"),
+    "GPUs without an end": ("sky", SKY.replace("A100:8", "'A100:1e999'"), 1, "a whole number of GPUs"),
+    "a list as a name": ("sky", SKY + "name: [a]\n", 3, "it must be text"),
+    "a mapping as an image": ("dstack", DSTACK + "image: {name: a}\n", 4, "it must be text"),
+    "a duration of 5,000 digits": ("dstack", DSTACK + f"max_duration: '{'9' * 5000}'\n", 4, "such as 2h"),
+    "a duration in Arabic digits": ("dstack", DSTACK + "max_duration: ٣h\n", 4, "such as 2h"),
     "a duration": ("dstack", DSTACK + "max_duration: soon\n", 4, "a duration such as 2h"),
 }
 

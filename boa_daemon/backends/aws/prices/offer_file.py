@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.backends.aws.prices.list_prices import ATTRIBUTES, begin_of, matches
-from boa_daemon.csv_text import MAX_CELL_BYTES
+from boa_daemon.csv_text import csv_rows
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.document_file import read_document
+from boa_daemon.inputs.document_file import parse_json
 from boa_daemon.inputs.price_lists import ListedPrice, PriceList
+from boa_daemon.text_files import is_json, open_text, read_whole_text
 
 _ATTRIBUTE_OF: Mapping[str, str] = {
     "Instance Type": "instanceType",
@@ -108,10 +109,10 @@ def read_offers(path: Path, *, as_of: str, now: datetime | None = None) -> Price
 
 
 def _offers(path: Path) -> Iterator[_Offer]:
-    if path.suffix.lower() == ".csv":
+    if not is_json(path):
         yield from _csv_offers(path)
         return
-    content = read_document(path).content
+    content = parse_json(read_whole_text(path), str(path))
     if isinstance(content, Mapping) and isinstance(content.get("PriceList"), list):
         for place, item in enumerate(content["PriceList"]):
             where = f"entry {place} of PriceList"
@@ -156,11 +157,10 @@ def _of_terms(
 
 def _csv_offers(path: Path) -> Iterator[_Offer]:
     """Yield the prices of an offer file in CSV: lines of metadata, a header, and rows; read as a stream."""
-    csv.field_size_limit(MAX_CELL_BYTES)
     line = 0
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
+        with open_text(path) as file:
+            reader = csv_rows(file)
             metadata: dict[str, str] = {}
             header: list[str] = []
             for cells in reader:
@@ -195,10 +195,6 @@ def _csv_offers(path: Path) -> Iterator[_Offer]:
                     day=day,
                     where=reader.line_num,
                 )
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=path) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start} is not UTF-8 text", file=path) from error
     except csv.Error as error:
         hint = "The file may be cut short: fetch it again"
         raise InputError(f"not valid CSV: {error}", file=path, line=line, hint=hint) from error

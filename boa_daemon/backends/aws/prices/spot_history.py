@@ -6,7 +6,6 @@ entry. Kept are Linux machines that the catalogue knows.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -16,8 +15,9 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.document_file import parse_json, read_text
-from boa_daemon.inputs.price_lists import ListedPrice, PriceList, price_rows
+from boa_daemon.inputs.document_file import listed_json
+from boa_daemon.inputs.price_lists import ListedPrice, PriceList, table_rows
+from boa_daemon.text_files import is_json, is_parquet, read_whole_text
 
 _NEEDED = ("InstanceType", "SpotPrice", "AvailabilityZone", "Timestamp")
 _COMMAND = "aws ec2 describe-spot-price-history --product-descriptions Linux/UNIX --output json"
@@ -71,51 +71,24 @@ def read_spot_history(path: Path) -> PriceList:
 
 def _entries(path: Path) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
     """Yield (line, or place in the list, and entry) of the history."""
-    text = read_text(path)
-    start = text.lstrip()[:1]
-    if start == "{" and _is_lines(text):
-        for line, one in enumerate(text.split("\n"), start=1):
-            if one.strip():
-                yield line, _object(one, line, path)
-    elif start in ("{", "["):
-        content = parse_json(text, str(path))
-        rows = content.get("SpotPriceHistory") if isinstance(content, Mapping) else content
-        if not isinstance(rows, list):
-            raise InputError("no SpotPriceHistory in it", file=path, hint=f"Save what {_COMMAND} prints")
-        for place, one in enumerate(rows):
-            if not isinstance(one, Mapping):
-                raise _refuse("not an object", f"entry {place}", path)
-            yield f"entry {place}", one
-    else:
-        delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+    if is_parquet(path) or not is_json(path):
         hint = f"Needed: {', '.join(_NEEDED)}"
-        yield from price_rows(text, path, _NEEDED, hint=hint, delimiter=delimiter, column_of=_column_of)
+        yield from table_rows(path, _NEEDED, hint=hint, column_of=_column_of)
+        return
+    hint = f"Save what {_COMMAND} prints"
+    entries = listed_json(read_whole_text(path), str(path), ("SpotPriceHistory",), hint=hint)
+    for place, one in enumerate(entries):
+        if not isinstance(one, Mapping):
+            raise _refuse("not an object", f"entry {place}", path)
+        if not one.keys() & set(_NEEDED):
+            raise InputError("no SpotPriceHistory in it", file=path, hint=hint)
+        yield f"entry {place}", one
 
 
 def _column_of(name: str) -> str:
     """Return the name of an entry's field from that of a column, such as `spot_price`."""
     plain = name.replace("_", "").replace(" ", "").lower()
     return next((field for field in (*_NEEDED, "ProductDescription") if field.lower() == plain), name)
-
-
-def _is_lines(text: str) -> bool:
-    """Return whether the first line is a whole object of its own and not all of the text."""
-    first = text.lstrip().partition("\n")[0]
-    try:
-        found = json.loads(first)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and "InstanceType" in found
-
-
-def _object(text: str, line: int, path: Path) -> Mapping[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise InputError("not an object of JSON", file=path, line=line) from None
-    if not isinstance(found, Mapping):
-        raise InputError("not an object of JSON", file=path, line=line)
-    return found
 
 
 def _checked(entry: Mapping[str, Any], where: int | str, path: Path) -> tuple[str, str, float, datetime]:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
+import os
 import random
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +98,59 @@ def test_the_example_by_hand(kind: str, name: str, cloud: str, rows: Rows) -> No
     assert got == pytest.approx(rows)
 
 
+@pytest.mark.parametrize(("kind", "key"), [("azure", "Items"), ("gcp", "skus")])
+def test_pages_that_were_appended_say_the_same(kind: str, key: str, tmp_path: Path) -> None:
+    """The answers come in pages, which a loop of curl appends to a file."""
+    source = DATA / PRICE_KINDS[kind].example
+    content = json.loads(source.read_text(encoding="utf-8"))
+    entries = [one for page in (content if isinstance(content, list) else [content]) for one in page[key]]
+    path = tmp_path / source.name
+    path.write_text("\n".join(json.dumps({key: some}, indent=4) for some in (entries[:2], entries[2:])))
+    plain, appended = (PRICE_KINDS[kind].reader(one, PriceFlags()).prices for one in (source, path))
+    assert appended == plain
+
+
+@pytest.mark.parametrize("kind", PRICE_KINDS)
+def test_a_list_may_come_from_a_pipe(kind: str, tmp_path: Path) -> None:
+    """A shell gives ``<(zcat ...)`` as a pipe, which can be read once; ``-`` is standard input."""
+    example, pipe = DATA / PRICE_KINDS[kind].example, tmp_path / "pipe"
+    os.mkfifo(pipe)
+    raw = example.read_bytes()
+    found = []
+    for given in (str(example), str(pipe), "-"):
+        out = tmp_path / "prices.csv"
+        flags = ["--cloud", PRICE_KINDS[kind].cloud or "x", "--out", str(out)]
+        writer = threading.Thread(target=pipe.write_bytes, args=(raw,), daemon=True)
+        if given == str(pipe):
+            writer.start()
+        done = CliRunner().invoke(app, ["prices", "import", "--from", kind, given, *flags], input=raw)
+        assert done.exit_code == 0, done.output
+        # The last column names the file.
+        found.append([line.rpartition(",")[0] for line in out.read_text().splitlines()])
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("packed", ["gz", "xz", "utf-16"])
+@pytest.mark.parametrize("kind", PRICE_KINDS)
+def test_packed_lists_say_the_same(kind: str, packed: str, tmp_path: Path) -> None:
+    """What a file is, is read from its first bytes, whatever it is called."""
+    source = DATA / PRICE_KINDS[kind].example
+    raw = source.read_bytes()
+    pack: dict[str, Callable[[bytes], bytes]] = {
+        "gz": gzip.compress,
+        "xz": lzma.compress,
+        "utf-16": lambda one: one.decode().encode("utf-16"),
+    }
+    path = tmp_path / f"{source.name}.{packed}"
+    path.write_bytes(pack[packed](raw))
+    flags = PriceFlags(cloud="x")
+    plain, unpacked = (PRICE_KINDS[kind].reader(one, flags) for one in (source, path))
+    assert [replace(one, source="") for one in unpacked.prices] == [
+        replace(one, source="") for one in plain.prices
+    ]
+    assert unpacked.left_out == plain.left_out
+
+
 @pytest.mark.parametrize("kind", PRICE_KINDS)
 def test_what_is_written_is_read_back(kind: str, tmp_path: Path) -> None:
     """Cloud, region, market, currency and day stay columns; the price file is one that plans read."""
@@ -174,6 +234,28 @@ REFUSED: dict[str, tuple[str, str, str]] = {
 }
 
 
+GCP = (DATA / "gcp.json").read_text(encoding="utf-8")
+HUGE = "1" + "0" * 400
+REFUSED |= {
+    "more GPUs than a float": ("table", TABLE + "a,A100,1e999,2,x\n", "gpus must be a whole number"),
+    "GPUs that are no number": ("table", TABLE + "a,A100,nan,2,x\n", "gpus must be a whole number"),
+    "a price with no end per machine": (
+        "table",
+        "Instance,GPU,GPUs,Price per GPU hour\na,A100,8,1e308\n",
+        "must be dollars per hour; got '1e308'",
+    ),
+} | {
+    f"{key}: {value[:9]}": ("gcp", re.sub(rf'"{key}": *"?[0-9]+"?', f'"{key}": {value}', GCP), said)
+    for key in ("units", "nanos")
+    for value, said in {
+        "Infinity": "pricingInfo is not whole",
+        "1e400": "pricingInfo is not whole",
+        HUGE: "pricingInfo is not whole",
+        "1e30": "must be dollars",
+    }.items()
+}
+
+
 @pytest.mark.parametrize(("kind", "text", "said"), REFUSED.values(), ids=REFUSED)
 def test_refused(kind: str, text: str, said: str, tmp_path: Path) -> None:
     """A sentence says what is wrong, and where."""
@@ -204,6 +286,44 @@ CELLS: dict[str, float | None] = {
 def test_cells_of_money(text: str, usd: float | None) -> None:
     """As people write them; a comma before two digits is decimal."""
     assert usd_cell(text, "the price", Path("a.csv")) == usd
+
+
+@pytest.mark.parametrize("cell", ["1e999", "nan", "-", "many"])
+def test_specifications_that_are_no_numbers_are_unknown(cell: str, tmp_path: Path) -> None:
+    """The price counts; cores and memory are then not known."""
+    path = tmp_path / "a.csv"
+    path.write_text(f"Instance,GPU,GPUs,Price/hr,vCPUs,RAM,VRAM\na,A100,8,20,{cell},{cell},{cell}\n")
+    (price,) = PRICE_KINDS["table"].reader(path, PriceFlags(cloud="x")).prices
+    assert (price.usd_per_hour, price.vcpus, price.memory_mib, price.gpu_memory_mib) == (
+        20.0,
+        None,
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("cell", "day"),
+    {
+        "2026-11-20": "2026-11-20",
+        "2026-11-20T08:00:00Z": "2026-11-20",
+        "20.11.2026": "",
+        "11/20/2026": "",
+        "2026-02-30": "",
+        "2 days ago": "",
+        "": "",
+    }.items(),
+)
+def test_the_day_of_a_row(cell: str, day: str, tmp_path: Path) -> None:
+    """Days as countries write them are not guessed, and a price file has no other than ISO's."""
+    path, out = tmp_path / "a.csv", tmp_path / "prices.csv"
+    path.write_text(f"Instance,GPU,GPUs,Price/hr,Updated\na,A100,8,20,{cell}\n")
+    flags = ["prices", "import", "--from", "table", str(path), "--cloud", "x", "--out", str(out)]
+    done = CliRunner().invoke(app, flags)
+    assert done.exit_code == 0, done.output
+    (row,) = read_price_file(out)[0].types
+    assert (row.as_of or "") == day
+    assert ("--as-of YYYY-MM-DD" in done.output) == (not day)
 
 
 def test_machines_of_other_clouds_are_whole() -> None:

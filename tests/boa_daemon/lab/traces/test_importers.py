@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import json
 import lzma
@@ -198,6 +199,12 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "it states no GPUs. Give --gpus N",
     ),
     "half of what Ray prints": ("ray", "a.txt", "[JobDetails(type=<JobType.SUB]", "is not whole"),
+    "more GPUs than there are": (
+        "wandb",
+        "a.csv",
+        "ID,State,Created,Runtime,GPU Count\na,finished,2026-03-02T08:00:00,60,1e21\n",
+        "job a has 1e\\+21 GPUs, more than",
+    ),
     "text for Ray": ("ray", "a.txt", "Traceback ...", "no list of Ray's jobs"),
     "a cell too few": (
         "wandb",
@@ -236,7 +243,12 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         '{"kind": "Job", "kind": "Pod"}',
         "the key 'kind' is given twice",
     ),
-    "a list that breaks off": ("kubernetes", "a.json", '{"items": [{"kind": "Job"', "a.json:1: not JSON"),
+    "a list that breaks off": (
+        "kubernetes",
+        "a.json",
+        '{"items": [{"kind": "Job"',
+        "a.json:1: not valid JSON",
+    ),
     "a status of PAI": (
         "pai",
         "pai_task_table.csv",
@@ -359,6 +371,35 @@ def test_a_written_import_is_read_back_unchanged(kind: str, data: Path, tmp_path
     found = import_source(kind, data / HISTORIES[kind].example, Options(**chosen.get(kind, {})))
     trace, _ = write_workload(found, tmp_path)
     assert read_trace(trace) == found.trace
+
+
+@pytest.mark.parametrize(("kind", "key"), [("kubernetes", "items"), ("aws-batch", "jobs")])
+def test_answers_that_were_appended_say_the_same(kind: str, key: str, data: Path, tmp_path: Path) -> None:
+    """One answer per cluster or page, each over several lines, in one file."""
+    source = data / HISTORIES[kind].example
+    entries = json.loads(source.read_text(encoding="utf-8"))[key]
+    path = tmp_path / source.name
+    path.write_text("\n".join(json.dumps({key: some}, indent=4) for some in (entries[:2], entries[2:])))
+    plain, appended = (import_source(kind, one, Options()) for one in (source, path))
+    assert appended.trace == plain.trace
+    assert appended.dropped == plain.dropped
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("wandb", "wandb/runs.csv"), ("openb", HISTORIES["openb"].example), ("acme", HISTORIES["acme"].example)],
+)
+def test_columns_may_end_at_other_signs(kind: str, name: str, mark: str, data: Path, tmp_path: Path) -> None:
+    """A spreadsheet writes semicolons where the comma is decimal."""
+    source = data / name
+    path = tmp_path / source.name
+    with source.open(newline="", encoding="utf-8") as file, path.open("w", newline="") as out:
+        csv.writer(out, delimiter=mark).writerows(csv.reader(file))
+    options = Options(gpus=1 if kind == "wandb" else None)
+    plain, other = (import_source(kind, one, options) for one in (source, path))
+    assert other.trace == plain.trace
+    assert other.dropped == plain.dropped
 
 
 @pytest.mark.parametrize("packed", ["gz", "bz2", "xz", "zst", "utf-16", "parquet"])

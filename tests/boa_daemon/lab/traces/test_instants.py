@@ -87,3 +87,18 @@ def test_philly_refuses_what_it_cannot_count(started: str, ended: str, said: str
     done = CliRunner().invoke(app, philly(tmp_path, started, ended))
     assert isinstance(done.exception, InputError)
     assert said in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1764300000", 1764300000.0), ("1764300000.5", 1764300000.5), ("1764300000250", 1764300000.25)],
+)
+def test_counts_are_of_seconds_or_milliseconds(text: str, seconds: float) -> None:
+    """JavaScript counts milliseconds; as seconds they would be of the year 57,000."""
+    assert instant_seconds(text) == seconds
+
+
+def test_a_count_that_is_no_instant_is_refused() -> None:
+    """Not a job 10 million years from now."""
+    with pytest.raises(ValueError, match="no instant"):
+        instant_seconds("9" * 20)
