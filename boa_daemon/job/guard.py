@@ -20,12 +20,15 @@ from pathlib import Path
 
 from boa_daemon.job.course import OUTPUT, read_course, reopen_output
 from boa_daemon.job.processes import children, started_ticks
-from boa_daemon.job.unit import read_own, sealed_document, write_json
+from boa_daemon.job.unit import read_own, sealed_document, write_in_room
 
 FIRST = "first.json"
 """File in which the guard notes how the command's first process ended, if that became its child."""
-MOST_KEEPERS, WITHIN_SECONDS, PAUSE_SECONDS = 20, 60.0, 0.05
-"""After so many keepers within this time the unit is ended, because none can live; the pause between two."""
+MOST_KEEPERS, WITHIN_SECONDS = 20, 60.0
+"""After so many keepers within this time the unit is ended, because none can live."""
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
+"""The pause before the next keeper: it doubles with each that has died, up to the longest. So a fault that
+passes within half a minute (no processes, no descriptors, no memory) does not end the unit."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD)
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -69,7 +72,7 @@ class Guard:
                 self._wait()
             if not self._folder.is_dir() or self._has_ended():
                 return True
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(min(PAUSE_SECONDS * 2.0 ** (len(starts) - 1), LONGEST_PAUSE_SECONDS))
 
     def _has_ended(self) -> bool:
         with suppress(OSError):
@@ -139,6 +142,6 @@ class Guard:
             if info is not None:
                 is_exit = info.si_code == os.CLD_EXITED
                 status = info.si_status << 8 if is_exit else info.si_status
-                write_json(
+                write_in_room(
                     self._folder / FIRST, sealed_document(self._folder, {"pid": pid, "status": status})
                 )

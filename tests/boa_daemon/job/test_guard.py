@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from engine_bench import until
+from small_disk import a_small_disk
 
 from boa_daemon.job import guard
 from boa_daemon.job.guard import Guard, Orders
@@ -153,6 +154,52 @@ def test_a_unit_whose_keepers_cannot_live_is_ended(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         ctypes.CDLL(None).prctl(guard.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
     assert capfd.readouterr().err.count("OSError: the disk is gone") == guard.MOST_KEEPERS
+
+
+def test_a_full_disk_does_not_end_a_command_whose_keeper_was_killed(unit: Any, tmp_path: Path) -> None:
+    """Not a byte is left from then on: reports go on, and the command's code and the end are known."""
+    with a_small_disk(megabytes=4) as disk:
+        if disk is None:
+            return
+        made, process = unit(
+            "echo told; while [ ! -e go ]; do sleep 0.05; done",
+            folder=disk.folder / "g1" / "n0",
+            beat=f"touch {tmp_path}/reported",
+            beat_seconds=0.5,
+            after=f"touch {tmp_path}/last",
+        )
+        until(lambda: "told" in printed(made))
+        disk.fill()
+        (made.folder / "word.err").unlink(missing_ok=True)
+        os.kill(keeper(made), signal.SIGKILL)
+        time.sleep(0.5)
+        (tmp_path / "reported").unlink(missing_ok=True)
+        until((tmp_path / "reported").exists)
+        (tmp_path / "go").touch()
+        assert process.wait(timeout=60) == 0
+        found = read_own(made.folder, "exit.json") or {}
+        assert (found["code"], found["stop_asked"], found.get("agent_lost")) == (0, False, None)
+        assert (tmp_path / "last").exists()
+
+
+def test_the_guard_bears_half_a_minute_in_which_no_keeper_can_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that has no processes or no memory for a while has them again, and the command lives."""
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+
+    def keep(_orders: Orders, _guard: int) -> int:
+        os._exit(1)
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    try:
+        assert not Guard(tmp_path, keep).run()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        ctypes.CDLL(None).prctl(guard.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    assert pauses[0] == 0.05
+    assert 30.0 < sum(pauses) < guard.WITHIN_SECONDS
 
 
 def test_orders_are_remembered() -> None:
