@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from boa_daemon.job.course import OUTPUT, read_course, reopen_output
-from boa_daemon.job.processes import children, started_ticks
+from boa_daemon.job.processes import children, order, started_ticks
 from boa_daemon.job.unit import read_own, sealed_document, write_in_room
 
 FIRST = "first.json"
@@ -101,16 +101,16 @@ class Guard:
         """Wait for the keeper's end, and pass orders on to it."""
         while not self._reap():
             self._hold_output()
-            info = signal.sigtimedwait(SIGNALS, 5.0 if self._output is not None else 0.5)
+            info = signal.sigtimedwait(SIGNALS, 5.0)
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self._orders.take(info.si_signo)
-                with suppress(ProcessLookupError):
-                    os.kill(self._keeper, info.si_signo)
+                order(self._keeper, signal.Signals(info.si_signo))
 
     def _hold_output(self) -> None:
         """Hold the pipe of the command's output open.
 
-        What a command wrote last before it ended is then there for the next keeper, if this one is killed.
+        What a command wrote last before it ended is then there for the next keeper, if this one is killed. A
+        keeper that has made the pipe wakes the guard.
         """
         with suppress(OSError):
             inode = os.stat(self._folder / OUTPUT, follow_symlinks=False).st_ino

@@ -366,6 +366,8 @@ class Keeper:
         self._first_started_at = self._first_started_at or time.time()
         is_dropped = drops(self.unit) and not is_keepers
         reader, writer = make_output(self.unit, self.unit.uid if is_dropped else None, self.unit.gid)
+        if self._guard and os.getppid() == self._guard:
+            send([self._guard], signal.SIGCHLD)  # It holds the new pipe open, too.
         try:
             child = subprocess.Popen(
                 argv,

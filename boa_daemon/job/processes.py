@@ -128,6 +128,12 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+def order(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process that has to act on it, also if somebody has suspended it."""
+    for one in (number, signal.SIGCONT):
+        send([pid], one)
+
+
 def memory_kills(root: Path = Path("/sys/fs/cgroup")) -> int:
     """Return how many processes of our control group the OOM killer has killed; 0 if that is not known."""
     with suppress(OSError, ValueError, KeyError):

@@ -16,6 +16,7 @@ import pytest
 from engine_bench import until
 from small_disk import a_small_disk
 
+from boa_daemon.engines.local_units import send_to_keeper
 from boa_daemon.job import guard
 from boa_daemon.job.guard import Guard, Orders
 from boa_daemon.job.processes import descendants, kill_all_carrying, started_ticks
@@ -75,7 +76,7 @@ def test_what_a_command_prints_last_is_there_though_no_keeper_lives(unit: Any, t
     """It writes and ends after its keeper was killed and before there is another one."""
     made, process = unit("echo told; while [ ! -e go ]; do sleep 0.05; done; echo late; touch ended")
     until(lambda: "told" in printed(made))
-    time.sleep(0.7)  # The guard looks for the output twice a second.
+    time.sleep(0.1)  # The keeper has told the guard that the pipe is there.
     process.send_signal(signal.SIGSTOP)
     os.kill(keeper(made), signal.SIGKILL)
     (tmp_path / "go").touch()
@@ -136,6 +137,19 @@ def test_an_order_reaches_the_command_whoever_was_killed(unit: Any, whom: str) -
     until((made.folder / "exit.json").exists, seconds=30.0)
     found = read_own(made.folder, "exit.json") or {}
     assert (found["stop_asked"], found["code"]) == (True, -signal.SIGTERM)
+
+
+@pytest.mark.parametrize("whom", ["keeper", "guard"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_an_order_is_obeyed_whoever_was_suspended(unit: Any, whom: str, number: signal.Signals) -> None:
+    """A job that is paid for ends, though somebody has stopped who looks after it."""
+    made, process = unit("echo ready; exec sleep 600")
+    until(lambda: "ready" in printed(made))
+    os.kill(keeper(made) if whom == "keeper" else process.pid, signal.SIGSTOP)
+    send_to_keeper(made.folder, number)
+    assert process.wait(timeout=30) == 0
+    found = read_own(made.folder, "exit.json") or {}
+    assert found["stop_asked" if number == signal.SIGTERM else "killed"]
 
 
 def test_a_unit_whose_keepers_cannot_live_is_ended(
