@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from boa_daemon.job.course import OUTPUT, read_course, reopen_output
-from boa_daemon.job.processes import children, order, started_ticks
+from boa_daemon.job.processes import ended_children, order
 from boa_daemon.job.unit import read_own, sealed_document, write_in_room
 
 FIRST = "first.json"
@@ -67,8 +67,11 @@ class Guard:
             if len(starts) >= MOST_KEEPERS:
                 return False
             starts.append(time.monotonic())
-            with suppress(OSError):  # No memory for a process: tried again.
+            try:
                 self._start()
+            except OSError:
+                pass  # No memory for a process: tried again.
+            else:
                 self._wait()
             if not self._folder.is_dir() or self._has_ended():
                 return True
@@ -123,25 +126,17 @@ class Guard:
     def _reap(self) -> bool:
         """Reap ended children, and note how the command's first process ended; return if the keeper has."""
         has_ended = False
-        for pid in children(os.getpid()):
-            if started_ticks(pid) is not None:
-                continue
-            if pid != self._keeper:
-                self._note(pid)
-            with suppress(ChildProcessError):
-                has_ended |= os.waitpid(pid, os.WNOHANG)[0] == self._keeper
+        for pid, status in ended_children():
+            if pid == self._keeper:
+                has_ended = True
+            else:
+                self._note(pid, status)
         return has_ended
 
-    def _note(self, pid: int) -> None:
-        """Note how a process ended, if it is the command's first one; only then it may be reaped."""
+    def _note(self, pid: int, status: int) -> None:
+        """Note how a process ended, if it is the command's first one."""
         course = read_course(self._folder)
         if course is None or course.child != pid or course.has_ended:
             return
         with suppress(OSError):
-            info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if info is not None:
-                is_exit = info.si_code == os.CLD_EXITED
-                status = info.si_status << 8 if is_exit else info.si_status
-                write_in_room(
-                    self._folder / FIRST, sealed_document(self._folder, {"pid": pid, "status": status})
-                )
+            write_in_room(self._folder / FIRST, sealed_document(self._folder, {"pid": pid, "status": status}))

@@ -59,6 +59,7 @@ from boa_daemon.job.processes import (
     boot_id,
     carries,
     descendants,
+    ended_children,
     kill_all_carrying,
     memory_kills,
     send,
@@ -552,16 +553,10 @@ class Keeper:
         elif info is not None and info.si_signo != signal.SIGCHLD and self._stop_asked_at is None:
             self._stop_asked_at = time.monotonic()
         child = self._course.child
-        with suppress(ChildProcessError):
-            while True:
-                # Left as a zombie until it is noted: its status can be read once.
-                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                if found is None:
-                    break
-                if found.si_pid == child:
-                    is_exit = found.si_code == os.CLD_EXITED
-                    self._first_ended(found.si_status << 8 if is_exit else found.si_status)
-                self._ended[found.si_pid] = os.waitpid(found.si_pid, 0)[1]
+        for pid, status in ended_children():
+            if pid == child:
+                self._first_ended(status)
+            self._ended[pid] = status
         if self._has_adopted and child not in self._ended and started_ticks(child) != self._course.ticks:
             self._look_for_first_status()
         for slot, (errand, until) in list(self._errands.items()):

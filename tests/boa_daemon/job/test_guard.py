@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from small_disk import a_small_disk
 from boa_daemon.engines.local_units import send_to_keeper
 from boa_daemon.job import guard
 from boa_daemon.job.guard import Guard, Orders
-from boa_daemon.job.processes import descendants, kill_all_carrying, started_ticks
+from boa_daemon.job.processes import children, descendants, kill_all_carrying, started_ticks
 from boa_daemon.job.unit import Unit, read_json, read_own
 
 
@@ -194,6 +195,23 @@ def test_a_full_disk_does_not_end_a_command_whose_keeper_was_killed(unit: Any, t
         found = read_own(made.folder, "exit.json") or {}
         assert (found["code"], found["stop_asked"], found.get("agent_lost")) == (0, False, None)
         assert (tmp_path / "last").exists()
+
+
+def test_a_guard_without_descriptors_starts_no_second_keeper(unit: Any, tmp_path: Path) -> None:
+    """It learns of its keeper's end from the kernel, and of nothing else."""
+    made, process = unit("echo told; while [ ! -e go ]; do sleep 0.05; done")
+    until(lambda: "told" in printed(made))
+    limits = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+    process.send_signal(signal.SIGCHLD)
+    time.sleep(0.5)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
+    assert list(children(process.pid)) == [keeper(made)]
+    (tmp_path / "go").touch()
+    assert process.wait(timeout=60) == 0
+    found = read_own(made.folder, "exit.json") or {}
+    assert (found["code"], found["stop_asked"]) == (0, False)
+    assert "another one goes on" not in printed(made)
 
 
 def test_the_guard_bears_half_a_minute_in_which_no_keeper_can_live(
