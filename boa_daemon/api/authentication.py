@@ -38,7 +38,7 @@ _USER = re.compile(r"[A-Za-z0-9_.@+-]{1,64}")
 USER_SECONDS = 300.0
 """Seconds that the name of a user is kept."""
 FIRST_PERSON = 1000
-"""First user id of people; those below are of the system."""
+"""First user id of people; those below are of the system, and so is `nobody` (`_OVERFLOW_UID`)."""
 WRONG_TOKEN_SECONDS = 1.0
 """Delay of the answer to a wrong token; with few connections, guessing takes too long."""
 
@@ -264,7 +264,7 @@ def _is_system_account(name: str, era: int) -> bool:
         uid = pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError):
         return name.isdecimal()  # `user_name` says the number of a user without a name.
-    return uid < FIRST_PERSON or uid == os.getuid()
+    return uid < FIRST_PERSON or uid in (_OVERFLOW_UID, os.getuid())
 
 
 def group_id(name: str) -> int | None:

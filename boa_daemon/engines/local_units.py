@@ -12,7 +12,7 @@ from boa_daemon.engines.run_reports import UnitStatus
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES, is_authentic, parse_unit_status
 from boa_daemon.job.course import COURSE, read_course
 from boa_daemon.job.keeper import end_orphaned_unit
-from boa_daemon.job.processes import is_alive, send
+from boa_daemon.job.processes import is_alive, order
 from boa_daemon.job.regular_files import UNREADABLE
 from boa_daemon.job.seal import key_of, sealed
 from boa_daemon.job.unit import is_kept, keepers_of, read_own, status_of
@@ -111,7 +111,8 @@ def send_to_keeper(folder: Path, number: signal.Signals) -> None:
         living = [one for one in keepers_of(read_own(folder, "keeper.json")) if is_alive(*one)]
     except OSError:
         return
-    send([pid for pid, _ in living[:1]], number)
+    for pid, _ in living[:1]:
+        order(pid, number)
 
 
 def _status(folder: Path) -> UnitStatus | None:

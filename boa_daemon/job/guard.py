@@ -19,13 +19,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from boa_daemon.job.course import OUTPUT, read_course, reopen_output
-from boa_daemon.job.processes import children, started_ticks
-from boa_daemon.job.unit import read_own, sealed_document, write_json
+from boa_daemon.job.processes import ended_children, order
+from boa_daemon.job.unit import read_own, sealed_document, write_in_room
 
 FIRST = "first.json"
 """File in which the guard notes how the command's first process ended, if that became its child."""
-MOST_KEEPERS, WITHIN_SECONDS, PAUSE_SECONDS = 20, 60.0, 0.05
-"""After so many keepers within this time the unit is ended, because none can live; the pause between two."""
+MOST_KEEPERS, WITHIN_SECONDS = 20, 60.0
+"""After so many keepers within this time the unit is ended, because none can live."""
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
+"""The pause before the next keeper: it doubles with each that has died, up to the longest. So a fault that
+passes within half a minute (no processes, no descriptors, no memory) does not end the unit."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD)
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -64,12 +67,15 @@ class Guard:
             if len(starts) >= MOST_KEEPERS:
                 return False
             starts.append(time.monotonic())
-            with suppress(OSError):  # No memory for a process: tried again.
+            try:
                 self._start()
+            except OSError:
+                pass  # No memory for a process: tried again.
+            else:
                 self._wait()
             if not self._folder.is_dir() or self._has_ended():
                 return True
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(min(PAUSE_SECONDS * 2.0 ** (len(starts) - 1), LONGEST_PAUSE_SECONDS))
 
     def _has_ended(self) -> bool:
         with suppress(OSError):
@@ -98,16 +104,16 @@ class Guard:
         """Wait for the keeper's end, and pass orders on to it."""
         while not self._reap():
             self._hold_output()
-            info = signal.sigtimedwait(SIGNALS, 5.0 if self._output is not None else 0.5)
+            info = signal.sigtimedwait(SIGNALS, 5.0)
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self._orders.take(info.si_signo)
-                with suppress(ProcessLookupError):
-                    os.kill(self._keeper, info.si_signo)
+                order(self._keeper, signal.Signals(info.si_signo))
 
     def _hold_output(self) -> None:
         """Hold the pipe of the command's output open.
 
-        What a command wrote last before it ended is then there for the next keeper, if this one is killed.
+        What a command wrote last before it ended is then there for the next keeper, if this one is killed. A
+        keeper that has made the pipe wakes the guard.
         """
         with suppress(OSError):
             inode = os.stat(self._folder / OUTPUT, follow_symlinks=False).st_ino
@@ -120,25 +126,17 @@ class Guard:
     def _reap(self) -> bool:
         """Reap ended children, and note how the command's first process ended; return if the keeper has."""
         has_ended = False
-        for pid in children(os.getpid()):
-            if started_ticks(pid) is not None:
-                continue
-            if pid != self._keeper:
-                self._note(pid)
-            with suppress(ChildProcessError):
-                has_ended |= os.waitpid(pid, os.WNOHANG)[0] == self._keeper
+        for pid, status in ended_children():
+            if pid == self._keeper:
+                has_ended = True
+            else:
+                self._note(pid, status)
         return has_ended
 
-    def _note(self, pid: int) -> None:
-        """Note how a process ended, if it is the command's first one; only then it may be reaped."""
+    def _note(self, pid: int, status: int) -> None:
+        """Note how a process ended, if it is the command's first one."""
         course = read_course(self._folder)
         if course is None or course.child != pid or course.has_ended:
             return
         with suppress(OSError):
-            info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if info is not None:
-                is_exit = info.si_code == os.CLD_EXITED
-                status = info.si_status << 8 if is_exit else info.si_status
-                write_json(
-                    self._folder / FIRST, sealed_document(self._folder, {"pid": pid, "status": status})
-                )
+            write_in_room(self._folder / FIRST, sealed_document(self._folder, {"pid": pid, "status": status}))

@@ -36,7 +36,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, BinaryIO, Optional
 
 from boa_daemon.job import early_start
 from boa_daemon.job.account import drops, hand_over, mount_point, popen_as, working_folder
@@ -59,6 +59,7 @@ from boa_daemon.job.processes import (
     boot_id,
     carries,
     descendants,
+    ended_children,
     kill_all_carrying,
     memory_kills,
     send,
@@ -163,12 +164,10 @@ class Keeper:
         """Run the command to its end and record how it ended."""
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        kept = {"pid": os.getpid(), "ticks": started_ticks(os.getpid()), "boot": boot_id()}
-        if self._guard:
-            kept |= {"guard": self._guard, "guard_ticks": started_ticks(self._guard)}
-        write_json(self.unit.folder / "keeper.json", sealed_document(self.unit.folder, kept))
+        self._note_keeper()
         # Reserve space: on a full disk the end could not be recorded, and the job would run again.
         keep_room(self.unit.folder / "exit.json")
+        keep_room(self.unit.folder / FIRST)
         if self.unit.after:
             keep_room(self.unit.folder / "ending.json")
         self._end_errands_of_others()
@@ -224,6 +223,23 @@ class Keeper:
             return
         log.write(b"")  # Create the log: its age tells for how long the command has printed nothing.
         self._see_through(child.pid, log)
+
+    def _note_keeper(self) -> None:
+        """Note which processes keep the unit.
+
+        On a full disk the note of a killed keeper is as good, if it names the same guard: the guard passes
+        orders on, and the unit counts as kept while it lives.
+
+        Raises:
+            OSError: when it cannot be written, and no note names this keeper's guard.
+        """
+        guard = {"guard": self._guard, "guard_ticks": started_ticks(self._guard)} if self._guard else {}
+        kept = {"pid": os.getpid(), "ticks": started_ticks(os.getpid()), "boot": boot_id(), **guard}
+        try:
+            write_json(self.unit.folder / "keeper.json", sealed_document(self.unit.folder, kept))
+        except OSError:
+            if not guard or not guard.items() <= (read_own(self.unit.folder, "keeper.json") or {}).items():
+                raise
 
     def _adopt(self, course: Course) -> None:
         """Go on with a command that another keeper has started, from what that one had noted."""
@@ -351,6 +367,8 @@ class Keeper:
         self._first_started_at = self._first_started_at or time.time()
         is_dropped = drops(self.unit) and not is_keepers
         reader, writer = make_output(self.unit, self.unit.uid if is_dropped else None, self.unit.gid)
+        if self._guard and os.getppid() == self._guard:
+            send([self._guard], signal.SIGCHLD)  # It holds the new pipe open, too.
         try:
             child = subprocess.Popen(
                 argv,
@@ -535,16 +553,10 @@ class Keeper:
         elif info is not None and info.si_signo != signal.SIGCHLD and self._stop_asked_at is None:
             self._stop_asked_at = time.monotonic()
         child = self._course.child
-        with suppress(ChildProcessError):
-            while True:
-                # Left as a zombie until it is noted: its status can be read once.
-                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                if found is None:
-                    break
-                if found.si_pid == child:
-                    is_exit = found.si_code == os.CLD_EXITED
-                    self._first_ended(found.si_status << 8 if is_exit else found.si_status)
-                self._ended[found.si_pid] = os.waitpid(found.si_pid, 0)[1]
+        for pid, status in ended_children():
+            if pid == child:
+                self._first_ended(status)
+            self._ended[pid] = status
         if self._has_adopted and child not in self._ended and started_ticks(child) != self._course.ticks:
             self._look_for_first_status()
         for slot, (errand, until) in list(self._errands.items()):
@@ -651,7 +663,7 @@ class Keeper:
         until = None if seconds is None else time.monotonic() + seconds
         self._codes.pop(slot, None)
         # Unblock signals in the child, or SIGTERM could not end it.
-        with (self.unit.folder / f"{slot}.err").open("wb") as errors:
+        with self._errors_of(slot) as errors:
             errand = subprocess.Popen(
                 ["/bin/bash", "-c", script],
                 env={
@@ -685,6 +697,13 @@ class Keeper:
         """Return the HOME of an errand that runs as the job's user."""
         home = self.unit.environment.get("HOME")
         return {"HOME": home} if home and slot not in AS_KEEPER and drops(self.unit) else {}
+
+    def _errors_of(self, slot: str) -> BinaryIO:
+        """Open the file for what an errand says; on a full disk the errand runs all the same, unheard."""
+        try:
+            return (self.unit.folder / f"{slot}.err").open("wb")
+        except OSError:
+            return open(os.devnull, "wb")
 
     def _said(self, slot: str) -> str:
         try:
@@ -773,7 +792,7 @@ def end_orphaned_unit(folder: Path) -> None:
         **_ends(unit),
         ended_at=time.time(),
     )
-    write_json(folder / "exit.json", sealed_document(unit.folder, facts))
+    write_in_room(folder / "exit.json", sealed_document(unit.folder, facts))
     for script, seconds, user in (
         (unit.keep, None, popen_as(unit)),
         (unit.after, ERRAND_SECONDS, dict[str, Any]()),

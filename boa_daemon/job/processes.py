@@ -95,6 +95,17 @@ def children(pid: int) -> Iterator[int]:
             yield from map(int, file.read_text().split())
 
 
+def ended_children() -> Iterator[tuple[int, int]]:
+    """Yield our children that have ended, with their status as of `waitpid`; needs neither /proc nor a file.
+
+    Each is reaped when the caller goes on: until then it can note the status, which can be read once.
+    """
+    with suppress(ChildProcessError):
+        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            yield found.si_pid, found.si_status << 8 if found.si_code == os.CLD_EXITED else found.si_status
+            os.waitpid(found.si_pid, 0)
+
+
 def carrying(variable: str) -> list[int]:
     """Return the other processes that we may read and whose environment has `variable` ("NAME=value")."""
     pids = [int(folder.name) for folder in PROC.iterdir() if folder.name.isdigit()]
@@ -126,6 +137,12 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
+
+
+def order(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process that has to act on it, also if somebody has suspended it."""
+    for one in (number, signal.SIGCONT):
+        send([pid], one)
 
 
 def memory_kills(root: Path = Path("/sys/fs/cgroup")) -> int:

@@ -223,8 +223,11 @@ ROOM_BYTES = 4096
 
 
 def keep_room(file: Path) -> None:
-    """Reserve disk space for a document that is written later, if the disk still has space."""
-    with suppress(OSError), _room(file).open("wb") as room:
+    """Reserve disk space for a document that is written later, if the disk still has space.
+
+    Space that an earlier keeper has reserved stays.
+    """
+    with suppress(OSError), _room(file).open("ab") as room:
         os.posix_fallocate(room.fileno(), 0, ROOM_BYTES)
 
 

@@ -265,7 +265,7 @@ def test_a_proxy_at_the_unix_socket_is_no_user_itself(tmp_path: Path) -> None:
             assert client.post("/v1/down", json={"is_down": True}, headers=PROXY).status_code == 403
 
 
-@pytest.mark.parametrize("name", ["root", "daemon", str(os.getuid()), "0", ""])
+@pytest.mark.parametrize("name", ["root", "daemon", "nobody", str(os.getuid()), "0", "00", ""])
 def test_a_proxy_cannot_name_an_account_of_the_system(tmp_path: Path, name: str) -> None:
     """People choose their names where they sign in: jobs of "root" would run as root."""
     with serving(tmp_path, proxies=["127.0.0.1"]) as served:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,10 +15,12 @@ from typing import Any
 
 import pytest
 from engine_bench import until
+from small_disk import a_small_disk
 
+from boa_daemon.engines.local_units import send_to_keeper
 from boa_daemon.job import guard
 from boa_daemon.job.guard import Guard, Orders
-from boa_daemon.job.processes import descendants, kill_all_carrying, started_ticks
+from boa_daemon.job.processes import children, descendants, kill_all_carrying, started_ticks
 from boa_daemon.job.unit import Unit, read_json, read_own
 
 
@@ -74,7 +77,7 @@ def test_what_a_command_prints_last_is_there_though_no_keeper_lives(unit: Any, t
     """It writes and ends after its keeper was killed and before there is another one."""
     made, process = unit("echo told; while [ ! -e go ]; do sleep 0.05; done; echo late; touch ended")
     until(lambda: "told" in printed(made))
-    time.sleep(0.7)  # The guard looks for the output twice a second.
+    time.sleep(0.1)  # The keeper has told the guard that the pipe is there.
     process.send_signal(signal.SIGSTOP)
     os.kill(keeper(made), signal.SIGKILL)
     (tmp_path / "go").touch()
@@ -137,6 +140,19 @@ def test_an_order_reaches_the_command_whoever_was_killed(unit: Any, whom: str) -
     assert (found["stop_asked"], found["code"]) == (True, -signal.SIGTERM)
 
 
+@pytest.mark.parametrize("whom", ["keeper", "guard"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_an_order_is_obeyed_whoever_was_suspended(unit: Any, whom: str, number: signal.Signals) -> None:
+    """A job that is paid for ends, though somebody has stopped who looks after it."""
+    made, process = unit("echo ready; exec sleep 600")
+    until(lambda: "ready" in printed(made))
+    os.kill(keeper(made) if whom == "keeper" else process.pid, signal.SIGSTOP)
+    send_to_keeper(made.folder, number)
+    assert process.wait(timeout=30) == 0
+    found = read_own(made.folder, "exit.json") or {}
+    assert found["stop_asked" if number == signal.SIGTERM else "killed"]
+
+
 def test_a_unit_whose_keepers_cannot_live_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +169,69 @@ def test_a_unit_whose_keepers_cannot_live_is_ended(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         ctypes.CDLL(None).prctl(guard.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
     assert capfd.readouterr().err.count("OSError: the disk is gone") == guard.MOST_KEEPERS
+
+
+def test_a_full_disk_does_not_end_a_command_whose_keeper_was_killed(unit: Any, tmp_path: Path) -> None:
+    """Not a byte is left from then on: reports go on, and the command's code and the end are known."""
+    with a_small_disk(megabytes=4) as disk:
+        if disk is None:
+            return
+        made, process = unit(
+            "echo told; while [ ! -e go ]; do sleep 0.05; done",
+            folder=disk.folder / "g1" / "n0",
+            beat=f"touch {tmp_path}/reported",
+            beat_seconds=0.5,
+            after=f"touch {tmp_path}/last",
+        )
+        until(lambda: "told" in printed(made))
+        disk.fill()
+        (made.folder / "word.err").unlink(missing_ok=True)
+        os.kill(keeper(made), signal.SIGKILL)
+        time.sleep(0.5)
+        (tmp_path / "reported").unlink(missing_ok=True)
+        until((tmp_path / "reported").exists)
+        (tmp_path / "go").touch()
+        assert process.wait(timeout=60) == 0
+        found = read_own(made.folder, "exit.json") or {}
+        assert (found["code"], found["stop_asked"], found.get("agent_lost")) == (0, False, None)
+        assert (tmp_path / "last").exists()
+
+
+def test_a_guard_without_descriptors_starts_no_second_keeper(unit: Any, tmp_path: Path) -> None:
+    """It learns of its keeper's end from the kernel, and of nothing else."""
+    made, process = unit("echo told; while [ ! -e go ]; do sleep 0.05; done")
+    until(lambda: "told" in printed(made))
+    limits = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+    process.send_signal(signal.SIGCHLD)
+    time.sleep(0.5)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
+    assert list(children(process.pid)) == [keeper(made)]
+    (tmp_path / "go").touch()
+    assert process.wait(timeout=60) == 0
+    found = read_own(made.folder, "exit.json") or {}
+    assert (found["code"], found["stop_asked"]) == (0, False)
+    assert "another one goes on" not in printed(made)
+
+
+def test_the_guard_bears_half_a_minute_in_which_no_keeper_can_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that has no processes or no memory for a while has them again, and the command lives."""
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+
+    def keep(_orders: Orders, _guard: int) -> int:
+        os._exit(1)
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    try:
+        assert not Guard(tmp_path, keep).run()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        ctypes.CDLL(None).prctl(guard.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    assert pauses[0] == 0.05
+    assert 30.0 < sum(pauses) < guard.WITHIN_SECONDS
 
 
 def test_orders_are_remembered() -> None:
