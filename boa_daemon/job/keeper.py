@@ -82,6 +82,7 @@ from boa_daemon.job.unit import (
     MOST_PROGRESS_BYTES,
     SCRATCH,
     Unit,
+    give_back_room,
     keep_room,
     lost_end,
     read_json,
@@ -167,7 +168,8 @@ class Keeper:
         self._note_keeper()
         # Reserve space: on a full disk the end could not be recorded, and the job would run again.
         keep_room(self.unit.folder / "exit.json")
-        keep_room(self.unit.folder / FIRST)
+        if self._guard:
+            keep_room(self.unit.folder / FIRST)
         if self.unit.after:
             keep_room(self.unit.folder / "ending.json")
         self._end_errands_of_others()
@@ -767,6 +769,7 @@ class Keeper:
             write_in_room(unit.folder / "ending.json", sealed_document(unit.folder, facts))
             self._do_errand(unit.after, wait=True)
         write_in_room(unit.folder / "exit.json", sealed_document(unit.folder, facts))
+        give_back_room(unit.folder / FIRST)
 
 
 def _ends(unit: Unit) -> dict[str, bool]:

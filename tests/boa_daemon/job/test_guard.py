@@ -86,6 +86,7 @@ def test_what_a_command_prints_last_is_there_though_no_keeper_lives(unit: Any, t
     process.send_signal(signal.SIGCONT)
     assert process.wait() == 0
     assert "late" in printed(made)
+    assert not list(made.folder.glob(".*"))
 
 
 @pytest.mark.parametrize(
