@@ -103,7 +103,7 @@ def test_the_page_on_upgrades() -> None:
         assert "The settings are those of the last daemon" in said
         wait_for(lambda: site.get("/status").get("reattached", {}).get("jobs") == 1, site)
         assert site.end(signal.SIGTERM) == 0
-        follow(site, [line for line in back if not line.startswith("pip ")])
+        follow(site, [line for line in back if not line.startswith("git ")])
         assert site.get(f"/jobs/{job}")["status"] == "running"
         with Client(site.socket) as client:
             client.post(f"/jobs/{job}/cancel")
