@@ -25,15 +25,17 @@ _ASKED_AGAIN: frozenset[WaitReason] = frozenset(
 )
 """Reasons that come from the cloud, which is asked again after a while."""
 _MONEY: frozenset[WaitReason] = frozenset(("budget", "cap-day", "cap-month"))
-_ROOM: frozenset[WaitReason] = _MONEY | {
-    "node-limit",
-    "cap-hour",
-    "cap-instances",
-    "quota",
-    "out-of-stock",
-    "fleet-full",
-    "gpus-to-fall-free",
-}
+_ROOM: frozenset[WaitReason] = _MONEY | frozenset[WaitReason](
+    (
+        "node-limit",
+        "cap-hour",
+        "cap-instances",
+        "quota",
+        "out-of-stock",
+        "fleet-full",
+        "gpus-to-fall-free",
+    )
+)
 """Reasons of jobs that compete for scarce room or money."""
 _NAMED_AS_ENDS: frozenset[HeldCode] = frozenset(("max-usd", "max-hours"))
 """Notes that are the reason of an ordered end, which the first sentence says."""
@@ -43,7 +45,7 @@ _NO_WIDTH: Mapping[WaitReason, str] = {
     "spot": "It starts on demand in time where spot does not come.",
 }
 """The consequence for a job that has no width at all for one of these reasons."""
-_WITHOUT_WIDTH: frozenset[WaitReason] = _NO_WIDTH.keys() | {"budget"}
+_WITHOUT_WIDTH: frozenset[WaitReason] = frozenset((*_NO_WIDTH, "budget"))
 """Reasons for which a job has no width at all."""
 MOST_NAMED = 4
 """How many of the jobs before a waiting one are named."""
@@ -90,8 +92,8 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
         )
     if job_id in plan.ends:
         sentences.append(f"It {plan.ends[job_id]}, and is ended.")
-    own = (held for held in plan.held if held.what == f"job {job_id}" and held is not told)
-    sentences += [f"Held back: {held.why}." for held in own if held.code not in _NAMED_AS_ENDS]
+    notes = (held for held in plan.held if held.what == f"job {job_id}" and held is not told)
+    sentences += [f"Held back: {held.why}." for held in notes if held.code not in _NAMED_AS_ENDS]
     slots = plan.slots.get(job_id, job.slots)
     if job_id in state.jobs and len({slot.node for slot in slots}) > 1:
         nodes = dict.fromkeys(slot.node for slot in slots)

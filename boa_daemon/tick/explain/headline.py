@@ -31,6 +31,7 @@ def headline(state: ClusterState, plan: Plan, name: JobId) -> str:
         return f"Job {name} has to wait: its class is in no plan."
     if code in NOT_IN_QUEUE and code is not None:
         return f"Job {name} has to wait: {WAIT_REASON_TEXTS[code]}."
+    width = width or plan.unpaid.get(name)
     wants = f" for {width}" if width is not None else ""
     why = f": {WAIT_REASON_TEXTS[code]}" if code is not None else ""
     queue = waiting_in_order(state, plan)

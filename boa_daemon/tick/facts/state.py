@@ -502,7 +502,7 @@ class Plan:
 
     `order` is the order of service of the jobs that compete for scarce room, by `order_rule` in words;
     `room_caps` are the limits on the room for all widths together. `accrual` is the money that jobs wait for
-    where the budget is below the load.
+    where the budget is below the load, and `unpaid` are the widths of the jobs that have none until then.
     """
 
     widths: Mapping[JobId, Width]
@@ -530,6 +530,7 @@ class Plan:
     room_caps: tuple[RoomCap, ...] = ()
     order_rule: str = ""
     accrual: Accrual | None = None
+    unpaid: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
 
     def with_widths(
         self, changes: Mapping[JobId, Width | None], why: Callable[[JobId], str], **others: Any

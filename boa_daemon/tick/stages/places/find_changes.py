@@ -40,6 +40,7 @@ def find_changes(state: ClusterState, draft: Draft) -> Draft:
             reasons=allocation.reasons,
             order=allocation.order,
             order_rule=allocation.order_rule,
+            instance_types=_by_name(draft.rules),
         )
         return replace(draft, plan=plan)
     lent = draft.lent

@@ -40,7 +40,9 @@ def afford(state: ClusterState, draft: Draft) -> Draft:
         allocation = _served(state, allocation, draft.rules, allocation.most_usd_per_hour, waits)
     if allocation is draft.allocation:
         return draft
-    return replace(draft, allocation=allocation, left_out=waits)
+    planned = draft.allocation.widths
+    unpaid = {job: planned[job] for job, code in waits.items() if code == "budget"}
+    return replace(draft, allocation=allocation, left_out=waits, unpaid=unpaid)
 
 
 def _within_caps(
