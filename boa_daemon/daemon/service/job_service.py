@@ -105,9 +105,9 @@ class JobService(ServiceBase):
         }
 
     def _starts_at(self, name: JobId) -> float | None:
-        """Return when a waiting job should start, as far as that can be foretold."""
+        """Return when a waiting job should start, or may at the earliest, as far as that can be foretold."""
         finish = self.outlook.finishes().get(name)
-        return None if finish is None else finish.starts_at
+        return self.outlook.opens_at(name) if finish is None else finish.starts_at
 
     def _job(self, job: JobRecord, places: Mapping[JobId, int]) -> dict[str, Any]:
         decision = self.daemon.standing.decision
