@@ -240,7 +240,7 @@ def plan(
             result = budget_plan(file, asked, whole)
     except InfeasibleBudget as error:
         if best_effort:
-            show_best_effort(best_effort_plan(file, asked), output)
+            show_best_effort(best_effort_plan(file, asked), output, per=per_of(budget))
             return
         if output is OutputFormat.json:
             print_json(infeasible_document(error, asked.amount, file.problem, whole))
@@ -270,12 +270,12 @@ def plan(
     )
     write_report(
         report,
-        f"Plan for {money(result.budget.amount, result.budget.unit)}",
+        f"Plan for {money(result.budget.amount, result.budget.unit, per)}",
         plan_sentence(result, per),
         document=document,
         table=lambda: print_stream(result, bill, [*said_of_pace, *said_of_spot], per=per),
         figures=lambda: [plan_figure(result)],
-        assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit)),
+        assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit, per)),
     )
     if old is not None:
         show_difference(old, document, output)

@@ -35,12 +35,19 @@ LEAST_SAVED = 0.05
 def plan_sentence(result: BudgetPlan, per: Per = PER_HOUR) -> str:
     """Return a sentence about the plan's mean time and spend."""
     unit, solution = result.budget.unit, result.solution
-    month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * solution.mean_spend:,.0f} a month"
     return (
         f"With {money(result.budget.amount, unit, per)} jobs take from submission to end "
         f"{format_hours(solution.mean_jct_hours)} on average; the plan spends "
-        f"{money(solution.mean_spend, unit)}{month}."
+        f"{spend_text(solution.mean_spend, unit, per)}."
     )
+
+
+def spend_text(amount: float, unit: str, per: Per) -> str:
+    """Return a spend in the unit that was asked, with a month beside an hour, and an hour beside others."""
+    if unit == "gpus":
+        return money(amount, unit)
+    other = f"${HOURS_PER_MONTH * amount:,.0f} a month" if per is PER_HOUR else PER_HOUR.usd(amount)
+    return f"{per.usd(amount)} ({other})"
 
 
 def plan_figure(result: BudgetPlan) -> Figure:
@@ -56,7 +63,8 @@ def print_stream(
     console = stdout_console()
     unit = result.budget.unit
     per_job = "GPU-h/job" if unit == "gpus" else "$/job"
-    per_hour = "GPUs" if unit == "gpus" else "$/h"
+    per_hour = "GPUs" if unit == "gpus" else f"$/{per.name}"
+    hours_in = 1.0 if unit == "gpus" else per.hours
     right = ("jobs/h", "phases", "width", "JCT", per_job, per_hour)
     table = a_table(
         f"Plan for {money(result.budget.amount, unit, per)}",
@@ -64,7 +72,7 @@ def print_stream(
         right=right,
     )
     for job_class, answer in zip(result.problem.classes, result.solution.classes, strict=True):
-        spend = job_class.arrivals_per_hour * answer.mean_spend
+        spend = job_class.arrivals_per_hour * answer.mean_spend * hours_in
         table.add_row(
             f"[bold]{cell(job_class.name)}[/]",
             f"{job_class.arrivals_per_hour:.3g}",
@@ -87,7 +95,7 @@ def print_stream(
         *("[bold]all[/]", f"{sum(c.arrivals_per_hour for c in result.problem.classes):.3g}", "", "", ""),
         f"[bold]{format_hours(result.solution.mean_jct_hours)}[/]",
         "",
-        f"[bold]{result.solution.mean_spend:,.2f}[/]",
+        f"[bold]{result.solution.mean_spend * hours_in:,.2f}[/]",
     )
     console.print(table)
     console.print()
@@ -97,8 +105,7 @@ def print_stream(
     console.print()
     if result.without:
         console.print(indented_lines(one.sentence for one in result.without))
-    month = "" if unit == "gpus" else f" (${HOURS_PER_MONTH * result.solution.mean_spend:,.0f} a month)"
-    console.print(f"  Planned spend {money(result.solution.mean_spend, unit)}{month}.")
+    console.print(f"  Planned spend {spend_text(result.solution.mean_spend, unit, per)}.")
     if of_spot:
         console.print(indented_lines(of_spot))
     if bill is not None:
@@ -110,6 +117,8 @@ def stream_sentences(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
     """Return sentences on the plan's place on the curve, packing waste, and unused budget."""
     unit, knee, spent = result.budget.unit, result.knee, result.solution.mean_spend
     one = "GPU" if unit == "gpus" else "dollar per hour"
+    if unit != "gpus" and per is not PER_HOUR:
+        one = f"{one} ({per.usd(1.0)})"
     mean = "weighted mean JCT" if has_weights(result.problem) else "mean JCT"
     found = []
     if result.next_unit_saves_hours > 0.0:
@@ -131,8 +140,8 @@ def stream_sentences(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
         "jobs share a node; leave that part of the budget out of the plan."
     )
     if result.not_spent > 0.005 * result.budget.amount:
-        month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * result.not_spent:,.0f} a month"
-        found.append(f"{money(result.not_spent, unit)}{month}, of the budget is not spent.")
+        unspent, enough = spend_text(result.not_spent, unit, per), money(spent, unit, per)
+        found.append(f"{unspent} of the budget is not spent: more than {enough} buys nothing.")
     found += [one.sentence for one in result.unused]
     return found + [one.sentence for one in result.edges]
 
@@ -150,22 +159,25 @@ def beyond_knee(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
     return found
 
 
-def show_best_effort(result: BestEffortPlan, form: OutputFormat) -> None:
+def show_best_effort(result: BestEffortPlan, form: OutputFormat, *, per: Per = PER_HOUR) -> None:
     """Show the plan of a budget below the least feasible one."""
     show(
         form,
         result.to_document(),
         rows=lambda: list(result.rows),
-        table=lambda: _print_best_effort(result),
+        table=lambda: _print_best_effort(result, per),
     )
 
 
-def _print_best_effort(result: BestEffortPlan) -> None:
+def _print_best_effort(result: BestEffortPlan, per: Per) -> None:
     """Print which classes are served at which width, and how the queue grows."""
     unit = result.shortfall.unit
-    per_job, per_hour = ("GPU-h/job", "GPUs") if unit == "gpus" else ("$/job", "$/h")
+    per_job, per_hour = ("GPU-h/job", "GPUs") if unit == "gpus" else ("$/job", f"$/{per.name}")
+    hours_in = 1.0 if unit == "gpus" else per.hours
     columns = ("class", "jobs/h", "served", "width", per_job, per_hour)
-    table = a_table(f"Best effort for {money(result.shortfall.budget, unit)}", *columns, right=columns[1:])
+    table = a_table(
+        f"Best effort for {money(result.shortfall.budget, unit, per)}", *columns, right=columns[1:]
+    )
     for row in result.rows:
         table.add_row(
             cell(row["class"]),
@@ -173,11 +185,11 @@ def _print_best_effort(result: BestEffortPlan) -> None:
             f"{row['served_fraction']:.0%}",
             cell(row["widths"]),
             f"{row['spend_per_job']:,.4g}",
-            f"{row['spend_per_hour']:,.2f}",
+            f"{row['spend_per_hour'] * hours_in:,.2f}",
         )
     stdout_console().print(table)
     stdout_console().print()
-    sentence = shortfall_sentence(result.shortfall)
+    sentence = shortfall_sentence(result.shortfall, per)
     stdout_console().print(indented_lines([f"{sentence[0].upper()}{sentence[1:]}."]))
 
 

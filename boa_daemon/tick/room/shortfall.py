@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from boa_daemon.units import PER_HOUR, Per
 from policies.online.best_effort import Account, Shortfall
 from policies.optimum.frontier import rounded_up
 
 
-def shortfall_sentence(shortfall: Shortfall) -> str:
-    """Return how far the budget goes, as a sentence for people."""
-    unit = "GPUs" if shortfall.unit == "gpus" else "USD/hour"
-    enough = f"{rounded_up(shortfall.least_spend)} {unit}"
+def shortfall_sentence(shortfall: Shortfall, per: Per = PER_HOUR) -> str:
+    """Return how far the budget goes, as a sentence for people; dollars are in a unit of time."""
+    unit = "GPUs" if shortfall.unit == "gpus" else f"USD/{'hour' if per is PER_HOUR else per.name}"
+    hours_in = 1.0 if shortfall.unit == "gpus" else per.hours
+    enough = f"{rounded_up(shortfall.least_spend * hours_in)} {unit}"
     least = f"the cheapest widths need {enough}"
+    budget = f"best effort: the budget of {shortfall.budget * hours_in:.6g} {unit}"
     if shortfall.jobs_per_hour <= 0.0:
-        return (
-            f"best effort: the budget of {shortfall.budget:.6g} {unit} just pays for the load ({least}), "
-            "and full planning resumes once it does so by a margin"
-        )
+        resumes = "full planning resumes once it does so by a margin"
+        return f"{budget} just pays for the load ({least}), and {resumes}"
     return (
-        f"best effort: the budget of {shortfall.budget:.6g} {unit} is below the load, and {least}. By the "
-        f"plan the queue grows by {shortfall.gpu_hours_per_hour:.3g} GPU-hours of work and up to "
-        f"{shortfall.jobs_per_hour:.3g} jobs per hour; a budget of {enough} would stop that"
+        f"{budget} is below the load, and {least}. By the plan the queue grows by "
+        f"{shortfall.gpu_hours_per_hour:.3g} GPU-hours of work and up to {shortfall.jobs_per_hour:.3g} jobs per hour; a budget of {enough} would stop that"
     )
 
 
