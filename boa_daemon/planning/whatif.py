@@ -16,8 +16,9 @@ from boa_daemon.inputs.jobs_file import JobsFile
 from boa_daemon.inputs.off_hours import working_time
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.planning.calendar_plan import CalendarPlan, calendar_budget, calendar_plan, read_quota
-from boa_daemon.planning.curve import BeyondKnee, Curve
+from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import PaidCommitments
+from boa_daemon.planning.plan_documents import worth_document
 from boa_daemon.sim.spot_market import on_both_markets
 from boa_daemon.sim.world_settings import Checkpoints, Spot, WorldSettings
 from boa_daemon.units import parse_budget
@@ -197,9 +198,7 @@ def _stream(file: ProblemFile, scenario: Scenario) -> dict[str, Any]:
         "budget": scenario.budget,
         "cheapest_feasible_spend": curve.cheapest,
         "largest_useful_spend": curve.largest_useful,
-        "knee": None,
-        "beyond_knee": None,
-        "not_spent": None,
+        **dict.fromkeys(("knee", "beyond_knee", "not_spent")),
     }
     try:
         amount = budget.amount if paid is None else paid.planning_budget(problem, budget.amount)
@@ -208,17 +207,7 @@ def _stream(file: ProblemFile, scenario: Scenario) -> dict[str, Any]:
         least = {"cheapest_feasible_spend": error.least_spend}
         return row | least | {"status": "infeasible", "mean_jct_hours": None, "spend": None}
     spend = solution.mean_spend if paid is None else paid.bill(paid.load_of(problem, solution)).total
-    knee = curve.knee()
-    bought = BeyondKnee.of(knee, spend=solution.mean_spend, hours=solution.weighted_mean_jct_hours)
-    row |= {
-        "knee": {"budget": knee.budget, "mean_jct_hours": knee.hours},
-        "beyond_knee": {
-            "spend": bought.spend,
-            "saved_mean_jct_hours": bought.saved_hours,
-            "saved_fraction": bought.saved_fraction,
-        },
-        "not_spent": max(amount - solution.mean_spend, 0.0),
-    }
+    row |= worth_document(problem, amount)
     return row | {"status": "optimal", "mean_jct_hours": solution.mean_jct_hours, "spend": spend}
 
 

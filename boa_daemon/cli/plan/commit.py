@@ -33,7 +33,7 @@ from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.commitment_advice import AdviceRequest, CommitmentAdvice
 from boa_daemon.planning.commitments import TermAdvice
 from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
-from boa_daemon.units import HOURS_PER_MONTH
+from boa_daemon.units import HOURS_PER_MONTH, Per, per_of
 from policies.registry import DEFAULT_POLICY, find_policy
 
 _FROM = "Give --classes FILE, --trace FILE, or --usage FILE"
@@ -107,7 +107,7 @@ def commit(
         "What to commit to",
         _lead(found.advice),
         document=document,
-        table=lambda: _print(found),
+        table=lambda: _print(found, per_of(budget)),
         figures=list,
         assumed={name: str(path) for name, path in sources.items() if path is not None}
         | {"budget": budget or "as the file says"},
@@ -116,7 +116,7 @@ def commit(
         output,
         document,
         rows=found.rows,
-        table=lambda: _print(found),
+        table=lambda: _print(found, per_of(budget)),
     )
 
 
@@ -139,7 +139,7 @@ def _lead(found: Sequence[TermAdvice]) -> str:
     return f"Commit to ${usd:,.2f}/h for {years}: that saves ${saved:,.0f} a month at the same waiting."
 
 
-def _print(found: CommitmentAdvice) -> None:
+def _print(found: CommitmentAdvice, per: Per) -> None:
     console = stdout_console()
     numbers = ("$/h", "GPUs", "must be used", "is used")
     ran = "" if found.policy is None else f" under {found.policy}"
@@ -165,16 +165,16 @@ def _print(found: CommitmentAdvice) -> None:
         console.print(table)
         console.print()
         columns = ("load", "mean GPUs", "on demand", "with this", "saves", "best there")
-        cases = a_table("The bill, $/h", "", *columns, right=columns)
+        cases = a_table(f"The bill, $/{per.name}", "", *columns, right=columns)
         for case in (advice.low, advice.likely, advice.high):
             cases.add_row(
                 case.name,
                 f"{case.factor:.0%}",
                 f"{case.mean_gpus:.1f}",
-                f"{case.on_demand:,.2f}",
-                f"{case.advised:,.2f}",
+                f"{case.on_demand * per.hours:,.2f}",
+                f"{case.advised * per.hours:,.2f}",
                 f"{case.saved_fraction:.1%}",
-                f"{case.best.bill.total:,.2f}",
+                f"{case.best.bill.total * per.hours:,.2f}",
             )
         console.print(cases)
         console.print()
