@@ -3,8 +3,9 @@
 A load is the work that comes in each hour over its mean, and how many jobs bring it. The law decides as it
 would (`policies.online.pacing`), job by job in a burst. The jobs present are one amount of work. In an hour
 the share 1 / T of it is done and paid for, where T is the mean JCT of the frontier at the multiplier of that
-hour: so a later multiplier also changes the jobs that run. The loss is the mean JCT of what was done over that of the best constant multiplier for the same money, less one: so bursts, weekends,
-single jobs and growth count as they come, and the loss is bounded by the ends of the frontier.
+hour: so a later multiplier also changes the jobs that run. The loss is the mean JCT of what was done over
+that of the best constant multiplier for the same money, less one. So bursts, weekends, single jobs and growth
+count as they come, and the loss is bounded by the ends of the frontier.
 
 Loads come from a trace, or from the weeks that were seen, drawn again and again. Before a week was seen they
 are drawn as single jobs, by the grain of the stated load alone: what the user's own load does beyond that is
