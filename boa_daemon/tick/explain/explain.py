@@ -37,6 +37,10 @@ _ROOM: frozenset[WaitReason] = _MONEY | frozenset[WaitReason](
     )
 )
 """Reasons of jobs that compete for scarce room or money."""
+_BESIDE_DATES: frozenset[WaitReason] = frozenset(
+    ("cap-day", "cap-month", "cap-hour", "cap-instances", "node-limit", "team-day-cap", "team-month-cap")
+)
+"""Limits that the programme of a date does not count."""
 _NAMED_AS_ENDS: frozenset[HeldCode] = frozenset(("max-usd", "max-hours"))
 """Notes that are the reason of an ordered end, which the first sentence says."""
 _NO_WIDTH: Mapping[WaitReason, str] = {
@@ -80,6 +84,8 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     elif job_id in plan.slots:
         when = "It starts now" if not job.slots else "Once it has stopped it starts"
         sentences.append(f"{when} on {_nodes(slot.node for slot in plan.slots[job_id])}.")
+    if job_id in plan.dates and plan.waiting.get(job_id) in _BESIDE_DATES:
+        sentences.append("What is said of its date is limits apart: it does not know of this one.")
     if job_id in plan.head_starts:
         later = plan.head_starts[job_id]
         sentences.append(

@@ -80,6 +80,8 @@ class HeldMoney:
         # What is spent stays spent: an end of running jobs gives back what is reserved for them alone.
         left = inf if cap_usd is None else cap_usd - self.spent_usd
         sooner = self.reserved_usd >= _CENT and left >= max(self.needed_usd, _CENT)
+        if cap_usd is not None and self.needed_usd > cap_usd:
+            return f"{said}, which the cap never has"
         return f"{said}; there is room at {at}{', or sooner when running jobs end' if sooner else ''}"
 
 
