@@ -29,6 +29,7 @@ LONGEST = 300
 
 EXAMPLES = {
     "a job key (memory_gb)": "memory_gb",
+    "a job key (keep_checkpoints)": "keep_checkpoints",
     "a verb of the daemon (resize)": "resize",
     "a reason to wait (fleet-full)": "fleet-full",
     "an AWS setting (nat_gb_per_hour)": "nat_gb_per_hour",
