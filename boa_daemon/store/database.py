@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 
 from boa_daemon.errors import BoaError
 from boa_daemon.store.database_troubles import PASSING
+from boa_daemon.store.fresh_connections import HUNG_SECONDS, hang_up
 
 DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
 """Monotonic time until which this context waits for the writer's lock; None waits for ever."""
@@ -110,6 +111,10 @@ class Database:
         """For how long the slowest of the present transactions has run."""
         began = min(list(self._busy_since.values()), default=None)
         return 0.0 if began is None else time.monotonic() - began
+
+    def hang_up(self) -> int:
+        """End statements that have waited too long for the server's answer; return how many."""
+        return hang_up(self.engine) if self.busy_seconds > HUNG_SECONDS else 0
 
     def close(self) -> None:
         """Close all connections."""
