@@ -63,7 +63,7 @@ JOB = "echo begin >> $NOTES/$BOA_INDEX; sleep 0.5; echo end >> $NOTES/$BOA_INDEX
 
 
 PART_WITH_KILLS = 0.6
-JOBS_PER_MINUTE = 300
+JOBS_PER_MINUTE = 150
 """More than four nodes run."""
 MOST = {
     "rss_mb_per_1000_jobs": 15.0,

@@ -29,6 +29,7 @@ from boa_daemon.api.log_limits import MOST_LINES, WINDOW_SECONDS, FewLines
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.spare_descriptors import SPARE, SpareDescriptors
 from boa_daemon.daemon.settings.config import ApiSettings
+from boa_daemon.store.queue import JobQueue
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
@@ -524,3 +525,20 @@ def test_a_connection_is_not_upgraded(served: Served) -> None:
             channel.sendall(f"{head}{lines}Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode())
             assert channel.recv(12) in (b"HTTP/1.1 200", b"HTTP/1.1 401")
     assert served.server._server.config.ws_protocol_class is None
+
+
+def test_a_large_submission_has_time_to_be_written(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crowded machine took two seconds for 3,600 jobs, and the answer was that the database was stuck."""
+    write = JobQueue._write_waiting
+
+    def slowly(queue: JobQueue) -> None:
+        with queue.database.write():
+            time.sleep(ANSWER_SECONDS + 0.5)
+            write(queue)
+
+    monkeypatch.setattr(JobQueue, "_write_waiting", slowly)
+    head = {"Authorization": f"Bearer {TOKEN}"}
+    for count, status in ((1000, 201), (20, 503)):
+        jobs = [{**job_content("a"), "count": count}]
+        answer = httpx.post(f"{served.url}/v1/jobs", json={"jobs": jobs}, headers=head, timeout=20.0)
+        assert answer.status_code == status
