@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -87,7 +86,7 @@ def classes(
         problem = "--out, --speedup, --most, --time-zone, --gpus, --price and --instance-type need --from"
         raise InputError(problem, hint="boa classes --from sacct FILE --out DIR")
     with a_client(config, socket) as client:
-        document = client.classes()
+        document = client.get("/classes")
     rows = document["classes"]
     if name is not None:
         rows = [row for row in rows if row["name"] == name]
@@ -105,7 +104,7 @@ def classes(
     )
 
 
-def _export(document: Mapping[str, Any], path: Path) -> None:
+def _export(document: dict[str, Any], path: Path) -> None:
     """Write the classes as a file that `boa plan` reads.
 
     Raises:
@@ -129,7 +128,7 @@ def _export(document: Mapping[str, Any], path: Path) -> None:
     stderr_console().print(f"wrote {path}", markup=False)
 
 
-def _print(document: Mapping[str, Any], *, with_widths: bool) -> None:
+def _print(document: dict[str, Any], *, with_widths: bool) -> None:
     """Print three or four lines per class; `with_widths` adds the widths of the first class."""
     rows = document["classes"]
     titles = ("class", "figure", "estimate", "stated", "from")
