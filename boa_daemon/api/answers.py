@@ -31,7 +31,8 @@ class JobAnswer(_Class):
     running, cancelling, finished, failed or cancelled. `gpus`, `gpu_type` and `nodes` are what it holds now.
     `generation` counts its starts, `step` is the last step that it reported, `lost_steps` are done steps
     in no checkpoint. `cause` is a sentence on how it last ended, `waits_for` a reason code, and
-    `place_in_queue` its place among the jobs that wait for GPUs, from 1, `starts_at` when it should start.
+    `place_in_queue` its place among the jobs that wait for GPUs, from 1, `starts_at` when it should start, or
+    may at the earliest if it is in no queue.
     `ran_seconds` is how long it held GPUs over all starts, `lost_gpu_hours` the part that was lost. `usd` is
     the cost of its GPUs. `last_lines` is its last output, empty for callers who may not read it.
     """

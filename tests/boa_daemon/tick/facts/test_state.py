@@ -184,6 +184,7 @@ def test_fast_dataclasses_and_bounded_caches_are_listed_here() -> None:
             "StopJob",
             "TerminateNode",
             "_Demand",
+            "_Unserved",
         ],
         "quick",
     ) | {"any_offer": 64, "_month_of_day": 64, "_why_idle": 64, "_why_start": 4096}
