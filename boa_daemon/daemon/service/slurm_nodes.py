@@ -83,14 +83,14 @@ class SlurmNodes:
         active = [] if storage is None else list(storage.queue.active.values())
         return [(str(job.content[NODE_KEY]), job) for job in active if NODE_KEY in job.content]
 
-    def resume(self, hostlist: str) -> dict[str, Any]:
+    def resume(self, nodes: str) -> dict[str, Any]:
         """Ask for nodes of Slurm, each once; return their jobs, and which were refused and why.
 
         Raises:
             InputError: when it is no host list.
             NotReady: when the database cannot be written now.
         """
-        names = _names(hostlist)
+        names = _names(nodes)
         with self._lock:
             return self._resume(names)
 
@@ -160,13 +160,13 @@ class SlurmNodes:
             rows.append((own, *found[1:]))
         return rows
 
-    def suspend(self, hostlist: str) -> dict[str, Any]:
+    def suspend(self, nodes: str) -> dict[str, Any]:
         """Give nodes of Slurm back; a node that never was, or is gone, is given back already.
 
         Raises:
             InputError: when it is no host list.
         """
-        names = _names(hostlist)
+        names = _names(nodes)
         with self._lock:
             self._given_at |= dict.fromkeys(names, self._daemon.world.clock.now())
             for name in names:
