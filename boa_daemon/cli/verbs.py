@@ -87,7 +87,7 @@ VERBS: dict[str, Verb] = {
     "recover": Verb("cli.operate.daemon:recover", OPERATE),
     "down": Verb("cli.operate.down:down", OPERATE),
     "config": Verb("cli.develop.config:app", DEVELOP),
-    "schema": Verb("cli.operate.daemon:schema", DEVELOP),
+    "schema": Verb("cli.develop.schema:schema", DEVELOP),
     "gate": Verb("cli.develop.gate:app", DEVELOP),
     "grafana": Verb("cli.operate.monitoring:grafana", DEVELOP),
     "iam": Verb("cli.develop.iam:iam", DEVELOP),
