@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -165,7 +166,7 @@ def _write(file: Path, text: str) -> None:
         raise BoaError(f"{file} cannot be written: {error.strerror}. Name a folder with --folder") from None
 
 
-def _ask(what: str, hostlist: str, config: Any, socket: str | None) -> dict[str, Any]:
+def _ask(what: str, hostlist: str, config: Any, socket: str | None) -> Mapping[str, Any]:
     """Send an order of Slurm to the daemon; wait for one that restarts.
 
     Raises:
@@ -175,7 +176,8 @@ def _ask(what: str, hostlist: str, config: Any, socket: str | None) -> dict[str,
     while True:
         try:
             with a_client(config, socket) as client:
-                return client.post(f"/slurm/{what}", {"nodes": hostlist})
+                order = client.slurm_resume if what == "resume" else client.slurm_suspend
+                return order(hostlist)
         except DaemonUnreachable:
             if time.monotonic() > until:
                 raise

@@ -125,7 +125,7 @@ def _a_daemon(one: JobRun, config: Path | None, socket: str | None) -> Iterator[
         own.start()
         with Client(own.socket) as client:
             one.client = client
-            client.post("/down", {"is_down": False})
+            client.down(is_down=False)
             try:
                 yield
             finally:

@@ -89,14 +89,14 @@ class SlurmNodes:
         active = [] if storage is None else list(storage.queue.active.values())
         return [(str(job.content[NODE_KEY]), job) for job in active if NODE_KEY in job.content]
 
-    def resume(self, hostlist: str) -> dict[str, Any]:
+    def resume(self, nodes: str) -> dict[str, Any]:
         """Ask for nodes of Slurm, each once; return their jobs, and which were refused and why.
 
         Raises:
             InputError: when it is no host list.
             NotReady: when the database cannot be written now.
         """
-        names = _names(hostlist)
+        names = _names(nodes)
         with self._lock:
             return self._resume(names)
 
@@ -166,13 +166,13 @@ class SlurmNodes:
             rows.append((own, *found[1:]))
         return rows
 
-    def suspend(self, hostlist: str) -> dict[str, Any]:
+    def suspend(self, nodes: str) -> dict[str, Any]:
         """Give nodes of Slurm back; a node that never was, or is gone, is given back already.
 
         Raises:
             InputError: when it is no host list.
         """
-        names = _names(hostlist)
+        names = _names(nodes)
         with self._lock:
             self._given_at |= dict.fromkeys(names, self._daemon.world.clock.now())
             for name in names:
@@ -249,7 +249,7 @@ class SlurmNodes:
                 if said != f"boa: {now_said}":
                     changes[job.id] = f"boa: {now_said}"
                 self._requeued.discard(job.id)
-            elif job.is_live and said and joined.issuperset(job.hosts):
+            elif job.is_live and said and joined >= set(job.hosts):
                 changes[job.id] = ""
             elif job.waits and said and job.id not in self._requeued:
                 # Slurm forgets the comment of a job that it requeues.

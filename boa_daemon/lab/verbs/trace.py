@@ -44,7 +44,7 @@ def write_history(
     from boa_daemon.daemon.service.backtest import past_workload  # noqa: PLC0415 - slow to import, and few ask
 
     with a_client(config, socket) as client:
-        found = past_workload(client.get("/past", days=days))
+        found = past_workload(client.past(days=days))
     _show(output, _summary(found, write_workload(found, out)))
 
 
