@@ -66,7 +66,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in OF_THE_DAEMON:
             raise
-        missing = f"this command needs {error.name}, which boa-client leaves out: pip install boa-daemon"
+        from boa_daemon.extras import install_daemon_command  # noqa: PLC0415 - only where something is missing
+
+        missing = f"this command needs {error.name}, which boa-client leaves out. {install_daemon_command()}"
         _say("MissingExtra", missing, USAGE)
         sys.exit(USAGE)
     except KeyboardInterrupt:

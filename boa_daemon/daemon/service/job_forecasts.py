@@ -21,6 +21,7 @@ from boa_daemon.daemon.service.finish_forecast import FinishForecast, JobEstimat
 from boa_daemon.inputs.job_file import due_at
 from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.limits import day_of, month_of
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.room.deadline_advice import LEAST_PROBABILITY, boot_hours_of
 from boa_daemon.tick.room.service_order import places_in_queue
@@ -153,6 +154,23 @@ class JobForecasts:
                     if answer.verdict != "infeasible":
                         others[job.id] = present[job.id]
         return found
+
+    def opens_at(self, name: JobId) -> float | None:
+        """Return when a job that is in no queue may start at the earliest; None if unknown."""
+        decision = self._daemon.standing.decision
+        if decision is None or name not in decision.state.all_jobs:
+            return None
+        state, terms = decision.state, decision.state.all_jobs[name].terms
+        match decision.plan.waiting.get(name):
+            case "not-before":
+                return terms.not_before
+            case "resting":
+                return terms.rests_until
+            case "user-day-cap" | "team-day-cap":
+                return day_of(state.now).ends_at
+            case "team-month-cap":
+                return month_of(state.now).ends_at
+        return None
 
     def sentences(self, name: JobId) -> list[str]:
         """Return sentences on when a job should end and how likely its due date is."""
