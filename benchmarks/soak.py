@@ -182,12 +182,19 @@ class Pair:
         self._stand_by()
         self.up_at = time.monotonic()
 
+    def check(self) -> None:
+        """Stop the soak if one of them has ended by itself."""
+        for process in (self.site.process, self._standby):
+            if process is not None and process.poll() is not None:
+                raise SystemExit(f"a daemon ended by itself ({process.returncode}):\n{self.site.log[-6000:]}")
+
     def end(self) -> None:
         """End both."""
         if self._standby is not None:
             self._standby.kill()
             self._standby.wait(30.0)
-        self.site.end(signal.SIGTERM)
+        if self.site.process is not None and self.site.process.poll() is None:
+            self.site.end(signal.SIGTERM)
 
     def _stand_by(self) -> None:
         self._standby = self.site.start("--standby") if self._has_standby else None
@@ -235,6 +242,7 @@ def soak(
         counts: dict[str, int] = {}
         while not counts or set(counts) & {"queued", "running"}:
             time.sleep(draw.uniform(0.5, 1.5))
+            pair.check()
             done = counts.get("finished", 0)
             # The last part of the jobs has no kills, so that growth shows in one life of the daemon.
             part = max(done / jobs, (time.monotonic() - began) / 60.0 / minutes)
