@@ -121,7 +121,8 @@ def print_stream(
     if result.without:
         console.print(indented_lines(one.sentence for one in result.without))
     spent = result.solution.mean_spend
-    console.print(f"  Planned spend {money(spent, unit, per)}{_a_month(spent, unit, per)}.")
+    month = _a_month(spent, unit, per).removeprefix(", ")
+    console.print(f"  Planned spend {money(spent, unit, per)}{f' ({month})' if month else ''}.")
     if of_spot:
         console.print(indented_lines(of_spot))
     if bill is not None:
@@ -207,7 +208,8 @@ def _print_best_effort(result: BestEffortPlan, per: Per) -> None:
         )
     stdout_console().print(table)
     stdout_console().print()
-    sentence = shortfall_sentence(result.shortfall)
+    name = "hour" if per is PER_HOUR else per.name
+    sentence = shortfall_sentence(result.shortfall, per=name, hours=per.hours)
     stdout_console().print(indented_lines([f"{sentence[0].upper()}{sentence[1:]}."]))
 
 
