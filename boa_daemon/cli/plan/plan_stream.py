@@ -85,6 +85,7 @@ def print_stream(
         f"Plan for {money(result.budget.amount, unit, per)}",
         *("class", "jobs/h", "share", "phases", "width", "JCT", per_job, per_hour),
         right=right,
+        optional=("jobs/h", per_job),
     )
     for job_class, answer in zip(result.problem.classes, result.solution.classes, strict=True):
         spend = job_class.arrivals_per_hour * answer.mean_spend
@@ -195,7 +196,10 @@ def _print_best_effort(result: BestEffortPlan, per: Per) -> None:
     per_job, per_hour = ("GPU-h/job", "GPUs") if is_gpus else ("$/job", f"$/{per.name}")
     columns = ("class", "jobs/h", "served", "width", per_job, per_hour)
     table = a_table(
-        f"Best effort for {money(result.shortfall.budget, unit, per)}", *columns, right=columns[1:]
+        f"Best effort for {money(result.shortfall.budget, unit, per)}",
+        *columns,
+        right=columns[1:],
+        optional=("jobs/h", per_job),
     )
     for row in result.rows:
         table.add_row(
