@@ -309,7 +309,7 @@ def _print_table(
     if bill is not None:
         stdout_console().print(indented_lines([paid_sentence(bill)]))
     if result.shortfall is not None:
-        sentence = shortfall_sentence(result.shortfall, per)
+        sentence = shortfall_sentence(result.shortfall, per=time, hours=per.hours)
         stdout_console().print(indented_lines([f"{sentence[0].upper()}{sentence[1:]}."]))
 
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from boa_daemon.units import PER_HOUR, Per
 from policies.online.best_effort import Account, Shortfall
 from policies.optimum.frontier import rounded_up
 
 
-def shortfall_sentence(shortfall: Shortfall, per: Per = PER_HOUR) -> str:
-    """Return how far the budget goes, as a sentence for people; dollars are in a unit of time."""
-    unit = "GPUs" if shortfall.unit == "gpus" else f"USD/{'hour' if per is PER_HOUR else per.name}"
-    hours_in = 1.0 if shortfall.unit == "gpus" else per.hours
-    enough = f"{rounded_up(shortfall.least_spend * hours_in)} {unit}"
+def shortfall_sentence(shortfall: Shortfall, *, per: str = "hour", hours: float = 1.0) -> str:
+    """Return how far the budget goes, as a sentence; dollars per unit of time of so many hours."""
+    is_gpus = shortfall.unit == "gpus"
+    unit, scale = ("GPUs", 1.0) if is_gpus else (f"USD/{per}", hours)
+    enough = f"{rounded_up(shortfall.least_spend * scale)} {unit}"
+    budget = f"{shortfall.budget * scale:.6g} {unit}"
     least = f"the cheapest widths need {enough}"
-    budget = f"best effort: the budget of {shortfall.budget * hours_in:.6g} {unit}"
     if shortfall.jobs_per_hour <= 0.0:
-        resumes = "full planning resumes once it does so by a margin"
-        return f"{budget} just pays for the load ({least}), and {resumes}"
+        return (
+            f"best effort: the budget of {budget} just pays for the load ({least}), "
+            "and full planning resumes once it does so by a margin"
+        )
     return (
-        f"{budget} is below the load, and {least}. By the plan the queue grows by "
-        f"{shortfall.gpu_hours_per_hour:.3g} GPU-hours of work and up to {shortfall.jobs_per_hour:.3g} jobs per hour; a budget of {enough} would stop that"
+        f"best effort: the budget of {budget} is below the load, and {least}. By the "
+        f"plan the queue grows by {shortfall.gpu_hours_per_hour:.3g} GPU-hours of work and up to "
+        f"{shortfall.jobs_per_hour:.3g} jobs per hour; a budget of {enough} would stop that"
     )
 
 
