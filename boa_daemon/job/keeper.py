@@ -67,7 +67,7 @@ from boa_daemon.job.processes import (
     started_ticks,
 )
 from boa_daemon.job.seal import key_of, sealed
-from boa_daemon.job.secrets import SecretMissing, values_of
+from boa_daemon.job.secrets import SecretMissing, aws_variables, values_of
 from boa_daemon.job.stops import (
     LEAVE_SECONDS,
     Loss,
@@ -348,7 +348,7 @@ class Keeper:
     def _start(self, log: LogWriter, *, early: bool = False) -> subprocess.Popen[bytes]:
         """Start the command in its own session; its secrets are only in its environment."""
         self._lease = self._lease or hold_lease(self.unit)
-        secrets = values_of(self.unit.secrets, self.unit.secrets_file)
+        secrets = values_of(self.unit.secrets, self.unit.secrets_file, region=self.unit.region)
         temporary = self._temporary_folder()
         told = {**temporary, **self.unit.environment, **stop_variables(self.unit)}
         self.unit = replace(self.unit, environment=told)
@@ -687,6 +687,7 @@ class Keeper:
                 ["/bin/bash", "-c", script],
                 env={
                     **os.environ,
+                    **aws_variables(self.unit.region),
                     **self._home(slot),
                     "BOA_STATUS": status,
                     "BOA_PYTHON": sys.executable,
@@ -839,7 +840,12 @@ def end_orphaned_unit(folder: Path) -> None:
             status = json.dumps(told_status(folder, verify=True))
             subprocess.run(
                 ["/bin/bash", "-c", script],
-                env={**os.environ, "BOA_STATUS": status, "BOA_PYTHON": sys.executable},
+                env={
+                    **os.environ,
+                    **aws_variables(unit.region),
+                    "BOA_STATUS": status,
+                    "BOA_PYTHON": sys.executable,
+                },
                 stdin=subprocess.DEVNULL,
                 check=False,
                 timeout=seconds,
