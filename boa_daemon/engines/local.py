@@ -38,12 +38,12 @@ from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit, acting_as, read_json, write_json
 from boa_daemon.job.whole_files import write_whole
 from boa_daemon.tick.facts.actions import StartJob, StopJob
+from boa_daemon.tick.facts.job_spec import JobSpec
 from boa_daemon.tick.facts.ports import (
     Accepted,
     JobAccessPort,
     JobGate,
     JobPapers,
-    JobSpec,
     LogChunk,
     Refused,
     RunReport,
@@ -119,14 +119,12 @@ class LocalEngine:
                     reason=f"{spec.workdir} is not a folder; set workdir to one", kind="bad-request"
                 )
             spec = replace(spec, workdir=workdir)
-        spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
-        spec = replace(spec, data=dict(spec.data))
         try:
             folder = self.layout.job(spec.job)
             self.layout.root.mkdir(parents=True, exist_ok=True)
             # Closed from the start: the keeper opens it to the job's group when it hands it over.
             folder.mkdir(mode=0o700, exist_ok=True)
-            write_json(folder / "spec.json", asdict(spec))
+            write_json(folder / "spec.json", spec.to_document())
             (folder / "forgotten").unlink(missing_ok=True)
         except OSError as error:
             return Refused(reason=f"cannot write below {self.layout.root}: {error.strerror}")

@@ -55,6 +55,7 @@ from boa_daemon.job.failures import full_disk
 from boa_daemon.job.guard import FIRST, Guard, Orders
 from boa_daemon.job.leavings import make_temporary_folder, remove_leavings, remove_trees, temporary_folder
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
+from boa_daemon.job.parent_variables import note_variables
 from boa_daemon.job.processes import (
     boot_id,
     carries,
@@ -336,8 +337,12 @@ class Keeper:
         """Start the command in its own session; its secrets are only in its environment."""
         self._lease = self._lease or hold_lease(self.unit)
         secrets = values_of(self.unit.secrets, self.unit.secrets_file, region=self.unit.region)
-        told = {**self._temporary_folder(), **self.unit.environment, **stop_variables(self.unit)}
+        temporary = self._temporary_folder()
+        told = {**temporary, **self.unit.environment, **stop_variables(self.unit)}
         self.unit = replace(self.unit, environment=told)
+        if temporary:
+            with suppress(OSError), self.unit.as_user():
+                note_variables(Path(temporary["TMPDIR"]), told)
         given = {**told, **secrets}
         environment = {**os.environ, **given}
         if early:

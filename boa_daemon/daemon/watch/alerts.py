@@ -34,6 +34,7 @@ from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.settings.config import AlertSettings, Settings, TeamSettings, UserSettings
 from boa_daemon.errors import CloudFailed, InputError, MissingExtra
+from boa_daemon.extras import install_command
 from boa_daemon.inputs.plain_text import one_line, plain_text
 from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
@@ -287,7 +288,7 @@ def check_channels(settings: Settings) -> None:
             try:
                 from apprise import Apprise  # noqa: PLC0415 - optional, and slow to import
             except ImportError:
-                hint = "pip install 'boa-daemon[apprise]'"
+                hint = install_command("apprise")
                 raise MissingExtra(f"{section} apprise needs the library apprise", hint=hint) from None
             if not Apprise().add(url):
                 raise InputError(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from accessibility import faults_of
 from browsers import Tab, a_browser
 from daemon_site import a_site, wait_for
 from page_site import TOKEN, Served, a_day, served
@@ -24,29 +25,6 @@ pytestmark = pytest.mark.browser
 VIEWS = ("now", "money", "decisions", "jobs", "job", "plan")
 IMAGES = Path(__file__).resolve().parents[3] / "docs/images"
 INSTANT = 1_794_571_200.0 + 14 * 3600.0
-CONTRAST = """() => {
-  const light = (rgb) => rgb.map((c) => c / 255)
-    .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-  const ground = (node) => {
-    for (; node; node = node.parentElement) {
-      const found = parse(getComputedStyle(node).backgroundColor);
-      if (found.length === 3 || found[3] > 0) return found.slice(0, 3);
-    }
-    return [255, 255, 255];
-  };
-  const faults = [];
-  for (const node of document.querySelectorAll("body *")) {
-    if (![...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim())) continue;
-    if (!node.checkVisibility() || node.closest(".skip, noscript, script, style, title")) continue;
-    const style = getComputedStyle(node), text = parse(node instanceof SVGElement ? style.fill : style.color);
-    const [a, b] = [light(text.slice(0, 3)), light(ground(node))].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < 4.5) faults.push(`${ratio.toFixed(2)}: ${node.tagName} ${node.textContent.slice(0, 40)}`);
-  }
-  return faults;
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +91,7 @@ def test_every_view_is_drawn_without_faults(browser: Any, site: Served, width: i
             "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )
         assert wide <= 0, view
-        assert tab.page.evaluate(CONTRAST) == [], view
+        assert faults_of(tab.page) == [], view
         assert tab.page.locator("main").inner_text().count("NaN") == 0, view
         assert tab.page.locator("main").inner_text().count("undefined") == 0, view
         if os.environ.get("BOA_RECORD_DOCS") and (width, scheme) in ((1280, "light"), (360, "dark")):
