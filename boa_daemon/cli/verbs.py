@@ -92,6 +92,7 @@ VERBS: dict[str, Verb] = {
     "grafana": Verb("cli.operate.monitoring:grafana", DEVELOP),
     "iam": Verb("cli.develop.iam:iam", DEVELOP),
     "slurm": Verb("cli.operate.slurm:app", OPERATE),
+    "mcp": Verb("cli.develop.agents:mcp", DEVELOP),
     "systemd": Verb("cli.develop.systemd:systemd", DEVELOP),
 }
 """In the order of `boa --help`."""
