@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, cast
 
 from boa_daemon.errors import InputError, MissingExtra, near_files
+from boa_daemon.extras import install_command
 
 MAX_TEXT_BYTES = 2 * 2**30
 """Most bytes of text that are read from one file: a small archive may unpack to any size."""
@@ -83,7 +84,9 @@ def _parquet(path: Path) -> Any:
     try:
         from pyarrow import ArrowException, parquet  # noqa: PLC0415 - optional, and slow to import
     except ImportError:
-        raise MissingExtra("reading Parquet needs pyarrow", file=path, hint="pip install pyarrow") from None
+        raise MissingExtra(
+            "reading Parquet needs pyarrow", file=path, hint=install_command("pyarrow")
+        ) from None
     try:
         return parquet.ParquetFile(path)
     except (ArrowException, OSError) as error:
@@ -220,7 +223,7 @@ def _zstandard(raw: IO[bytes], path: Path) -> IO[bytes]:
     try:
         import pyarrow  # noqa: PLC0415 - optional
     except ImportError:
-        hint = "Install it: pip install pyarrow; or unpack the file: zstd -d"
+        hint = f"{install_command('pyarrow')}; or unpack the file: zstd -d"
         raise MissingExtra("reading Zstandard needs pyarrow", file=path, hint=hint) from None
     return cast(IO[bytes], pyarrow.CompressedInputStream(raw, "zstd"))
 

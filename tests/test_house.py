@@ -22,6 +22,7 @@ AT_THE_ROOT = {
         "clock",
         "csv_text",
         "errors",
+        "extras",
         "serve",
         "text_files",
         "units",

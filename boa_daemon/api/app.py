@@ -26,6 +26,7 @@ from boa_daemon.api.authentication import Authenticator, Caller
 from boa_daemon.api.browser_security import BrowserGuard
 from boa_daemon.api.contract_routes import JOB_NAME, contract_routes
 from boa_daemon.api.job_access import job_access_routes
+from boa_daemon.api.order_routes import order_routes
 from boa_daemon.api.page import file_routes, page_routes
 from boa_daemon.daemon.service.orders import CannotRehearse
 from boa_daemon.daemon.service.service import Service
@@ -128,6 +129,7 @@ def _http(_request: Request, error: Exception) -> JSONResponse:
 
 def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "unreleased") -> FastAPI:
     """Return the application for a service; its description states `version`."""
+    gatekeeper.page_may_order = lambda: service.daemon.settings.api.page_orders
     app = FastAPI(
         title="BOA daemon",
         version=version,
@@ -172,6 +174,7 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
     app.include_router(_routes(service, gatekeeper))
     app.include_router(contract_routes(service, gatekeeper))
     app.include_router(job_access_routes(service, gatekeeper))
+    app.include_router(order_routes(service, gatekeeper))
     app.include_router(page_routes(service, gatekeeper))
     app.include_router(file_routes())
     # The last one added is the first to see a request.

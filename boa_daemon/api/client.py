@@ -279,8 +279,7 @@ class Client(Verbs):
 
     def post(self, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send a POST to a path of the HTTP API, given without `/v1`, and return its answer."""
-        given = None if document is None else dict(document)
-        return ask(self._http, "POST", path, at=self._at, json=given)
+        return ask(self._http, "POST", path, at=self._at, document=document)
 
 
 def default_address(config: Path | None = None, socket: str | None = None) -> str | Path:
@@ -297,10 +296,10 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
     if config is None:
         with suppress(KeyError):
             return os.environ["BOA_ADDRESS"]
-    from boa_daemon.daemon.settings.named_socket import named_socket  # noqa: PLC0415 - unused with an address
+    from boa_daemon.daemon.settings.named_socket import named_socket, nothing_is_set  # noqa: PLC0415 - unused with an address
 
     named = named_socket(config)
-    if named is not None and named.exists():
+    if named is not None and (named.exists() or nothing_is_set(config)):
         return named
     try:
         from boa_daemon.daemon.settings.daemon_paths import socket_of  # noqa: PLC0415 - half a second to import

@@ -34,6 +34,7 @@ from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.keeper import GO, start_apart
 from boa_daemon.job.leavings import remove_trees
 from boa_daemon.job.logs import read_log
+from boa_daemon.job.regular_files import files_below
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit, acting_as, read_json, write_json
 from boa_daemon.job.whole_files import write_whole
@@ -336,7 +337,7 @@ class LocalEngine:
     def artifacts(self, job: JobId) -> Mapping[str, int]:
         """Return the names of a job's artifacts, with their sizes in bytes."""
         top = self.layout.artifacts(job)
-        files = (file for file in sorted(top.rglob("*")) if file.is_file() and not file.is_symlink())
+        files = (file for file in sorted(files_below(top)) if file.is_file() and not file.is_symlink())
         return {file.relative_to(top).as_posix(): file.stat().st_size for file in files}
 
     def artifact(self, job: JobId, name: str) -> Iterator[bytes]:

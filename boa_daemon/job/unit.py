@@ -60,7 +60,8 @@ class Unit(RunOptions, _UnitBasis):
 
     A unit that `waits` is prepared before its turn, which comes with the file `go`. With "bring", its command
     starts at its turn. With "start", the command starts earlier and waits in `boa_daemon.job`, if the machine
-    has memory for `wait_bytes` to spare.
+    has memory for `wait_bytes` to spare. `region` is the AWS region of bucket, queue and secrets; empty: that
+    of the machine.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -84,6 +85,7 @@ class Unit(RunOptions, _UnitBasis):
     data_cache: str = ""
     waits: str = ""
     wait_bytes: float = 0.0
+    region: str = ""
 
     @property
     def own(self) -> Path:
@@ -283,7 +285,9 @@ def told_status(folder: Path, *, verify: bool) -> dict[str, Any]:
 
 
 def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
-    """Return the status of a unit from its files; with `verify`, or after its end, verify its checkpoint too.
+    """Return the status of a unit from its files; with `verify`, verify its checkpoint too.
+
+    After its end, its checkpoint is the one that its keeper has verified.
 
     `is_kept` is whether its keeper lives. It is checked before `exit` is read, so a unit without keeper and
     without `exit` has really lost its keeper.
@@ -312,9 +316,10 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         status["progress"] = read_json(unit.progress_file, most_bytes=MOST_PROGRESS_BYTES)
         status["kept"] = kept_checkpoints(unit)[:4]
         # If the unit uploads its checkpoints, only uploaded ones count; the local copy may be a part.
-        if not unit.keep and (verify or ended is not None):
-            found, status["wrong_manifest"] = newest_checkpoint(Path(unit.checkpoint_dir))
-            status["manifest"] = None if found is None else _manifest(found, Path(unit.checkpoint_dir))
+        if ended is not None and "manifest" in ended:
+            status |= {name: ended.pop(name) for name in ("manifest", "wrong_manifest")}
+        elif not unit.keep and (verify or ended is not None):
+            status |= verified_checkpoint(unit)
         if ended is not None or not lives:
             status["failure"] = read_failure(unit.own)
     if ended is not None or not lives:
@@ -322,6 +327,16 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         begun_with = f"boa: {unit.note}"
         status["last_lines"] = [line for line in last_lines(folder) if line != begun_with[:500]]
     return status
+
+
+def verified_checkpoint(unit: Unit) -> dict[str, Any]:
+    """Return the manifest of a unit's newest complete checkpoint, and what is wrong with a newer one.
+
+    Its digest is computed, which takes about a second per gigabyte.
+    """
+    folder = Path(unit.checkpoint_dir)
+    found, wrong = newest_checkpoint(folder)
+    return {"manifest": None if found is None else _manifest(found, folder), "wrong_manifest": wrong[:500]}
 
 
 def node_faults(folder: Path) -> list[str]:

@@ -141,7 +141,7 @@ def _legend(figure: Figure, plan: CalendarPlan, types: Mapping[str, str], *, has
         signs.append(Patch(facecolor=DANGER, hatch="////", edgecolor="white", lw=0.0, label="late"))
     signs.append(Line2D([], [], color=SOFT, lw=1.0, label="waits"))
     if any(np.isfinite(entry.job.due_hours) for entry in plan.entries):
-        mark = {"marker": "|", "markersize": 9, "markeredgewidth": 1.8, "ls": ""}
+        mark: Any = {"marker": "|", "markersize": 9, "markeredgewidth": 1.8, "ls": ""}
         signs.append(Line2D([], [], color=INK, label="deadline", **mark))
     if has_periods and plan.budget is not None:
         words = f"the next {plan.budget.per}'s money"

@@ -175,6 +175,7 @@ def _print(plan: CalendarPlan, *, rows: int = _ROWS) -> None:
         f"Calendar of {len(plan.entries)} jobs for {money}",
         *("job", "class", "on", "GPUs", "starts", "ends", "due", "$"),
         right=("GPUs", "$"),
+        optional=("class", "on", "GPUs"),
     )
     for entry in plan.entries[:rows]:
         option, job = entry.option, entry.job

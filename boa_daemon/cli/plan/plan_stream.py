@@ -85,6 +85,7 @@ def print_stream(
         f"Plan for {money(result.budget.amount, unit, per)}",
         *("class", "jobs/h", "share", "phases", "width", "JCT", per_job, per_hour),
         right=right,
+        optional=("jobs/h", per_job),
     )
     for job_class, answer in zip(result.problem.classes, result.solution.classes, strict=True):
         spend = job_class.arrivals_per_hour * answer.mean_spend
@@ -121,7 +122,8 @@ def print_stream(
     if result.without:
         console.print(indented_lines(one.sentence for one in result.without))
     spent = result.solution.mean_spend
-    console.print(f"  Planned spend {money(spent, unit, per)}{_a_month(spent, unit, per)}.")
+    month = _a_month(spent, unit, per).removeprefix(", ")
+    console.print(f"  Planned spend {money(spent, unit, per)}{f' ({month})' if month else ''}.")
     if of_spot:
         console.print(indented_lines(of_spot))
     if bill is not None:
@@ -194,7 +196,10 @@ def _print_best_effort(result: BestEffortPlan, per: Per) -> None:
     per_job, per_hour = ("GPU-h/job", "GPUs") if is_gpus else ("$/job", f"$/{per.name}")
     columns = ("class", "jobs/h", "served", "width", per_job, per_hour)
     table = a_table(
-        f"Best effort for {money(result.shortfall.budget, unit, per)}", *columns, right=columns[1:]
+        f"Best effort for {money(result.shortfall.budget, unit, per)}",
+        *columns,
+        right=columns[1:],
+        optional=("jobs/h", per_job),
     )
     for row in result.rows:
         table.add_row(
@@ -207,7 +212,8 @@ def _print_best_effort(result: BestEffortPlan, per: Per) -> None:
         )
     stdout_console().print(table)
     stdout_console().print()
-    sentence = shortfall_sentence(result.shortfall)
+    name = "hour" if per is PER_HOUR else per.name
+    sentence = shortfall_sentence(result.shortfall, per=name, hours=per.hours)
     stdout_console().print(indented_lines([f"{sentence[0].upper()}{sentence[1:]}."]))
 
 

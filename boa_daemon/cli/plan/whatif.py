@@ -115,7 +115,7 @@ def whatif(
     unit = "usd_per_hour" if asked.base.kind == "stream" else "usd"
     document: Row = {"spend_unit": unit, "scenarios": rows, **asked.more(rows)}
     per = per_of(budget) if asked.base.kind == "stream" else None
-    scale = {"is_rate": per is not None, "per": per or PER_HOUR}
+    scale: dict[str, Any] = {"is_rate": per is not None, "per": per or PER_HOUR}
     if plot is not None:
         draw_scenarios(rows, plot, **scale)
         stderr_console().print(f"wrote {plot}", markup=False)

@@ -86,7 +86,11 @@ def of_plan(jobs: Path | None, prices: list[Path] | None, flags: WhatIfFlags) ->
             file,
             is_list=listed is not None,
             **{"the base's budget": budget},
-            **({"list": jobs.name, "boot": f"{flags.boot_seconds:g} seconds"} if listed else {}),
+            **(
+                {"list": "" if jobs is None else jobs.name, "boot": f"{flags.boot_seconds:g} seconds"}
+                if listed
+                else {}
+            ),
         ),
     )
 

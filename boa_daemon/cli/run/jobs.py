@@ -235,8 +235,9 @@ def _watch(ask: Callable[[], dict[str, Any]], document: dict[str, Any]) -> NoRet
 def _jobs_table(document: Mapping[str, Any]) -> Any:
     rows = document["jobs"]
     table = a_table(
-        "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "USD", right=("GPUs", "USD")
-    )
+        "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "USD", right=("GPUs", "USD"),
+        optional=("step", "class", "age"),
+    )  # fmt: skip
     for row in rows:
         why = "stalled" if row["stalled_since"] else row["waits_for"]
         starts_at, now = row.get("starts_at"), float(document["as_of"])

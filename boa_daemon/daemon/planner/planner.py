@@ -68,6 +68,7 @@ class Planner(LearntClasses):
         self.settings, self._cloud = settings, cloud
         self._boot_seconds = settings.cloud.boot_seconds if cloud.boot_seconds is None else cloud.boot_seconds
         self.boots: BootTimes | None = None
+        self.lower_caps: Callable[[], Mapping[str, float]] = dict
         self.standing_of_cloud: Callable[[], Extras] = tuple
         self.transfers_of_cloud: Callable[[], Mapping[str, Transfer]] = dict
         """What the cloud bills without a node, by kind, in addition to the settings."""
@@ -383,7 +384,7 @@ class Planner(LearntClasses):
         return (*standing_of(self.settings.budget), *self.standing_of_cloud())
 
     def rules(self) -> Rules:
-        """Return the rules of the site's ticks."""
+        """Return the rules of the site's ticks; caps that were lowered by order hold."""
         return rules_of(
             self.settings,
             self.machines,
@@ -391,6 +392,7 @@ class Planner(LearntClasses):
             standing_usd_per_hour=sum(usd for _, usd in self.standing()),
             fixed=self.paid.fixed,
             transfers=self._transfers(),
+            lower_caps=self.lower_caps(),
         )
 
     def _transfers(self) -> Mapping[str, Transfer]:

@@ -8,9 +8,11 @@ forecast of the tick before.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
+from math import inf
 from typing import Any
 
 from boa_daemon.daemon.loop.loop import Daemon
@@ -38,6 +40,10 @@ MOST_AT_ONCE = 500
 """Largest number of jobs whose ends are computed for a request: a hundredth of a second."""
 
 
+MOST_OF_TIME = 0.1
+"""Largest part of the time in which ends of more jobs than that are computed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Forecast:
     """What was computed of a decision; `document` is the part of the status."""
@@ -55,15 +61,25 @@ class JobForecasts:
         self._last = _Forecast(document=_document_of({}))
         self._places: tuple[Decision | None, Mapping[JobId, int]] = (None, {})
         self._alone, self._is_prepared = threading.Lock(), False
+        self._next_at = -inf
 
     def prepare(self) -> None:
-        """Compute the forecast of the last decision; from the second time on, requests leave it to this."""
+        """Compute the forecast of the last decision; from the second time on, requests leave it to this.
+
+        With many jobs it is computed again only once it has taken no more than a tenth of the time: while
+        submissions bring ticks forward, it would take as long as they do.
+        """
         decision = self._daemon.standing.decision
-        if decision is not None:
-            self._is_prepared = True
+        if decision is None:
+            return
+        self._is_prepared = True
+        began = time.monotonic()
+        if len(decision.state.jobs) <= MOST_AT_ONCE or began >= self._next_at:
             with self._alone:
                 self._compute(decision)
-            self.places()
+            took = time.monotonic() - began
+            self._next_at = began + took / MOST_OF_TIME
+        self.places()
 
     def finishes(self) -> Mapping[JobId, FinishForecast]:
         """Return when the jobs should end, by the last decision or, with many jobs, the one before."""

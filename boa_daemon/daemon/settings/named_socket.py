@@ -8,6 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
+from boa_daemon.daemon.settings.applied_settings import pointed_state
 from boa_daemon.daemon.settings.daemon_paths import or_system, paths_from
 from boa_daemon.errors import InputError
 
@@ -67,3 +68,9 @@ def named_socket(explicit: Path | None = None) -> Path | None:
         return or_system(paths_from(found.get("state_dir"), found.get("socket")).socket)
     except InputError:
         return None
+
+
+def nothing_is_set(explicit: Path | None = None) -> bool:
+    """Whether no file and no variable sets anything, and no daemon is known that ran by these files."""
+    is_set = bool(setting_files(explicit)) or any(name.startswith("BOA_") for name in os.environ)
+    return not is_set and pointed_state(explicit) is None

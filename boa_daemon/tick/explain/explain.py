@@ -146,6 +146,8 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
         return f"It rests for {rest:.0f} s more before it is tried again."
     if reason == "not-before" and job.terms.not_before is not None:
         return f"It is not to start before {format_instant(job.terms.not_before)} (not_before)."
+    if reason == "held":
+        return f"It waits until it is released: {job.terms.held_by or 'somebody'} ordered so."
     if reason == "after":
         other = None if job.terms.waits_for is None else state.all_jobs.get(job.terms.waits_for)
         how = "is over" if other is None else "is running" if other.slots else "waits itself"

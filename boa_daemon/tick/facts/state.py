@@ -32,6 +32,7 @@ UnqueuedReason: TypeAlias = Literal[
     "given-up",
     "resting",
     "not-before",
+    "held",
     "after",
     "user-day-cap",
     "team-day-cap",
@@ -182,7 +183,8 @@ class JobTerms:
 
     `money_ends_at` and `hours_end_at` are when the job reaches the cost and the run time that its file allows
     if it keeps its GPUs; None without a limit, or while it waits below the limit. `checkpoint_gb` is the
-    size of its last checkpoint in GB (1e9 bytes), if measured.
+    size of its last checkpoint in GB (1e9 bytes), if measured. `held_by` is the user who ordered that it
+    waits until it is released; empty for none.
     """
 
     user: str = ""
@@ -203,6 +205,7 @@ class JobTerms:
     grace_seconds: float = 0.0
     due: Due | None = None
     checkpoint_gb: float | None = None
+    held_by: str = ""
 
     @property
     def verdict(self) -> Verdict | None:

@@ -130,7 +130,7 @@ def test_the_table_shows_spend_next_dollar_knee_and_quotas(classes: Path) -> Non
         "the knee ($",
         "Whole instances add",
         "to ask for",
-        "Planned spend $10.00/h, $7,300 a month",
+        "Planned spend $10.00/h ($7,300 a month)",
     ):
         assert words in shown
     assert "would buy nothing" in boa("--classes", classes, "--budget", "500/h").stdout
