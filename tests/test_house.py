@@ -187,6 +187,14 @@ def test_the_places_of_a_member_are_the_files_that_name_it(
         house.places("resize", "gone")
 
 
+def test_a_word_in_a_docstring_is_no_place_in_code(house: ModuleType) -> None:
+    """Names, keys in texts and keywords count; docstrings and comments do not."""
+    prose = '"""resize"""\nx = 1  # resize\n"""resize"""\nclass A:\n    """resize"""\n'
+    assert "resize" not in house.code_of(prose)
+    for code in ("def resize(): ...", "x = {'resize': 1}", "f(resize=1)", "f('see resize')"):
+        assert "resize" in house.code_of(code)
+
+
 def _asks_for_a_name(node: ast.AST) -> bool:
     """Return whether code compares a cloud's or engine's name, or types it as one of a few literals."""
     if isinstance(node, ast.Compare):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -48,6 +49,10 @@ def _root(
 def main() -> None:
     """Run the command line; print a known error as one sentence and exit with its code."""
     forget_printed()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name or a line of a log may have characters that a terminal's encoding lacks.
+            stream.reconfigure(errors="replace")
     try:
         app()
     except (BoaError, PolicyError) as error:

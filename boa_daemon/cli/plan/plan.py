@@ -41,7 +41,14 @@ from boa_daemon.cli.plan.plan_calendar import CalendarFlags, plan_calendar, sinc
 from boa_daemon.cli.plan.plan_clouds import plan_clouds
 from boa_daemon.cli.plan.plan_diff import DiffOption, saved_plan, show_difference
 from boa_daemon.cli.plan.plan_list import plan_list
-from boa_daemon.cli.plan.plan_stream import plan_figure, plan_sentence, print_stream, show_best_effort
+from boa_daemon.cli.plan.plan_stream import (
+    plan_bad_news,
+    plan_facts,
+    plan_picture,
+    plan_sentence,
+    print_stream,
+    show_best_effort,
+)
 from boa_daemon.cli.plan.solve import VersionName, VersionOption
 from boa_daemon.errors import PARTLY_DONE, InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
@@ -240,7 +247,7 @@ def plan(
             result = budget_plan(file, asked, whole)
     except InfeasibleBudget as error:
         if best_effort:
-            show_best_effort(best_effort_plan(file, asked), output)
+            show_best_effort(best_effort_plan(file, asked), output, per_of(budget))
             return
         if output is OutputFormat.json:
             print_json(infeasible_document(error, asked.amount, file.problem, whole))
@@ -253,7 +260,7 @@ def plan(
             print_text(text)
         return
     if opens or page is not None:
-        show_page(f"boa plan {file.path}", curve_answers(file, asked), page=page, opens=opens)
+        show_page(f"boa plan {Path(file.path).name}", curve_answers(file, asked), page=page, opens=opens)
     loads = None if trace is None else work_of(read_trace(trace), file.problem.classes)
     promised = promise_rows(pace_of(file.problem, asked.amount), loads)
     said_of_pace = [promise_sentence(promised, is_seen=loads is not None)] if promised else []
@@ -270,12 +277,14 @@ def plan(
     )
     write_report(
         report,
-        f"Plan for {money(result.budget.amount, result.budget.unit)}",
+        f"Plan for {money(result.budget.amount, result.budget.unit, per)}",
         plan_sentence(result, per),
         document=document,
         table=lambda: print_stream(result, bill, [*said_of_pace, *said_of_spot], per=per),
-        figures=lambda: [plan_figure(result)],
-        assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit)),
+        pictures=lambda: [plan_picture(result, per)],
+        assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit, per)),
+        bad=plan_bad_news(result, per),
+        facts=plan_facts(result, per),
     )
     if old is not None:
         show_difference(old, document, output)

@@ -38,6 +38,16 @@ def _is_there(path: Path) -> bool:
     return True
 
 
+def folder_of(file: Path) -> Path:
+    """Return the folder that relative paths of a settings file start from: of the file that a link names.
+
+    Kubernetes links the files of a volume into a hidden folder that has another name after each change. There
+    the volume itself is meant, so that a state folder stays where it is.
+    """
+    found = file.resolve().parent
+    return file.absolute().parent if found.name.startswith("..") else found
+
+
 def named_socket(explicit: Path | None = None) -> Path | None:
     """Return the socket that files and environment name; None where only whole settings can say.
 
@@ -46,9 +56,9 @@ def named_socket(explicit: Path | None = None) -> Path | None:
     found: dict[str, str] = {}
     for file in setting_files(explicit):
         try:
-            section = tomllib.loads(file.read_text(encoding="utf-8")).get("daemon", {})
+            section = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("daemon", {})
             given = {key: section[key] for key in ("state_dir", "socket") if section.get(key) is not None}
-            found |= {key: str(file.resolve().parent / value) for key, value in given.items()}
+            found |= {key: str(folder_of(file) / value) for key, value in given.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return None
     for key in ("state_dir", "socket"):

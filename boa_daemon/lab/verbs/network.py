@@ -43,10 +43,17 @@ def simulate(
     engine: Annotated[
         EngineName, typer.Option(help="'compiled' needs the extra 'fast'; 'auto' uses it for large cases.")
     ] = EngineName.auto,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="SRSF(n) to the letter: no message passes a better one that waits ('strict' of the case).",
+        ),
+    ] = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Simulate training jobs iteration by iteration, and show when each finishes."""
-    experiment = read_case(file)
+    experiment = read_case(file, strict=strict)
     try:
         outcome = run_experiment(experiment, engine=engine.value)
     except ImportError as missing:
