@@ -67,6 +67,8 @@ class Setting:
     bucket_bytes: float = 25e6
     max_wait_seconds: float = math.inf
     has_bug: bool = False
+    is_strict: bool = False
+    contention_over_wire: float | None = None
     paper_form: bool = False
 
 
@@ -116,6 +118,21 @@ def settings_of(part: str) -> list[Setting]:
         return [Setting(policy=policy, scale=1.0) for policy in every] + [
             Setting(placer="FF", policy="srsf-1", scale=1.0)
         ]
+    if part == "readings":
+        # LWF-1 for the messages, and first fit for what placement is worth under Ada-SRSF.
+        return [
+            Setting(policy=policy, is_strict=strict, contention_over_wire=term, placer=placer)
+            for term in (None, 1.0)
+            for policy, strict, placer in (
+                ("srsf-1", False, "LWF-1"),
+                ("srsf-2", False, "LWF-1"),
+                ("srsf-1", True, "LWF-1"),
+                ("srsf-2", True, "LWF-1"),
+                ("ada-srsf", False, "LWF-1"),
+                ("ada-srsf", False, "FF"),
+                ("ada-srsf-buckets", False, "LWF-1"),
+            )
+        ]
     if part == "bug":
         honest = [Setting(policy=policy) for policy in ("srsf-1", "srsf-2", "ada-srsf")]
         placers = [Setting(placer="FF", policy="ada-srsf")]
@@ -128,16 +145,20 @@ def settings_of(part: str) -> list[Setting]:
     raise ValueError(f"no part {part!r}")
 
 
-PARTS = ("placement", "policies", "speeds", "exclusive", "buckets", "full", "bug")
+PARTS = ("placement", "policies", "speeds", "exclusive", "buckets", "full", "bug", "readings")
 WORKLOADS = {"full": 20}
 
 
 def run_one(setting: Setting, seed: int) -> NetworkOutcome:
     """Return the outcome of one workload."""
     placer, kappa = PLACERS[setting.placer]
+    link = Link.of_gigabits(setting.gigabits)
+    if setting.contention_over_wire is not None:
+        link = replace(link, contention_seconds_per_byte=setting.contention_over_wire * link.seconds_per_byte)
     policy: LinkPolicy = link_policy(
         setting.policy,
-        Link.of_gigabits(setting.gigabits),
+        link,
+        is_strict=setting.is_strict,
         threshold=setting.threshold,
         bucket_bytes=setting.bucket_bytes,
         max_wait_seconds=setting.max_wait_seconds,
@@ -213,6 +234,44 @@ def add_ratios(rows: list[dict[str, Any]]) -> None:
                 row[name] = paired_ratio(row["workload_mean_jct_seconds"], base["workload_mean_jct_seconds"])
 
 
+def add_readings(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the paper's four ratios for each contention term and each reading of SRSF(n)."""
+    found = []
+    for term in (None, 1.0):
+        times = {
+            (row["setting"]["policy"], row["setting"]["is_strict"], row["setting"]["placer"]): row[
+                "workload_mean_jct_seconds"
+            ]
+            for row in rows
+            if row["setting"].get("contention_over_wire") == term
+        }
+        ada, buckets = times["ada-srsf", False, "LWF-1"], times["ada-srsf-buckets", False, "LWF-1"]
+        for strict in (False, True):
+            one, two = times["srsf-1", strict, "LWF-1"], times["srsf-2", strict, "LWF-1"]
+            ratios = {
+                "Ada-SRSF / SRSF(1)": paired_ratio(ada, one),
+                "Ada-SRSF / SRSF(2)": paired_ratio(ada, two),
+                "SRSF(2) / SRSF(1)": paired_ratio(two, one),
+                "FF / LWF-1": paired_ratio(times["ada-srsf", False, "FF"], ada),
+                "buckets / SRSF(1)": paired_ratio(buckets, one),
+                "this SRSF(1) / SRSF(1)": paired_ratio(one, times["srsf-1", False, "LWF-1"]),
+            }
+            found.append({"contention_over_wire": term, "is_strict": strict, "ratios": ratios})
+    return found
+
+
+def print_readings(readings: list[dict[str, Any]]) -> None:
+    """Print the ratios, each with its interval and range over workloads."""
+    for reading in readings:
+        term = "0.27 of the wire's" if reading["contention_over_wire"] is None else "as large as the wire's"
+        print(f"contention {term}, {'to the letter' if reading['is_strict'] else 'messages may pass'}")
+        for name, ratio in reading["ratios"].items():
+            print(
+                f"  {name:24}{ratio['ratio']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}], "
+                f"{ratio['least']:.2f}..{ratio['most']:.2f}"
+            )
+
+
 def run_part(part: str, workloads: int) -> dict[str, Any]:
     """Run a part of the report with a progress bar."""
     settings = settings_of(part)
@@ -228,7 +287,8 @@ def run_part(part: str, workloads: int) -> dict[str, Any]:
                 progress.advance(task)
             rows.append(measure(setting, outcomes))
     add_ratios(rows)
-    return {"workloads": workloads, "wall_seconds": round(time.perf_counter() - began, 1), "rows": rows}
+    answer = {"workloads": workloads, "wall_seconds": round(time.perf_counter() - began, 1), "rows": rows}
+    return answer | ({"readings": add_readings(rows)} if part == "readings" else {})
 
 
 def print_part(part: str, answer: dict[str, Any]) -> None:
@@ -277,6 +337,7 @@ def main() -> None:
             workloads = flags.workloads or (3 if flags.quick else WORKLOADS.get(part, 100))
             stored[part] = run_part(part, workloads)
             print_part(part, stored[part])
+            print_readings(stored[part].get("readings", []))
             if not flags.quick:
                 RESULTS.parent.mkdir(parents=True, exist_ok=True)
                 RESULTS.write_text(json.dumps(stored, indent=None, separators=(",", ":")) + "\n")

@@ -33,7 +33,8 @@ from policies.registry import PolicyOptions, Site, build_policy, find_placer
 from policies.speedup import Amdahl
 
 GPUS = 4
-TARGET_SECONDS = 1.0
+TARGET_SECONDS = 0.2
+"""For `decide()` at every moment, at the default size."""
 NOW = 1_000_000.0
 
 
@@ -163,7 +164,7 @@ def main() -> None:
             decided = timed(deciding(state, allocator, rules), repeats=5)
             whole = timed(running_once(state, allocator, rules), repeats=3)
             tenth, _ = timed(deciding(*a_moment(name, nodes=nodes // 10, idle=idle)), repeats=9)
-            worst = max(worst, whole[0], decided[0])
+            worst = max(worst, decided[0])
             print(
                 f"{name:10} {moment:9} {actions:8d}  {decided[0]:5.3f} s ({decided[1]:5.2f} s)  "
                 f"{whole[0]:5.3f} s ({whole[1]:5.2f} s)  {tenth:7.4f} s {decided[0] / tenth:6.1f}"
@@ -171,7 +172,7 @@ def main() -> None:
     ends, tenth = (timed(saying_the_ends(many), repeats=3)[0] for many in (nodes, nodes // 10))
     print(f"the end of each of {5.5 * nodes:.0f} jobs {ends:.3f} s, of a tenth {tenth:.4f} s")
     verdict = "met" if worst <= TARGET_SECONDS else "missed"
-    print(f"worst {worst:.3f} s of processor time, target {TARGET_SECONDS:g} s: {verdict}")
+    print(f"worst decide() {worst:.3f} s of processor time, target {TARGET_SECONDS:g} s: {verdict}")
 
 
 if __name__ == "__main__":

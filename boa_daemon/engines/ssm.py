@@ -65,13 +65,13 @@ from boa_daemon.inputs.message_validation import (
 )
 from boa_daemon.job.seal import TOLD
 from boa_daemon.tick.facts.actions import StartJob, StopJob
+from boa_daemon.tick.facts.job_spec import JobSpec
 from boa_daemon.tick.facts.node_lives import instance_of
 from boa_daemon.tick.facts.ports import (
     Accepted,
     GatePass,
     JobGate,
     JobPapers,
-    JobSpec,
     LogChunk,
     Refused,
     RunReport,
@@ -184,8 +184,6 @@ class SsmEngine:
 
     def admit(self, spec: JobSpec) -> Accepted | Refused:
         """Store the job's specification. Its working folder is on the nodes, by default the job's own."""
-        spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
-        spec = replace(spec, data=dict(spec.data))
         # Read the saved state first, so that it is not overwritten.
         self._recall()
         known = self._jobs.get(spec.job)

@@ -15,7 +15,8 @@ from boa_daemon.engines.layout import Layout
 from boa_daemon.engines.ssm_commands import SsmCommands
 from boa_daemon.engines.ssm_scripts import library
 from boa_daemon.job.container import pull_script
-from boa_daemon.tick.facts.ports import JobSpec, Refused
+from boa_daemon.tick.facts.job_spec import JobSpec
+from boa_daemon.tick.facts.ports import Refused
 from policies.model import JobId, NodeId
 
 _GOES_ON = ("Pending", "InProgress", "Delayed", "Unasked")

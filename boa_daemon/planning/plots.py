@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boa_daemon.errors import InputError, MissingExtra
+from boa_daemon.extras import install_command
 from boa_daemon.job.whole_files import whole_file
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.plan_documents import has_weights
@@ -70,7 +71,7 @@ def check_plot_path(path: Path, flag: str = "--plot", suffixes: tuple[str, ...] 
     try:
         import matplotlib as _  # noqa: F401, PLC0415 - an optional library, loaded when it is needed
     except ImportError as error:
-        raise MissingExtra(f"{flag} needs matplotlib", hint="pip install 'boa-daemon[plot]'") from error
+        raise MissingExtra(f"{flag} needs matplotlib", hint=install_command("plot")) from error
 
 
 def draw_curve(plot: CurvePlot, path: Path) -> None:

@@ -17,6 +17,9 @@ before all others, oldest first, and reserves its servers, so that no other mess
 waits for the last of them. It then waits only for messages in flight and for those overdue before it. The
 limit is infinite in the paper.
 
+With `is_strict`, SRSF(n) is read to the letter: the ready message with the least service is taken, and while
+it may not start, no message behind it starts, not even on idle servers. Without it a worse message may pass.
+
     symbol   here                     meaning
     R_j      service_seconds          remaining time of the job x its GPUs
     w_j      weight                   how much the job counts
@@ -89,12 +92,15 @@ class LinkPolicy:
     preempts: bool = False
     bucket_bytes: float = math.inf
     max_wait_seconds: float = math.inf
+    is_strict: bool = False
 
     def __post_init__(self) -> None:
         if self.max_at_once < 1:
             raise InvalidProblem(f"max_at_once must be 1 or more; got {self.max_at_once}")
         if self.preempts and self.max_at_once != 1:
             raise InvalidProblem("a policy that pauses messages sends one at a time: max_at_once must be 1")
+        if self.preempts and self.is_strict:
+            raise InvalidProblem("a policy that pauses messages has no line to keep: is_strict must be false")
         if not self.threshold >= 0.0:
             raise InvalidProblem(f"the AdaDUAL threshold must be zero or more; got {self.threshold!r}")
         if not self.bucket_bytes > 0.0:
@@ -122,6 +128,8 @@ class LinkPolicy:
                 queued.remove(message)
                 for server in message.servers:
                     sending[server].append(message)
+            elif self.is_strict:
+                break
             elif self._is_overdue(message):
                 reserved |= message.servers
         return Admission(start=tuple(started))
@@ -204,6 +212,9 @@ LINK_POLICIES: Mapping[str, str] = MappingProxyType(
 )
 """Every link policy by name, with a short description."""
 
+STRICT_LINK_POLICIES = ("srsf-1", "srsf-2", "srsf-3")
+"""The link policies that can be read to the letter: a message never passes a better one that waits."""
+
 DEFAULT_LINK_POLICY = "ada-srsf-buckets"
 
 
@@ -219,17 +230,21 @@ def link_policy(
     threshold: float | None = None,
     bucket_bytes: float | None = None,
     max_wait_seconds: float = math.inf,
+    is_strict: bool = False,
 ) -> LinkPolicy:
     """Return the policy of that name for a link.
 
     `threshold` replaces AdaDUAL's b / (2 (b + eta)) in `ada-srsf` and `ada-srsf-buckets`; `bucket_bytes`
-    replaces `default_bucket_bytes(link)`.
+    replaces `default_bucket_bytes(link)`. `is_strict` is for `STRICT_LINK_POLICIES`.
 
     Raises:
         UnknownPolicy: when there is none of that name.
+        InvalidProblem: when the policy has no strict reading, or a value is out of range.
     """
     if name not in LINK_POLICIES:
         raise UnknownPolicy(f"there is no link policy {name!r}. Choose one of {', '.join(LINK_POLICIES)}")
+    if is_strict and name not in STRICT_LINK_POLICIES:
+        raise InvalidProblem(f"{name} has no strict reading; {', '.join(STRICT_LINK_POLICIES)} have one")
     if name.startswith("srsf-"):
         how = name.removeprefix("srsf-")
         preempts = how == "preemptive"
@@ -238,6 +253,7 @@ def link_policy(
             max_at_once=1 if preempts else int(how),
             preempts=preempts,
             max_wait_seconds=max_wait_seconds,
+            is_strict=is_strict,
         )
     ratio = adadual.threshold(link.seconds_per_byte, link.contention_seconds_per_byte)
     bucket = default_bucket_bytes(link) if bucket_bytes is None else bucket_bytes

@@ -55,7 +55,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.jobs_file import read_list
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.budget_plan import best_effort_plan, budget_plan, with_trace
-from boa_daemon.planning.exports import EXPORTS, export
+from boa_daemon.planning.exports import EXPORT_KINDS, export
 from boa_daemon.planning.plan_documents import infeasible_document
 from boa_daemon.planning.promises import pace_of, promise_rows, promise_sentence
 from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
@@ -128,7 +128,7 @@ def plan(
         typer.Option(
             "--export",
             metavar="KIND",
-            help=f"Print the plan's widths and quotas for another scheduler: {', '.join(EXPORTS)}.",
+            help=f"Print the plan's widths and quotas for another scheduler: {', '.join(EXPORT_KINDS)}.",
         ),
     ] = None,
     best_effort: BestEffortOption = False,
@@ -309,9 +309,9 @@ def _check_export(kind: str | None, *, is_list: bool) -> None:
     """
     if kind is None:
         return
-    if kind not in EXPORTS:
-        hint = did_you_mean(kind, EXPORTS)
-        raise InputError(f"--export {kind!r} is none of {', '.join(EXPORTS)}", hint=hint)
+    if kind not in EXPORT_KINDS:
+        hint = did_you_mean(kind, EXPORT_KINDS)
+        raise InputError(f"--export {kind!r} is none of {', '.join(EXPORT_KINDS)}", hint=hint)
     if is_list:
         raise InputError("--export does not go with --jobs and --cloud", hint="It is of one plan of a stream")
 

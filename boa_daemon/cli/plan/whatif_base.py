@@ -113,7 +113,7 @@ def of_history(days: float, flags: WhatIfFlags, config: Path | None, socket: str
     from boa_daemon.daemon.service.backtest import compare_with_past, past_simulation  # noqa: PLC0415 - slow to import, and few ask
 
     with a_client(config, socket) as client:
-        document = client.get("/past", days=days)
+        document = client.past(days=days)
     settings = past_simulation(document)
     budget = flags.budget or f"{settings.budget.amount:.10g}/h"
     left = ", ".join(f"{number} {why}" for why, number in document["left_out"].items()) or "none"

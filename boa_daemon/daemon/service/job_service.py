@@ -24,6 +24,7 @@ from boa_daemon.tick.facts.reasons import JobReason
 from boa_daemon.tick.facts.state import WaitReason
 from boa_daemon.tick.room.shortfall import shortfall_sentence
 from boa_daemon.units import counted, dollars, format_hours
+from policies.answer import was_changed
 from policies.model import JobId
 
 LEAST_LOST_GPU_HOURS = 0.001
@@ -105,9 +106,9 @@ class JobService(ServiceBase):
         }
 
     def _starts_at(self, name: JobId) -> float | None:
-        """Return when a waiting job should start, as far as that can be foretold."""
+        """Return when a waiting job should start, or may at the earliest, as far as that can be foretold."""
         finish = self.outlook.finishes().get(name)
-        return None if finish is None else finish.starts_at
+        return self.outlook.opens_at(name) if finish is None else finish.starts_at
 
     def _job(self, job: JobRecord, places: Mapping[JobId, int]) -> dict[str, Any]:
         decision = self.daemon.standing.decision
@@ -176,7 +177,8 @@ class JobService(ServiceBase):
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
         reason = decision.reason(name, holds_gpus=bool(record.slots))
         choice = width_choice(decision.state, decision.plan, name)
-        weighed = [] if choice is None else [_weighed(choice)]
+        is_own = not was_changed(decision.plan.reasons, name)
+        weighed = [] if choice is None else [_weighed(choice, is_own=is_own)]
         if not record.slots:
             weighed += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in self._troubles()]
         if bool(record.slots) != decision.state.all_jobs[name].is_running and name not in decision.plan.slots:
@@ -448,14 +450,17 @@ def _running_seconds(job: JobRecord, now: float) -> float:
     return max(now - job.started_at, 0.0) if job.is_active and job.started_at is not None else 0.0
 
 
-def _weighed(choice: Choice) -> str:
-    """Return the sentence on a job's widths; it calls the chosen one the best only if it costs least."""
+def _weighed(choice: Choice, *, is_own: bool) -> str:
+    """Return the sentence on a job's widths; it calls the chosen one the best only if it costs least.
+
+    `is_own`: the width is the policy's own; otherwise its reason says what changed it.
+    """
     if choice.is_best:
         return f"For the rest of its phase it is the best of the possible widths: {choice.sentence}."
-    return (
-        f"For the rest of its phase: {choice.sentence}; "
-        "later phases, restarts and whole nodes decide for the chosen one."
-    )
+    decides = "later phases, restarts and whole nodes decide for the chosen one"
+    if not is_own:
+        decides = "the chosen one is for the reason that is given above"
+    return f"For the rest of its phase: {choice.sentence}; {decides}."
 
 
 def _rigidity(job: JobRecord) -> list[str]:

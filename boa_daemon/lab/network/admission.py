@@ -4,7 +4,8 @@ A message's rank does not change while it waits or is in flight. So each refused
 that refuses it, and is tested again only when a message leaves that server; before that, the answer is the
 same. An event tests the best-ranked watchers of the servers that messages have left, until these are full
 again; `boa_daemon.lab.network.watchers` keeps the order. With ageing or the queue-aware rule, an answer can
-change at any time, so all waiting messages are tested. Cost: O(log(waiting)) per message tested, or O(jobs)
+change at any time, and with the strict reading it depends on the messages before; so all waiting messages are
+tested, or all up to the first refused one. Cost: O(log(waiting)) per message tested, or O(jobs)
 to sort and test all.
 """
 
@@ -31,7 +32,7 @@ def admit(c: LinkRules, s: State) -> None:
     """Start the messages that the policy allows, in its order; pause those that it pauses."""
     if s.counter[FRESH] == 0 and s.counter[TOUCHED] == 0:
         return
-    if c.rule == QUEUE or c.max_wait < INFINITY:
+    if c.rule == QUEUE or c.max_wait < INFINITY or c.is_strict:
         ask_everybody(c, s)
     else:
         ask_in_turn(c, s)
@@ -127,7 +128,7 @@ def displace(c: LinkRules, s: State, job: int, refused: int) -> int:
 
 
 def ask_everybody(c: LinkRules, s: State) -> None:
-    """Test all waiting messages; one that is overdue reserves its servers."""
+    """Test all waiting messages; overdue ones reserve their servers. Strict: the first refusal ends it."""
     candidates = list_candidates(c, s)
     sort_candidates(c, s, candidates)
     if c.preempts:
@@ -138,6 +139,8 @@ def ask_everybody(c: LinkRules, s: State) -> None:
         job = s.order[index]
         if is_clear(s, job, stamp) and blocking_server(c, s, job) < 0:
             start(c, s, job)
+        elif c.is_strict:
+            return
         elif is_overdue(c, s, job):
             for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
                 s.reserved[s.server_at[slot]] = stamp

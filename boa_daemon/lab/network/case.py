@@ -16,7 +16,7 @@ from boa_daemon.errors import did_you_mean
 from boa_daemon.inputs.document_file import Document, read_document
 from boa_daemon.inputs.schema import Name, NotNegative, Positive, Strict, checked
 from boa_daemon.lab.network.model import Cluster, Experiment, NetworkJob
-from policies.links.ada_srsf import DEFAULT_LINK_POLICY, link_policy
+from policies.links.ada_srsf import DEFAULT_LINK_POLICY, STRICT_LINK_POLICIES, link_policy
 from policies.links.contention import Link
 
 MOST_GPUS = 1_000_000
@@ -72,12 +72,13 @@ class CaseEntry(Strict):
     threshold: NotNegative | None = None
     bucket_bytes: Positive | None = None
     max_wait_seconds: NotNegative | None = None
+    strict: bool = False
     jobs: Annotated[list[JobEntry], Field(min_length=1)]
     placement: dict[str, list[list[int]]] = Field(default_factory=dict)
 
 
-def read_case(path: str | Path) -> Experiment:
-    """Return the experiment that a case file describes.
+def read_case(path: str | Path, *, strict: bool = False) -> Experiment:
+    """Return the experiment that a case file describes; `strict` is as if the case said so.
 
     Raises:
         InputError: when the file cannot be read, is not JSON, or describes something impossible.
@@ -91,6 +92,13 @@ def read_case(path: str | Path) -> Experiment:
         shared_gpus=case.shared_gpus,
     )
     _check_cluster(case, cluster, document)
+    strict = strict or case.strict
+    if strict and case.link_policy not in STRICT_LINK_POLICIES:
+        raise document.error(
+            f"link_policy {case.link_policy!r} has no strict reading",
+            at=("link_policy",),
+            hint=f"Choose one of {', '.join(STRICT_LINK_POLICIES)}, or leave strict out",
+        )
     return Experiment(
         cluster=cluster,
         jobs=tuple(NetworkJob(**job.model_dump()) for job in case.jobs),
@@ -100,6 +108,7 @@ def read_case(path: str | Path) -> Experiment:
             threshold=case.threshold,
             bucket_bytes=case.bucket_bytes,
             max_wait_seconds=float("inf") if case.max_wait_seconds is None else case.max_wait_seconds,
+            is_strict=strict,
         ),
         placer=case.placer,
         kappa=case.kappa,

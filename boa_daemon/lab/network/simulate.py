@@ -66,6 +66,7 @@ def rules_of(policy: LinkPolicy) -> LinkRules:
         preempts=policy.preempts,
         bucket_bytes=float(policy.bucket_bytes),
         max_wait=float(policy.max_wait_seconds),
+        is_strict=policy.is_strict,
     )
 
 

@@ -31,6 +31,7 @@ class LinkRules(NamedTuple):
     preempts: bool
     bucket_bytes: float
     max_wait: float
+    is_strict: bool
 
 
 class State(NamedTuple):

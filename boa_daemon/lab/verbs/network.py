@@ -10,6 +10,7 @@ import typer
 
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.errors import MissingExtra
+from boa_daemon.extras import install_command
 from boa_daemon.lab.network.case import read_case
 from boa_daemon.lab.network.fit import fit_file
 from boa_daemon.lab.network.simulate import simulate as run_experiment
@@ -42,14 +43,21 @@ def simulate(
     engine: Annotated[
         EngineName, typer.Option(help="'compiled' needs the extra 'fast'; 'auto' uses it for large cases.")
     ] = EngineName.auto,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="SRSF(n) to the letter: no message passes a better one that waits ('strict' of the case).",
+        ),
+    ] = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Simulate training jobs iteration by iteration, and show when each finishes."""
-    experiment = read_case(file)
+    experiment = read_case(file, strict=strict)
     try:
         outcome = run_experiment(experiment, engine=engine.value)
     except ImportError as missing:
-        raise MissingExtra(str(missing), hint="Install it with: pip install 'boa-daemon[fast]'") from None
+        raise MissingExtra(str(missing), hint=install_command("fast")) from None
     answer = outcome.as_json()
     show(
         output,

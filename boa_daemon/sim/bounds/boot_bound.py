@@ -4,7 +4,8 @@ Time-varying prices replace the limits on money, on ready GPUs and on nodes. Eac
 cheapest schedule and each node its own best times. The sum of what they find, less the worth of the money and
 the cap, is below the sum of the completion times of every policy, whatever the prices
 (docs/explanation/bound.md has the proof). A search looks for prices that make it large; a search that ends
-early gives a weaker bound, but still a bound.
+early gives a weaker bound, but still a bound. Few jobs have a closer bound: a search over the orders in which
+they end (`completion_orders.py`).
 
     symbol   here             meaning
     mu       multiplier       hours that one more unit of money saves; all other prices are in units of it
@@ -41,6 +42,7 @@ from boa_daemon.sim.bounds.bound_arrays import (
     times_of,
     wait_hours,
 )
+from boa_daemon.sim.bounds.completion_orders import FewJob, FewJobs
 from boa_daemon.sim.bounds.lower_bound import SLACK, groups_of, lower_bound_hours
 from boa_daemon.sim.bounds.stint_costs import least_costs
 from boa_daemon.sim.bounds.stint_paths import Resolution, near_paths
@@ -76,9 +78,13 @@ FINE = np.concatenate((np.geomspace(0.02, 1.0, 60) * USUAL, np.geomspace(1.0, 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEffort:
-    """How long to search, and the resolution for jobs of several phases: in the search, and at its end."""
+    """How long to search, and the resolution for jobs of several phases: in the search, and at its end.
+
+    With few jobs, about `programs` programs are solved before that; 0: none.
+    """
 
     steps: int = 60
+    programs: int = 400
     search: Resolution = SEARCH
     final: Resolution = FINAL
 
@@ -105,9 +111,50 @@ def lower_bound_with_boots_hours(
     one_by_one = lower_bound_hours(trace, problem, money)
     if math.isinf(one_by_one):
         return one_by_one
+    few = few_jobs(trace, problem, money * (1.0 + SLACK), renting)
+    if effort.programs and few.is_small:
+        found = few.least_hours(effort.programs)
+        one_by_one = max(one_by_one, found.hours / len(trace.jobs))
+        if found.is_least and all(len(job_class.phases) == 1 for job_class in problem.classes):
+            return one_by_one
     flat = solve(groups_of(trace, problem), money * (1.0 + SLACK))
     dual = _Dual.of(trace, problem, money * (1.0 + SLACK), renting, flat)
     return max(one_by_one, dual.search(effort) / len(trace.jobs))
+
+
+def few_jobs(trace: Trace, problem: Problem, money: float, renting: NodeSupply) -> FewJobs:
+    """Return a workload for the search over orders of completion."""
+    names = [gpu.name for gpu in problem.gpu_types if gpu.name in renting.instance_types]
+    choices = choices_of(problem, names)
+    by_name = {job_class.name: job_class for job_class in problem.classes}
+    began = trace.jobs[0].arrived_at_seconds
+    jobs = []
+    for job, (name, scale) in zip(trace.jobs, rounded_scales(trace), strict=True):
+        arrived = (job.arrived_at_seconds - began) / SECONDS_PER_HOUR
+        times = times_of(by_name[name], scale, names, choices)
+        jobs.append(
+            FewJob(
+                arrived_at=arrived,
+                ready_at=max(arrived, renting.boot_hours),
+                hours=times.hours,
+                overhead_hours=times.overhead_hours,
+                startup_excess_hours=wait_hours(by_name[name]),
+                kind=(name, scale),
+            )
+        )
+    kinds = [renting.instance_types[name] for name in names]
+    return FewJobs(
+        jobs=jobs,
+        gpu_type=np.array([number for number, _ in choices]),
+        gpus=np.array([width for _, width in choices]),
+        node_gpus=np.array([kind.gpus for kind in kinds]),
+        node_price=np.array(
+            [kind.gpus * problem.price_of(name) for name, kind in zip(names, kinds, strict=True)]
+        ),
+        boot_hours=renting.boot_hours,
+        max_nodes=renting.max_nodes,
+        money=money,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from boa_daemon.tick.facts.retries import ANY_RETRIES, Failure, GivenUp, Retries
 from boa_daemon.tick.facts.room_caps import RoomCap
 from boa_daemon.tick.facts.team_money import TeamMoney
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.answer import NodePrices, changed_widths
+from policies.answer import Accrual, NodePrices, changed_widths
 from policies.fast_dataclasses import fast_init, replace
 from policies.memo import LatestMemo
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
@@ -503,8 +503,9 @@ class Plan:
     what the policy remembers. `node_prices` is what widths and nodes are worth to the policy, if known, for
     comparing alternatives.
 
-    `order` is the order of service of the jobs that compete for scarce room, `room_caps` are the limits on
-    the room for all widths together.
+    `order` is the order of service of the jobs that compete for scarce room, by `order_rule` in words;
+    `room_caps` are the limits on the room for all widths together. `accrual` is the money that jobs wait for
+    where the budget is below the load, and `unpaid` are the widths of the jobs that have none until then.
     """
 
     widths: Mapping[JobId, Width]
@@ -530,6 +531,9 @@ class Plan:
     ends: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
     order: tuple[JobId, ...] = ()
     room_caps: tuple[RoomCap, ...] = ()
+    order_rule: str = ""
+    accrual: Accrual | None = None
+    unpaid: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
 
     def with_widths(
         self, changes: Mapping[JobId, Width | None], why: Callable[[JobId], str], **others: Any

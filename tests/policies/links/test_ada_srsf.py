@@ -10,6 +10,7 @@ from policies.errors import InvalidProblem, UnknownPolicy
 from policies.links.ada_srsf import (
     DEFAULT_LINK_POLICY,
     LINK_POLICIES,
+    STRICT_LINK_POLICIES,
     LinkPolicy,
     Message,
     default_bucket_bytes,
@@ -58,6 +59,27 @@ def test_messages_on_disjoint_servers_start_together() -> None:
     """The better rank starts first."""
     waiting = [a_message("b", "xy", service=2.0), a_message("a", "vw", service=1.0)]
     assert link_policy("srsf-1", LINK).admit(waiting, []).start == ("a", "b")
+
+
+@pytest.mark.parametrize("name", STRICT_LINK_POLICIES)
+def test_to_the_letter_the_first_message_that_may_not_start_ends_the_line(name: str) -> None:
+    """The worst message has idle servers, and waits behind one that has none."""
+    most = int(name.removeprefix("srsf-"))
+    flying = [a_message(f"f{number}", "xy") for number in range(most)]
+    waiting = [
+        a_message("best", "vw", service=1.0),
+        a_message("next", "xy", service=2.0),
+        a_message("worst", "rs", service=3.0),
+    ]
+
+    assert link_policy(name, LINK).admit(waiting, flying).start == ("best", "worst")
+    assert link_policy(name, LINK, is_strict=True).admit(waiting, flying).start == ("best",)
+
+
+@pytest.mark.parametrize("name", sorted(set(LINK_POLICIES) - set(STRICT_LINK_POLICIES)))
+def test_other_policies_have_no_strict_reading(name: str) -> None:
+    with pytest.raises(InvalidProblem, match="srsf-1, srsf-2, srsf-3 have one"):
+        link_policy(name, LINK, is_strict=True)
 
 
 @pytest.mark.parametrize(("n", "starts"), [(1, 1), (2, 2), (3, 3)])

@@ -14,7 +14,7 @@ from boa_daemon.lab.network.model import Cluster, Experiment, NetworkJob, Networ
 from boa_daemon.lab.network.simulate import rules_of, simulate
 from boa_daemon.lab.network.state import FRESH, SENDING, TOUCHED, WAITING, LinkRules, State, rank_of
 from policies.errors import InvalidProblem
-from policies.links.ada_srsf import LINK_POLICIES, Message, link_policy
+from policies.links.ada_srsf import LINK_POLICIES, STRICT_LINK_POLICIES, Message, link_policy
 from policies.links.contention import ETHERNET_10G, Link
 
 LINK = Link(latency_seconds=0.0, seconds_per_byte=1.0, contention_seconds_per_byte=0.5)
@@ -99,6 +99,21 @@ def test_a_small_message_beside_a_large_one_follows_the_policy(
     late = a_job("1", arrived_at_seconds=1.0, message_bytes=size)
     settings = {"bucket_bytes": 1.0} if policy == "ada-srsf-buckets" else {}
     assert two_across(policy, a_job("0"), late, **settings) == pytest.approx([first, second], rel=1e-12)
+
+
+def test_to_the_letter_no_message_passes_one_that_waits() -> None:
+    """B waits for A's message until 6. C is worse and its servers are idle: it may pass B, or not."""
+    jobs = (a_job("A"), a_job("B"), a_job("C", weight=0.1))
+    experiment = Experiment(
+        cluster=Cluster(servers=4, gpus_per_server=2, gpu_memory_bytes=1.0),
+        jobs=jobs,
+        link_policy=link_policy("srsf-1", LINK),
+        pinned={0: (0, 2), 1: (1, 3), 2: (4, 6)},
+    )
+    strict = replace(experiment, link_policy=link_policy("srsf-1", LINK, is_strict=True))
+
+    assert simulate(experiment).finished_at.tolist() == [6.0, 10.0, 6.0]
+    assert simulate(strict).finished_at.tolist() == [6.0, 10.0, 10.0]
 
 
 def test_each_message_and_each_bucket_takes_the_latency_once() -> None:
@@ -187,6 +202,7 @@ def experiments(draw: st.DrawFn, *, names: tuple[str, ...] = tuple(sorted(LINK_P
         seconds_per_byte=1.0,
         contention_seconds_per_byte=draw(st.sampled_from([0.0, 0.3, 1.0])),
     )
+    name = draw(st.sampled_from(names))
     return Experiment(
         cluster=Cluster(
             servers=servers,
@@ -196,8 +212,9 @@ def experiments(draw: st.DrawFn, *, names: tuple[str, ...] = tuple(sorted(LINK_P
         ),
         jobs=jobs,
         link_policy=link_policy(
-            draw(st.sampled_from(names)),
+            name,
             link,
+            is_strict=name in STRICT_LINK_POLICIES and draw(st.booleans()),
             bucket_bytes=draw(st.sampled_from([0.7, 1.0, 4.0])),
             max_wait_seconds=draw(st.sampled_from([math.inf, math.inf, 0.0, 2.0])),
         ),

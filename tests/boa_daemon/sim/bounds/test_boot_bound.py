@@ -119,7 +119,7 @@ def _best_with_two_jobs(arrival: float, boot: float, money: float) -> float:
 def test_the_bound_of_two_jobs_is_close_below_the_best_schedule(
     arrival: float, boot: float, money: float
 ) -> None:
-    """The bound may mix schedules, so it is lower than the best one, but at least 0.6 of it."""
+    """The search over orders finds the best schedule, but for the tolerance of its programs."""
     problem = a_problem(a_class(sizes=[1.0], curve=ONE_GPU))
     best = _best_with_two_jobs(arrival, boot, max(money, boot + 2.0))
 
@@ -127,7 +127,7 @@ def test_the_bound_of_two_jobs_is_close_below_the_best_schedule(
         a_trace(0.0, 3600.0 * arrival), problem, max(money, boot + 2.0), renting(boot_hours=boot)
     )
 
-    assert 0.6 * best <= found <= best * (1.0 + 1e-9)
+    assert 0.998 * best <= found <= best * (1.0 + 1e-9)
 
 
 def test_a_cap_on_nodes_raises_the_bound() -> None:

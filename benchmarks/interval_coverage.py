@@ -1,6 +1,6 @@
 """How often the true value lies in the 95 % intervals that BOA states: rates, sizes, speeds and speed-ups.
 
-    python benchmarks/coverage.py [--draws 2000] [--only rates | sizes | speeds]
+    python benchmarks/interval_coverage.py [--draws 2000] [--only rates | sizes | speeds]
 
 Rates: hourly streams, one job at a time or in bursts of geometric size; the true rate is drawn from the
 prior, or the stated rate is wrong by a factor of four. Sizes: of a number of ended jobs, some of them cut
