@@ -8,6 +8,7 @@ Imports for types and imports inside functions count. Run without arguments for 
 
 `--places REVISION...` counts, in each revision of the repository, the source files that name an existing
 member of a kind: what one more such member has to be written into. Tests, docs and data are not counted.
+In brackets stand those that name it in their code, and not only in docstrings and comments.
 
     $ python benchmarks/house.py --places v0.1 HEAD
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -29,6 +31,7 @@ LONGEST = 300
 
 EXAMPLES = {
     "a job key (memory_gb)": "memory_gb",
+    "a job key (keep_checkpoints)": "keep_checkpoints",
     "a verb of the daemon (resize)": "resize",
     "a reason to wait (fleet-full)": "fleet-full",
     "an AWS setting (nat_gb_per_hour)": "nat_gb_per_hour",
@@ -50,6 +53,38 @@ def places(word: str, revision: str) -> int:
     if done.returncode > 1:
         done.check_returncode()
     return sum(f":{PACKAGES[1]}/testing/" not in line for line in done.stdout.splitlines())
+
+
+def places_in_code(word: str, revision: str) -> int:
+    """Return the number of those files that name the word outside of docstrings and comments.
+
+    Raises:
+        subprocess.CalledProcessError: when there is no such revision.
+    """
+    asked = ["git", "grep", "-lwF", "-e", word, revision, "--", *(f"{each}/*.py" for each in PACKAGES)]
+    listed = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
+    files = [name for name in listed if f":{PACKAGES[1]}/testing/" not in name]
+    texts = (
+        subprocess.run(["git", "show", name], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for name in files
+    )
+    return sum(re.search(rf"\b{re.escape(word)}\b", code_of(text)) is not None for text in texts)
+
+
+def code_of(text: str) -> str:
+    """Return the code of a module without comments and without texts that are statements of their own."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            kept = [each for each in body if not _is_text(each)]
+            node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
+    return ast.unparse(tree)
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Return whether a statement is only a text, as docstrings are."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def modules() -> dict[str, Path]:
@@ -141,8 +176,10 @@ def main() -> None:
     if options.places:
         print(f"{'to add':34}" + "".join(f" {revision:>10}" for revision in options.places))
         for what, word in EXAMPLES.items():
-            counts = [places(word, revision) for revision in options.places]
-            print(f"{what:34}" + "".join(f" {count:10}" for count in counts))
+            counts = [
+                f"{places(word, revision)} ({places_in_code(word, revision)})" for revision in options.places
+            ]
+            print(f"{what:34}" + "".join(f" {count:>10}" for count in counts))
         return
 
     files = modules()

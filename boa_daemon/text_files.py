@@ -11,22 +11,36 @@ import gzip
 import io
 import json
 import lzma
+import os
 import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, cast
 
 from boa_daemon.errors import InputError, MissingExtra, near_files
+from boa_daemon.extras import install_command
 
 MAX_TEXT_BYTES = 2 * 2**30
 """Most bytes of text that are read from one file: a small archive may unpack to any size."""
+_shown_by: ContextVar[Callable[[int, int], None] | None] = ContextVar("shown_by", default=None)
 _UTF16 = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _PARQUET = b"PAR1"
+
+
+@contextmanager
+def shown_by(told: Callable[[int, int], None]) -> Iterator[None]:
+    """While this lasts, `open_text` calls `told(bytes read, bytes of the file)` about once per MiB."""
+    token = _shown_by.set(told)
+    try:
+        yield
+    finally:
+        _shown_by.reset(token)
 
 
 def is_parquet(path: Path) -> bool:
@@ -70,7 +84,9 @@ def _parquet(path: Path) -> Any:
     try:
         from pyarrow import ArrowException, parquet  # noqa: PLC0415 - optional, and slow to import
     except ImportError:
-        raise MissingExtra("reading Parquet needs pyarrow", file=path, hint="pip install pyarrow") from None
+        raise MissingExtra(
+            "reading Parquet needs pyarrow", file=path, hint=install_command("pyarrow")
+        ) from None
     try:
         return parquet.ParquetFile(path)
     except (ArrowException, OSError) as error:
@@ -127,7 +143,7 @@ def open_text(path: Path, *, newline: str | None = "") -> Iterator[IO[str]]:
             start = raw.read(6)
             raw.seek(0)
             unpacked = _unpacked(start, raw, path)
-            bounded = io.BufferedReader(_Bounded(unpacked, path), 2**20)
+            bounded = io.BufferedReader(_Bounded(unpacked, path, raw), 2**20)
             mark = bounded.peek(2)[:2]
             encoding = next((name for sign, name in _UTF16 if mark == sign), "utf-8-sig")
             if encoding != "utf-8-sig":
@@ -167,10 +183,11 @@ def is_json(path: Path) -> bool:
 
 
 class _Bounded(io.RawIOBase):
-    """The bytes of a file; an error once they are more than `MAX_TEXT_BYTES`."""
+    """The bytes of a file, told to `shown_by`; an error once they are more than `MAX_TEXT_BYTES`."""
 
-    def __init__(self, source: IO[bytes], path: Path) -> None:
-        self._source, self._path, self._bytes = source, path, 0
+    def __init__(self, source: IO[bytes], path: Path, raw: IO[bytes]) -> None:
+        self._source, self._path, self._raw, self._bytes = source, path, raw, 0
+        self._size = os.fstat(raw.fileno()).st_size
 
     def readable(self) -> bool:
         return True
@@ -182,6 +199,8 @@ class _Bounded(io.RawIOBase):
             problem = f"the file holds more than {MAX_TEXT_BYTES // 2**30} GiB of text"
             raise InputError(problem, file=self._path, hint="Cut it into several files")
         buffer[: len(data)] = data
+        if (told := _shown_by.get()) is not None:
+            told(self._raw.tell(), self._size)
         return len(data)
 
 
@@ -204,7 +223,7 @@ def _zstandard(raw: IO[bytes], path: Path) -> IO[bytes]:
     try:
         import pyarrow  # noqa: PLC0415 - optional
     except ImportError:
-        hint = "Install it: pip install pyarrow; or unpack the file: zstd -d"
+        hint = f"{install_command('pyarrow')}; or unpack the file: zstd -d"
         raise MissingExtra("reading Zstandard needs pyarrow", file=path, hint=hint) from None
     return cast(IO[bytes], pyarrow.CompressedInputStream(raw, "zstd"))
 

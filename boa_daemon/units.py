@@ -65,6 +65,11 @@ class Per:
     name: str
     hours: float
 
+    @property
+    def said(self) -> str:
+        """The unit as text after an amount: ``an hour``, ``a month``."""
+        return "an hour" if self.name == "h" else f"a {self.name}"
+
     def usd(self, usd_per_hour: float, *, digits: int = 2) -> str:
         """Return a rate of money in this unit, such as ``$25,000.00/month``."""
         return f"${usd_per_hour * self.hours:,.{digits}f}/{self.name}"

@@ -171,6 +171,34 @@ class NodePrices(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accrual:
+    """Money that a queue waits for: it accrues at `per_hour`, and `balance` has accrued and is not spent.
+
+    A balance may be spent over `spread_hours`, so what is rented at a time is limited by `most_per_hour`. All
+    in the unit of the budget.
+    """
+
+    per_hour: float
+    balance: float
+    spread_hours: float
+
+    @property
+    def most_per_hour(self) -> float:
+        """What the money pays for at a time."""
+        return self.per_hour + max(self.balance, 0.0) / self.spread_hours
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether so much more than accrued was spent that nodes beyond the budget have to go."""
+        return self.balance <= self.least_balance
+
+    @property
+    def least_balance(self) -> float:
+        """The balance at which nodes beyond the budget have to go."""
+        return -0.5 * self.spread_hours * self.per_hour
+
+
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
@@ -183,11 +211,11 @@ class Allocation:
     Jobs in `stay` keep their current width whatever else changes. Jobs in `exact` get exactly the named
     width, even if spare GPUs are next to them. Jobs in `compact` start only on as few nodes as their width
     needs; otherwise they wait. If there is not room for all jobs, those in `order` are served first, in that
-    order.
+    order; `order_rule` says in words what it follows.
 
     `most_usd_per_hour` limits what is rented at a time, in the unit of the budget; None for no limit.
     `above_ceiling` rules nodes that are already rented above this limit: jobs may start on them ("use"), only
-    finish on them ("finish"), or must leave them ("leave").
+    finish on them ("finish"), or must leave them ("leave"). `accrual` is the money behind that limit.
     """
 
     widths: Mapping[JobId, Width]
@@ -201,6 +229,8 @@ class Allocation:
     compact: frozenset[JobId] = frozenset()
     most_usd_per_hour: float | None = None
     above_ceiling: Literal["use", "finish", "leave"] = "use"
+    order_rule: str = ""
+    accrual: Accrual | None = None
 
     def with_widths(
         self, changes: Mapping[JobId, Width | None], why: Callable[[JobId], str], **others: Any

@@ -85,7 +85,7 @@ POLICIES: Mapping[str, PolicyEntry] = _Policies((BOA, BOA_PACED), _RIVALS)
 """Every built-in policy, in the order in which tables show them."""
 
 DEFAULT_KAPPA = 1.0
-DEFAULT_POLICY = BOA_PACED.name
+DEFAULT_POLICY = "boa-paced"
 """The default policy of daemons and simulations."""
 PLACERS: Mapping[str, Callable[[float], Placer]] = {
     "first-fit": lambda _kappa: FirstFit(),

@@ -93,6 +93,23 @@ _BY_HAND = (
     "        job.save(step, lambda file: file.write(b'x')); break\n"
 )
 
+_PLAIN = (
+    "import time\n"
+    "from boa_daemon import job\n"
+    "for step in job.steps(1_000_000, load=lambda path: None, save=lambda file: file.write(b'x')):\n"
+    "    time.sleep(0.005)\n"
+)
+_ASYNC = (
+    "import asyncio, signal, sys\n"
+    "from boa_daemon import job\n"
+    "async def main():\n"
+    "    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: sys.exit(9))\n"
+    "    for step in job.steps(1_000_000, load=lambda path: None, save=lambda file: file.write(b'x')):\n"
+    "        await asyncio.sleep(0.005)\n"
+    "asyncio.run(main())\n"
+)
+_USED = "import signal\nfrom boa_daemon import job\njob.checkpoint_dir()\n"
+
 SHELLS: dict[str, Shape] = {
     "alone": Shape(run=LOOP),
     "exec": Shape(run=f"exec {LOOP}"),
@@ -210,6 +227,116 @@ SHELLS: dict[str, Shape] = {
     ),
     "handler of its own": Shape(run=f"{LOOP} --with own-handler"),
     "in a thread": Shape(run=f"{LOOP} --in-thread; true"),
+    "env -i": Shape(run=f"env -i {LOOP}"),
+    "env -i, then": Shape(run=f"env -i PATH=$PATH {LOOP}{_NEXT}", never="it went on"),
+    "env -i sh -c": Shape(run=f"exec env -i sh -c '{LOOP}; echo it went on'", never="it went on"),
+    "su -": Shape(run=f"su - root -c '{LOOP}; echo it went on'", tool="su", never="it went on"),
+    "su -c": Shape(run=f"su root -c '{LOOP}; echo it went on'{_NEXT}", tool="su", never="it went on"),
+    "su --pty": Shape(run=f"su --pty root -c '{LOOP}'", tool="su"),
+    "runuser": Shape(
+        run=f"runuser -u root -- sh -c '{LOOP}; echo it went on'{_NEXT}", tool="runuser", never="it went on"
+    ),
+    "sg": Shape(run=f"sg root '{LOOP}; echo it went on'", tool="sg", never="it went on"),
+    "nsenter": Shape(
+        run=f"nsenter -t $$ -p sh -c '{LOOP}; echo it went on'", tool="nsenter", never="it went on"
+    ),
+    "unshare, first of its processes": Shape(
+        run=f"unshare --pid --fork --mount-proc sh -c '{LOOP}; echo it went on'",
+        tool="unshare",
+        never="it went on",
+    ),
+    "setpriv": Shape(run=f"setpriv --pdeathsig TERM {LOOP}{_NEXT}", tool="setpriv", never="it went on"),
+    "chrt, ionice": Shape(run=f"chrt -b 0 ionice -c3 {LOOP}{_NEXT}", tool="chrt", never="it went on"),
+    "strace sh -c": Shape(
+        run=f"strace -f -e trace=none -o log sh -c '{LOOP}; echo it went on'",
+        tool="strace",
+        never="it went on",
+    ),
+    "timeout sh -c": Shape(run=f"timeout -s KILL 500 sh -c '{LOOP}; echo it went on'", never="it went on"),
+    "flock sh -c": Shape(run=f"flock lock sh -c '{LOOP}; echo it went on'", tool="flock", never="it went on"),
+    "tini": Shape(run=f"tini -s -g -- sh -c '{LOOP}; echo it went on'", tool="tini", never="it went on"),
+    "dumb-init": Shape(
+        run=f"dumb-init sh -c '{LOOP}; echo it went on'", tool="dumb-init", never="it went on"
+    ),
+    "unbuffer": Shape(run=f"unbuffer sh -c '{LOOP}; echo it went on'", tool="unbuffer", never="it went on"),
+    "parallel": Shape(run=f"parallel -j1 ::: '{LOOP}; echo it went on'", tool="parallel", never="it went on"),
+    "zsh": Shape(run=f"zsh -c '{LOOP} | cat; echo it went on'", tool="zsh", never="it went on"),
+    "fish": Shape(run=f"fish -c '{LOOP} | cat; and echo it went on'", tool="fish", never="it went on"),
+    "tmux": Shape(
+        run=f"tmux -L boa$$ new-session -d '{LOOP}'; while tmux -L boa$$ has-session; do sleep 0.2; done",
+        tool="tmux",
+    ),
+    "make, recursive": Shape(
+        run="make all",
+        files={"Makefile": f"all:\n\t$(MAKE) train\n\t@echo it went on\ntrain:\n\t{LOOP}\n"},
+        tool="make",
+        never="it went on",
+    ),
+    "while true && break": Shape(run=f"while true; do {LOOP} && break; done{_NEXT}", never="it went on"),
+    "retry loop of three": Shape(
+        run=f"for i in 1 2 3; do {LOOP} && break || {{ echo again; sleep 1; }}; done{_NEXT}",
+        never="it went on",
+    ),
+    "endless loop": Shape(run=f"while :; do {LOOP}; echo again; done", never="again"),
+    "trap kill 0": Shape(run=f"trap 'kill 0' EXIT; sleep 1000 & {LOOP}{_NEXT}", never="it went on"),
+    "trap on CHLD and ERR": Shape(
+        run=f"trap 'exit 5' ERR; trap 'echo child' CHLD; {LOOP}{_NEXT}", never="it went on"
+    ),
+    "sh -c & wait": Shape(run=f"sh -c '{LOOP} & wait; echo it went on'", never="it went on"),
+    "nothing is open": Shape(run=f"{LOOP} <&- >&- 2>&-{_NEXT}", never="it went on"),
+    "few descriptors": Shape(run=f"ulimit -n 64; {LOOP}{_NEXT}", never="it went on"),
+    "python - << X": Shape(run=f"{PYTHON} - <<'X'\n{_PLAIN}X\necho it went on", never="it went on"),
+    "cat | python -": Shape(
+        run=f"cat t.py | {PYTHON} -; echo it went on", files={"t.py": _PLAIN}, never="it went on"
+    ),
+    "python -c": Shape(run=f"{PYTHON} -c 'import t'{_NEXT}", files={"t.py": _PLAIN}, never="it went on"),
+    "python -m": Shape(run=f"{PYTHON} -m t{_NEXT}", files={"t.py": _PLAIN}, never="it went on"),
+    "python -m cProfile": Shape(run=f"{PYTHON} -m cProfile -o profile t.py", files={"t.py": _PLAIN}),
+    "python -m trace": Shape(run=f"{PYTHON} -m trace --count -C . t.py", files={"t.py": _PLAIN}),
+    "zipapp": Shape(
+        run=f"mkdir z; mv t.py z/__main__.py; {PYTHON} -m zipapp z; {PYTHON} z.pyz{_NEXT}",
+        files={"t.py": _PLAIN},
+        never="it went on",
+    ),
+    "asyncio": Shape(run=f"{PYTHON} t.py", files={"t.py": _ASYNC}),
+    "asyncio, in a thread": Shape(
+        run=f"{PYTHON} -c 'import asyncio; asyncio.run(asyncio.to_thread(lambda: __import__(\"t\")))'",
+        files={"t.py": _PLAIN},
+    ),
+    "SIGTERM ignored": Shape(
+        run=f"{PYTHON} t.py",
+        files={"t.py": f"{_USED}signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{_PLAIN}"},
+    ),
+    "SIGTERM as by default": Shape(
+        run=f"{PYTHON} t.py",
+        files={"t.py": f"{_USED}signal.signal(signal.SIGTERM, signal.SIG_DFL)\n{_PLAIN}"},
+    ),
+    "all signals blocked": Shape(
+        run=f"{PYTHON} t.py",
+        files={"t.py": f"{_USED}signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n{_PLAIN}"},
+    ),
+    "a timer's signals": Shape(
+        run=f"{PYTHON} t.py",
+        files={
+            "t.py": f"{_USED}signal.signal(signal.SIGALRM, lambda *_: None)\n"
+            f"signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)\n{_PLAIN}"
+        },
+    ),
+    "faulthandler": Shape(
+        run=f"{PYTHON} t.py",
+        files={
+            "t.py": f"{_USED}import faulthandler\nfaulthandler.register(signal.SIGTERM, chain=True)\n"
+            f"faulthandler.dump_traceback_later(0.5, repeat=True)\n{_PLAIN}"
+        },
+    ),
+    "an upload of 3 s at exit": Shape(
+        run=f"{PYTHON} t.py{_NEXT}",
+        files={
+            "t.py": "import atexit, time\n"
+            f"atexit.register(lambda: (time.sleep(3), print('uploaded', flush=True)))\n{_PLAIN}"
+        },
+        never="it went on",
+    ),
 }
 """One process that saves, behind a shell, a wrapper or a pipe."""
 
@@ -219,6 +346,25 @@ HELPERS: dict[str, Shape] = {
     **{f"with {name}, late": Shape(run=f"{LOOP} --late --with {name} | cat") for name in _KINDS},
 }
 """A process that saves and that needs others at each step."""
+
+_JOBLIB = (
+    "from joblib import Parallel, delayed\n"
+    "from boa_daemon import job\n"
+    "if __name__ == '__main__':\n"
+    "    with Parallel(n_jobs=2) as pool:\n"
+    "        for step in job.steps(1_000_000, load=lambda path: None, save=lambda file: file.write(b'x')):\n"
+    "            pool(delayed(abs)(number) for number in range(4))\n"
+)
+_MANAGER = (
+    "import multiprocessing, time\n"
+    "from boa_daemon import job\n"
+    "if __name__ == '__main__':\n"
+    "    with multiprocessing.Manager() as manager:\n"
+    "        state = manager.dict()\n"
+    "        def save(file): file.write(str(state['step']).encode())\n"
+    "        for step in job.steps(1_000_000, load=lambda path: None, save=save):\n"
+    "            state['step'] = step; time.sleep(0.005)\n"
+)
 
 LAUNCHERS: dict[str, Shape] = {
     "subprocess.run": Shape(run=_LAUNCH, files=_launcher("sys.exit(subprocess.run(args).returncode)")),
@@ -235,6 +381,74 @@ LAUNCHERS: dict[str, Shape] = {
     ),
     "Popen in a new session": Shape(
         run=_LAUNCH, files=_launcher("sys.exit(subprocess.Popen(args, start_new_session=True).wait())")
+    ),
+    "shell=True, then": Shape(
+        run=f"{_LAUNCH}{_NEXT}",
+        files=_launcher(
+            "sys.exit(subprocess.run(' '.join(args) + '; echo it went on', shell=True).returncode)"
+        ),
+        never="it went on",
+    ),
+    "shell of asyncio": Shape(
+        run=f"{_LAUNCH}{_NEXT}",
+        files=_launcher(
+            "import asyncio\n"
+            "async def main():\n"
+            "    words = ' '.join(args) + '; echo it went on'\n"
+            "    child = await asyncio.create_subprocess_shell(words, stdout=-1)\n"
+            "    async for line in child.stdout: print(line.decode(), end='', flush=True)\n"
+            "    await child.wait()\n"
+            "asyncio.run(main())"
+        ),
+        never="it went on",
+    ),
+    "shell on a terminal": Shape(
+        run=f"{_LAUNCH}{_NEXT}",
+        files=_launcher(
+            "import pty\nsys.exit(pty.spawn(['sh', '-c', ' '.join(args) + '; echo it went on']) and 1)"
+        ),
+        never="it went on",
+    ),
+    "conda run": Shape(
+        run=f"{_LAUNCH} && echo it went on",
+        files=_launcher(
+            "open('x.sh', 'w').write(' '.join(args) + chr(10) + 'echo it went on' + chr(10))\n"
+            "child = subprocess.Popen(['bash', 'x.sh'], stdout=subprocess.PIPE)\n"
+            "print(child.communicate()[0].decode()); sys.exit(child.returncode)"
+        ),
+        never="it went on",
+    ),
+    "environment of its own": Shape(
+        run=f"{_LAUNCH}{_NEXT}",
+        files=_launcher("sys.exit(subprocess.call(args, env={}))"),
+        never="it went on",
+    ),
+    "double fork": Shape(
+        run=_LAUNCH,
+        files=_launcher(
+            "if os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\nos.execv(args[0], args)"
+        ),
+    ),
+    "launcher that ends at once": Shape(
+        run=f"{_LAUNCH}{_NEXT}", files=_launcher("if os.fork(): os._exit(0)\nos.execv(args[0], args)")
+    ),
+    "launcher that restarts what ended": Shape(
+        run=_LAUNCH, files=_launcher("while True: subprocess.call(args)")
+    ),
+    "launcher that kills its group": Shape(
+        run=f"{_LAUNCH}{_NEXT}",
+        files=_launcher(
+            "import signal\nchild = subprocess.Popen(args)\n"
+            "signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))\nsys.exit(child.wait())"
+        ),
+        never="it went on",
+    ),
+    "joblib": Shape(run=f"{PYTHON} t.py{_NEXT}", files={"t.py": _JOBLIB}, needs="joblib", never="it went on"),
+    "Manager": Shape(run=f"{PYTHON} t.py{_NEXT}", files={"t.py": _MANAGER}, never="it went on"),
+    "node": Shape(
+        run="node l.js",
+        files={"l.js": f"require('child_process').execSync({LOOP!r}, {{stdio: 'inherit'}});"},
+        tool="node",
     ),
     "os.system": Shape(run=_LAUNCH, files=_launcher("os.system(' '.join(args))")),
     "os.execv": Shape(run=_LAUNCH, files=_launcher("os.execv(args[0], args)")),

@@ -87,6 +87,29 @@ ACTIONS = {
         'for n in 1 2 3; do ln -sf @precious@ "$BOA_CHECKPOINT_DIR/g1-step$n.ckpt"; done; '
         'ln @precious@/file "$BOA_CHECKPOINT_DIR/second" 2>/dev/null'
     ),
+    "its checkpoint has holes": (
+        'truncate -s 15T "$BOA_CHECKPOINT_DIR/x" || truncate -s 1T "$BOA_CHECKPOINT_DIR/x"; '
+        "echo '{\"generation\": 1, \"step\": 9, \"sha256\": \"x\", \"path\": \"x\"}' "
+        '> "$BOA_CHECKPOINT_DIR/manifest.json"'
+    ),
+    "its artifacts have holes": "mkdir -p out; truncate -s 15T out/holes",
+    "its lock is a pipe": 'rm -f "$BOA_CHECKPOINT_DIR/.lock"; mkfifo "$BOA_CHECKPOINT_DIR/.lock"',
+    "its files are pipes": (
+        'd=$(dirname "$BOA_PROGRESS_FILE")/n0; for n in kept.json go lease register stop ready failure.json '
+        'early-0.json; do rm -f "$d/$n"; mkfifo "$d/$n"; done; mkfifo "$BOA_PROGRESS_FILE.done"'
+    ),
+    "its files are folders": (
+        'd=$(dirname "$BOA_PROGRESS_FILE")/n0; for n in kept.json go lease register stop ready failure.json; '
+        'do rm -f "$d/$n"; mkdir -p "$d/$n"; done; rm -f "$BOA_CHECKPOINT_DIR"/.lock; '
+        'mkdir "$BOA_CHECKPOINT_DIR/.lock" "$BOA_CHECKPOINT_DIR/generation"'
+    ),
+    "its folders are deep": (
+        'for top in "$TMPDIR" "$BOA_SCRATCH" "$(dirname "$BOA_PROGRESS_FILE")/n0/ranks" "$BOA_CHECKPOINT_DIR/g1-step1.ckpt" '
+        '"/dev/shm/boa-fuzz-$BOA_UNIT" out; do mkdir -p "$top"; python3 -c '
+        "'import os, sys; os.chdir(sys.argv[1]); [(os.mkdir(\"d\"), os.chdir(\"d\")) for _ in range(1500)]' \"$top\"; done; "
+        'rm -rf "/dev/shm/boa-fuzz-$BOA_UNIT"'
+    ),
+    "it gives up its folders": 'chmod 0 "$(dirname "$BOA_PROGRESS_FILE")/n0" "$BOA_CHECKPOINT_DIR" "$TMPDIR"',
     "its kept note is huge": (
         'd=$(dirname "$BOA_PROGRESS_FILE")/n0; python3 -c \'import json; print(json.dumps({"kept": '
         '[{"generation": 1, "step": 1, "sha256": "x" * 300000, "path": "y"}]}))\' > "$d/kept.json"'

@@ -19,6 +19,7 @@ from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.facts.ports import LogChunk, RunReport
 
 TOKEN = "a-token-that-is-long-enough"
+TOKENS = {"ann": TOKEN, "bob": "another-token-of-bob-here", "root": "the-token-of-administrators"}
 CLASSES = """
 gpu_types:
   a10g: {instance_type: g5.12xlarge}
@@ -130,9 +131,11 @@ class Served:
 def served(play: DaemonInAFolder, folder: Path) -> Iterator[Served]:
     """Serve a daemon on a Unix socket and on a local port."""
     tokens = folder / "tokens"
-    tokens.write_text(f"{TOKEN} ann\n")
+    tokens.write_text("".join(f"{token} {user}\n" for user, token in TOKENS.items()))
     tokens.chmod(0o600)
-    settings = ApiSettings.model_validate({"listen": "127.0.0.1:0", "tokens": str(tokens)})
+    settings = ApiSettings.model_validate(
+        {"listen": "127.0.0.1:0", "tokens": str(tokens), "admins": ["root"]}
+    )
     tcp = tcp_socket("127.0.0.1:0")
     app = create_app(play.service, Authenticator(settings))
     server = ApiServer(app, [unix_socket(folder / "boa.sock"), tcp])

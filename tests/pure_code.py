@@ -25,6 +25,8 @@ ALLOWED: Mapping[str, Set[str]] = MappingProxyType(
 ALSO: Mapping[str, Set[str]] = MappingProxyType(
     {
         "boa_daemon/tick/decide/gc_pause.py": frozenset({"gc"}),
+        # What a job file says to the process, which the package for training scripts declares.
+        "boa_daemon/tick/facts/job_spec.py": frozenset({"boa_daemon.job.run_options"}),
         "boa_daemon/tick/facts/codec.py": frozenset({"hashlib", "json", "json.encoder", "zlib"}),
         "policies/fast_dataclasses.py": frozenset({"exec"}),
         "policies/plugins.py": frozenset({"importlib.metadata"}),

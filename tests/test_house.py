@@ -22,6 +22,7 @@ AT_THE_ROOT = {
         "clock",
         "csv_text",
         "errors",
+        "extras",
         "serve",
         "text_files",
         "units",
@@ -184,6 +185,14 @@ def test_the_places_of_a_member_are_the_files_that_name_it(
     assert house.places("nowhere", "HEAD") == 0
     with pytest.raises(subprocess.CalledProcessError):
         house.places("resize", "gone")
+
+
+def test_a_word_in_a_docstring_is_no_place_in_code(house: ModuleType) -> None:
+    """Names, keys in texts and keywords count; docstrings and comments do not."""
+    prose = '"""resize"""\nx = 1  # resize\n"""resize"""\nclass A:\n    """resize"""\n'
+    assert "resize" not in house.code_of(prose)
+    for code in ("def resize(): ...", "x = {'resize': 1}", "f(resize=1)", "f('see resize')"):
+        assert "resize" in house.code_of(code)
 
 
 def _asks_for_a_name(node: ast.AST) -> bool:

@@ -31,7 +31,8 @@ class JobAnswer(_Class):
     running, cancelling, finished, failed or cancelled. `gpus`, `gpu_type` and `nodes` are what it holds now.
     `generation` counts its starts, `step` is the last step that it reported, `lost_steps` are done steps
     in no checkpoint. `cause` is a sentence on how it last ended, `waits_for` a reason code, and
-    `place_in_queue` its place among the jobs that wait for GPUs, from 1, `starts_at` when it should start.
+    `place_in_queue` its place among the jobs that wait for GPUs, from 1, `starts_at` when it should start, or
+    may at the earliest if it is in no queue.
     `ran_seconds` is how long it held GPUs over all starts, `lost_gpu_hours` the part that was lost. `usd` is
     the cost of its GPUs. `last_lines` is its last output, empty for callers who may not read it.
     """
@@ -95,7 +96,7 @@ class ExplainAnswer(_Explained, total=False):
     """Why a job has its GPUs or waits: a `text`, a `reason` code, and figures for a planned job."""
 
     choice: dict[str, Any] | None
-    finish: dict[str, float] | None
+    finish: dict[str, float | None] | None
     measured: list[str]
     held: list[dict[str, Any]]
 
@@ -171,6 +172,21 @@ class CancelAnswer(_Cancelled, total=False):
     jobs: int
 
 
+class ResizeAnswer(_Cancelled):
+    """The result of an order for a width: `changed` is false when the job is over, or has that order."""
+
+    gpus: int | None
+
+
+class InterruptAnswer(TypedDict):
+    """The node whose interruption is rehearsed, and the instant at which it ends."""
+
+    as_of: float
+    job: str
+    node: str
+    ends_by: float
+
+
 class _Standing(TypedDict):
     as_of: float
     now: float
@@ -216,7 +232,7 @@ class StatusAnswer(_Standing, total=False):
     pacing: dict[str, Any] | None
     purses: list[dict[str, Any]]
     held: list[str]
-    finishes: dict[str, dict[str, float]]
+    finishes: dict[str, dict[str, float | None]]
     ends: dict[str, float | None]
     dates: dict[str, dict[str, Any]]
     queued_since_then: int
@@ -288,6 +304,74 @@ class InstancesAnswer(TypedDict):
     as_of: float
     instances: list[InstanceAnswer]
     next: str | None
+
+
+class DecisionsAnswer(TypedDict):
+    """Decisions, newest first, without their states."""
+
+    as_of: float
+    decisions: list[dict[str, Any]]
+
+
+class ClassesAnswer(TypedDict):
+    """Each class as stated and as estimated, the machines of the plan, and the cost of shared links."""
+
+    as_of: float
+    machines: list[dict[str, Any]]
+    classes: list[dict[str, Any]]
+    kappa: dict[str, Any] | None
+
+
+class PastAnswer(TypedDict):
+    """The jobs of the last `days` that are over, and the policy that they ran under.
+
+    `left_out` counts the others by reason, `usd` is the cost of both and of idle nodes.
+    """
+
+    as_of: float
+    days: float
+    jobs: list[list[Any]]
+    left_out: dict[str, int]
+    usd: float
+    policy: dict[str, Any]
+    market: str
+    spot_price_fraction: float | None
+
+
+class AlertsAnswer(TypedDict):
+    """The newest alerts: key, instant and sentence."""
+
+    as_of: float
+    alerts: list[dict[str, Any]]
+
+
+class _Changes(TypedDict):
+    note: str
+    changes: list[dict[str, Any]]
+    needs_consent: bool
+    code: str
+    files: list[str]
+    warnings: list[str]
+
+
+class ChangesAnswer(_Changes, total=False):
+    """What the settings files change; `after_restart` names what the daemon reads at its next start only."""
+
+    is_applied: bool
+    after_restart: list[str]
+
+
+class _Ordered(TypedDict):
+    as_of: float
+    jobs: list[str]
+
+
+class SlurmAnswer(_Ordered, total=False):
+    """The jobs that nodes of Slurm are or were; how many were there already or never, and refusals."""
+
+    known: int
+    refused: dict[str, str]
+    unknown: int
 
 
 class DownAnswer(TypedDict):

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
@@ -24,9 +24,10 @@ from starlette.exceptions import HTTPException
 from boa_daemon.api.admission import BoundedRequest, CallerFirst
 from boa_daemon.api.authentication import Authenticator, Caller
 from boa_daemon.api.browser_security import BrowserGuard
+from boa_daemon.api.contract_routes import JOB_NAME, contract_routes
 from boa_daemon.api.job_access import job_access_routes
+from boa_daemon.api.order_routes import order_routes
 from boa_daemon.api.page import file_routes, page_routes
-from boa_daemon.daemon.money.cost_labels import CostBy
 from boa_daemon.daemon.service.orders import CannotRehearse
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.service.service_base import NotAllowed, NotReady, UnknownJob
@@ -40,9 +41,8 @@ from policies.errors import PolicyError
 
 _LOG = logging.getLogger("boa.api")
 _IDS = "Ids are letters, digits and hyphens, and end in a number: `boa jobs --all` lists them"
-JobName = Annotated[str, Path(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
+JobName = Annotated[str, Path(**JOB_NAME)]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of packed code")]
-LARGEST_NUMBER = 2**53
 
 
 class Problem(BaseModel):
@@ -53,69 +53,12 @@ class Problem(BaseModel):
     exit_code: int
 
 
-class JobPage(BaseModel):
-    """Query parameters that select the jobs to list."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    limit: int = Field(default=1000, ge=1, le=20_000)
-    user: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.@-]{1,64}$")
-    ended: bool = True
-    team: str | None = Field(default=None, max_length=200)
-    group: str | None = Field(default=None, pattern=r"^[A-Za-z0-9-]{1,80}$")
-    before: int | None = Field(default=None, ge=1, le=LARGEST_NUMBER)
-
-
 class Submission(BaseModel):
     """Jobs to accept, all or none; each is the content of a job file."""
 
     model_config = ConfigDict(extra="forbid")
 
     jobs: list[dict[str, Any]] = Field(min_length=1, max_length=MOST_JOBS_AT_ONCE)
-
-
-class Down(BaseModel):
-    """Whether to release all nodes."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    is_down: bool
-
-
-class Consent(BaseModel):
-    """The code of changes of settings that may loosen limits; empty consents to none."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    code: str = Field(default="", pattern=r"^[0-9a-f]{0,64}$")
-
-
-class Resize(BaseModel):
-    """The number of GPUs for a job; null means within the limits of its file."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    gpus: Annotated[int, Field(ge=1, le=100_000)] | None
-
-
-class SlurmOrder(BaseModel):
-    """Nodes of Slurm, as a host list such as `c[1-3]`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    nodes: str = Field(min_length=1, max_length=1_000_000)
-
-
-def _check_slurm(caller: Caller) -> None:
-    """Refuse a caller who may not act for Slurm.
-
-    Raises:
-        NotAllowed: when the caller is no administrator.
-    """
-    if not caller.is_admin:
-        raise NotAllowed(
-            f"only Slurm's user may ask for its nodes, not {caller.user}. Name that user in [api] admins"
-        )
 
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -186,6 +129,7 @@ def _http(_request: Request, error: Exception) -> JSONResponse:
 
 def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "unreleased") -> FastAPI:
     """Return the application for a service; its description states `version`."""
+    gatekeeper.page_may_order = lambda: service.daemon.settings.api.page_orders
     app = FastAPI(
         title="BOA daemon",
         version=version,
@@ -228,7 +172,9 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
         operation_id="metrics",
     )
     app.include_router(_routes(service, gatekeeper))
+    app.include_router(contract_routes(service, gatekeeper))
     app.include_router(job_access_routes(service, gatekeeper))
+    app.include_router(order_routes(service, gatekeeper))
     app.include_router(page_routes(service, gatekeeper))
     app.include_router(file_routes())
     # The last one added is the first to see a request.
@@ -270,7 +216,7 @@ def _open_routes(service: Service) -> APIRouter:
 
 
 def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
-    """Return the routes that need authentication."""
+    """Return the routes that are no verbs of the contract: what comes and goes as bytes, and submissions."""
     router = APIRouter(prefix="/v1")
     writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="boa-submit")
     ask = Depends(gatekeeper.admit)
@@ -286,56 +232,6 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         # The context carries the time until which the request waits for the database.
         settle = partial(copy_context().run, service.settled, ticket)
         return await asyncio.get_running_loop().run_in_executor(writer, settle)
-
-    @router.get("/jobs", response_model=dict[str, Any])
-    def jobs(*, page: Annotated[JobPage, Query()], caller: Caller = ask) -> JSONResponse:
-        """List jobs, newest first; `next` of a page is the `before` of the next page."""
-        found = service.jobs(
-            user=page.user,
-            ended=page.ended,
-            team=page.team,
-            group=page.group,
-            before=page.before,
-            limit=page.limit,
-            may_read=caller.may_read,
-        )
-        return JSONResponse(found)
-
-    @router.get("/groups/{name}")
-    def group_of_jobs(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Return the number of a group's jobs by status, and their total cost."""
-        return service.group(name)
-
-    @router.post("/groups/{name}/cancel")
-    def cancel_group(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Cancel every job of a group."""
-        return service.cancel_group(name, user=caller.user, is_admin=caller.is_admin)
-
-    @router.get("/jobs/{name}")
-    def job(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Return one job; of somebody else's only what everybody may see."""
-        return service.job(name, may_read=caller.may_read)
-
-    @router.get("/jobs/{name}/explain")
-    def explain(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Explain why a job has its GPUs or waits."""
-        return service.explain(name, may_read=caller.may_read)
-
-    @router.get("/jobs/{name}/logs")
-    def logs(
-        name: JobName,
-        caller: Caller = ask,
-        since: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0,
-        generation: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
-        node: Annotated[int | None, Query(ge=0, le=10_000)] = None,
-    ) -> dict[str, Any]:
-        """Return a job's output on a node."""
-        return service.logs(name, since=since, generation=generation, node=node, may_read=caller.may_read)
-
-    @router.get("/jobs/{name}/artifacts")
-    def artifacts(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """List a job's output files."""
-        return service.artifacts(name, may_read=caller.may_read)
 
     @router.get("/jobs/{name}/artifacts/{file:path}", response_class=StreamingResponse)
     def artifact(name: JobName, file: str, caller: Caller = ask) -> StreamingResponse:
@@ -355,119 +251,4 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         await run_in_threadpool(service.take_code, digest, await request.body())
         return {"digest": digest, "is_here": True}
 
-    @router.post("/slurm/resume")
-    def slurm_resume(order: SlurmOrder, caller: Caller = ask) -> dict[str, Any]:
-        """Ask for nodes of Slurm, as its ResumeProgram does."""
-        _check_slurm(caller)
-        return service.slurm.resume(order.nodes)
-
-    @router.post("/slurm/suspend")
-    def slurm_suspend(order: SlurmOrder, caller: Caller = ask) -> dict[str, Any]:
-        """Give nodes of Slurm back, as its SuspendProgram does."""
-        _check_slurm(caller)
-        return service.slurm.suspend(order.nodes)
-
-    @router.post("/jobs/{name}/cancel")
-    def cancel(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Cancel a job."""
-        return service.cancel(name, user=caller.user, is_admin=caller.is_admin)
-
-    @router.post("/jobs/{name}/resize")
-    def resize(name: JobName, order: Resize, caller: Caller = ask) -> dict[str, Any]:
-        """Set the number of GPUs of a job; null means within the limits of its file."""
-        return service.resize(name, gpus=order.gpus, user=caller.user, is_admin=caller.is_admin)
-
-    @router.post("/jobs/{name}/interrupt")
-    def interrupt(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Rehearse a spot interruption of one of a job's nodes."""
-        return service.interrupt(name, user=caller.user, is_admin=caller.is_admin)
-
-    @router.get("/status", response_model=dict[str, Any])
-    async def status(caller: Caller = ask) -> JSONResponse:
-        """Return the daemon's status."""
-        # Built from memory without validation, so that no thread is needed.
-        return JSONResponse(service.status())
-
-    @router.get("/decisions")
-    def decisions(
-        caller: Caller = ask,
-        count: Annotated[int, Query(alias="limit", ge=1, le=1000)] = 20,
-        acting: bool = False,
-    ) -> dict[str, Any]:
-        """List decisions, newest first."""
-        return service.decisions(limit=count, acting=acting)
-
-    @router.get("/decisions/{tick}")
-    def decision(tick: Annotated[int, Path(ge=0, le=LARGEST_NUMBER)], caller: Caller = ask) -> dict[str, Any]:
-        """Return the record of a decision."""
-        return service.decision(tick)
-
-    @router.get("/instances", response_model=dict[str, Any])
-    def instances(
-        ended: bool = False,
-        count: Annotated[int | None, Query(alias="limit", ge=1, le=20_000)] = None,
-        after: Annotated[str, Query(max_length=200)] = "",
-        caller: Caller = ask,
-    ) -> JSONResponse:
-        """List nodes by id; `next` of a page is the `after` of the next page."""
-        # Thousands of nodes: their validation would delay every other request.
-        return JSONResponse(service.instances(ended=ended, limit=count, after=after))
-
-    @router.get("/cost")
-    def cost(
-        caller: Caller = ask,
-        by: CostBy = "job",
-        since: Annotated[float | None, Query(ge=0, le=1e11)] = None,
-    ) -> dict[str, Any]:
-        """Return costs by job, class, user, team, market, region, machine, `tag:KEY`, day or kind."""
-        return service.cost(by=by, since=since)
-
-    @router.get("/classes")
-    def classes(caller: Caller = ask) -> dict[str, Any]:
-        """Return the estimates for each class."""
-        return service.classes()
-
-    @router.get("/past")
-    def past(caller: Caller = ask, days: Annotated[float, Query(gt=0.0, le=366.0)] = 30.0) -> dict[str, Any]:
-        """Return the jobs of the last days that are over, for `boa whatif --history`."""
-        return service.past(days=days)
-
-    @router.get("/plan")
-    def plan(caller: Caller = ask) -> dict[str, Any]:
-        """Return what a tick would do now."""
-        return service.plan()
-
-    @router.get("/alerts")
-    def alerts(caller: Caller = ask) -> dict[str, Any]:
-        """List alerts, newest first."""
-        return service.alerts()
-
-    @router.get("/settings/changes")
-    def setting_changes(caller: Caller = ask) -> dict[str, Any]:
-        """Return what the settings files would change of the settings in force; for administrators."""
-        _for_admins(caller)
-        return service.setting_changes()
-
-    @router.post("/settings/apply")
-    def apply_settings(consent: Consent, caller: Caller = ask) -> dict[str, Any]:
-        """Read the settings files again and use them; for administrators."""
-        _for_admins(caller)
-        return service.apply_settings(consent.code)
-
-    @router.post("/down")
-    def down(order: Down, caller: Caller = ask) -> dict[str, Any]:
-        """Release all nodes, or resume work; for administrators."""
-        _for_admins(caller)
-        return service.down(is_down=order.is_down)
-
     return router
-
-
-def _for_admins(caller: Caller) -> None:
-    """Refuse everybody but administrators.
-
-    Raises:
-        NotAllowed: when the caller is no administrator.
-    """
-    if not caller.is_admin:
-        raise NotAllowed(f"only administrators may do that; you are {caller.user}")

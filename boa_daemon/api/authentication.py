@@ -18,7 +18,7 @@ import pwd
 import re
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,7 +28,7 @@ from pathlib import Path
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
-from boa_daemon.api.browser_security import COOKIE, Sessions
+from boa_daemon.api.browser_security import COOKIE, PAGE_ORDERS, WORD_HEADER, Sessions
 from boa_daemon.daemon.settings.config import ApiSettings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.watched_files import WatchedFiles
@@ -101,6 +101,7 @@ class Authenticator:
         self._admins, self._readers = set(settings.admins), set(settings.readers)
         self._tokens: WatchedFiles[Mapping[str, str]] | None = None
         self.sessions = Sessions()
+        self.page_may_order: Callable[[], bool] = lambda: False
         self.listen, self.hosts = settings.listen, tuple(settings.hosts)
         self._header, self._domain = settings.proxy_user_header.lower(), settings.proxy_user_domain
         self._proxy_users = frozenset(one for one in settings.proxies if not is_address(one))
@@ -149,9 +150,23 @@ class Authenticator:
         known = self.sessions.user(request.cookies.get(COOKIE))
         if known is not None:
             if request.method not in ("GET", "HEAD"):
-                raise HTTPException(403, "a session of the page only reads; send the token itself")
+                self._check_order(request)
             return self._caller(known)
         raise _unknown()
+
+    def _check_order(self, request: Request) -> None:
+        """Refuse a session's request to change something, unless the page may order it and it bears its word.
+
+        Raises:
+            HTTPException: 403 when the page only reads, may not order this, or the word is missing or wrong.
+        """
+        if not self.page_may_order():
+            raise HTTPException(403, "a session of the page only reads; send the token itself")
+        if not PAGE_ORDERS.fullmatch(request.url.path):
+            raise HTTPException(403, "the page may not order that; send the token itself")
+        word = self.sessions.word(request.cookies.get(COOKIE))
+        if not hmac.compare_digest(word.encode(), request.headers.get(WORD_HEADER, "").encode()):
+            raise HTTPException(403, "the order does not come from the page: reload it and try again")
 
     async def of_token(self, token: str, request: Request) -> Caller:
         """Return the owner of a token.

@@ -3,11 +3,15 @@
 A client with a token sends it in a header, which no other site can make a browser do. A request without this
 header may come from a browser that another site steers. Then the Host header must name this daemon (which a
 rebound DNS name does not), and the request must originate from the daemon's own page. A session may only
-read.
+read, unless the settings let the page order: then a few orders pass that bear a word in a header. Only the
+page can read that word, and no other site can send the header.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
@@ -20,7 +24,9 @@ from starlette.responses import JSONResponse
 
 from boa_daemon.dashboard.assets import CONTENT_SECURITY_POLICY
 
-COOKIE = "boa_session"
+COOKIE, WORD_HEADER = "boa_session", "X-Boa-Word"
+PAGE_ORDERS = re.compile(r"/v1/(jobs/[A-Za-z0-9-]{1,80}/(cancel|resize|hold|weight)|caps/(day|month))")
+"""The paths of what the page may order."""
 SESSION_SECONDS, MOST_SESSIONS = 12 * 3600.0, 1000
 _Message = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Message]]
@@ -44,6 +50,13 @@ class Sessions:
 
     def __init__(self) -> None:
         self._users: dict[str, tuple[str, float, str]] = {}
+        self._secret = secrets.token_bytes(32)
+
+    def word(self, key: str | None) -> str:
+        """Return the word that orders of a session have to bear; empty without a session."""
+        if self.user(key) is None or key is None:
+            return ""
+        return hmac.new(self._secret, key.encode(), hashlib.sha256).hexdigest()
 
     def begin(self, user: str, token: str = "") -> str:
         """Begin a session, which ends with the token of this digest, and return its key."""

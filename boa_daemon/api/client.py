@@ -25,23 +25,13 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from boa_daemon.api.answers import (
-    ArtifactsAnswer,
-    By,
     CancelAnswer,
-    CostAnswer,
-    DownAnswer,
     ExecAnswer,
-    ExplainAnswer,
-    GroupAnswer,
-    InstancesAnswer,
-    JobsAnswer,
-    LogAnswer,
-    PlanAnswer,
-    StatusAnswer,
     SubmittedAnswer,
     WholeJobAnswer,
 )
 from boa_daemon.api.connection import DaemonUnreachable, RefusedByDaemon, ask, open_http, stream
+from boa_daemon.api.contract import Verbs, quoted
 from boa_daemon.errors import BoaError, InputError
 
 __all__ = ["Client", "DaemonUnreachable", "JobsFailed", "RefusedByDaemon", "WaitedTooLong"]
@@ -69,7 +59,7 @@ class JobsFailed(BoaError):
         self.jobs = jobs
 
 
-class Client:
+class Client(Verbs):
     """A connection to a daemon; use it in a `with` statement, from one thread."""
 
     def __init__(self, address: str | Path | None = None, *, token: str | None = None) -> None:
@@ -150,56 +140,6 @@ class Client:
             )
         ask(self._http, "PUT", f"/code/{packed.digest}", at=self._at, content=packed.archive)
 
-    def jobs(
-        self,
-        *,
-        user: str | None = None,
-        group: str | None = None,
-        team: str | None = None,
-        before: int | None = None,
-        ended: bool = False,
-        limit: int = 1000,
-    ) -> JobsAnswer:
-        """List jobs, newest first; by default only those that are not over.
-
-        Args:
-            user: only those of this user.
-            group: only those of this group.
-            team: only those that this team pays for.
-            before: `next` of the previous page.
-            ended: also those that are over.
-            limit: largest number of jobs, at most 20,000.
-
-        Raises:
-            RefusedByDaemon: with status 404 when there is no such group.
-        """
-        words = {"user": user, "group": group, "team": team, "before": before}
-        return cast(JobsAnswer, self.get("/jobs", **words, ended=ended, limit=limit))
-
-    def group(self, name: str) -> GroupAnswer:
-        """Return the number of a group's jobs by status, and their total cost.
-
-        Raises:
-            RefusedByDaemon: with status 404 when there is no such group.
-        """
-        return cast(GroupAnswer, self.get(f"/groups/{_quoted(name)}"))
-
-    def job(self, name: str) -> WholeJobAnswer:
-        """Return one job with its file.
-
-        Raises:
-            RefusedByDaemon: with status 404 when there is no such job.
-        """
-        return cast(WholeJobAnswer, self.get(f"/jobs/{_quoted(name)}"))
-
-    def explain(self, name: str) -> ExplainAnswer:
-        """Explain why a job has its width and its nodes, or why it waits.
-
-        Raises:
-            RefusedByDaemon: with status 404 when there is no such job.
-        """
-        return cast(ExplainAnswer, self.get(f"/jobs/{_quoted(name)}/explain"))
-
     def wait(
         self,
         names: str | Iterable[str],
@@ -267,23 +207,6 @@ class Client:
             if job["status"] not in ACTIVE:
                 over[name] = job
 
-    def logs(
-        self, name: str, *, since: int = 0, generation: int | None = None, node: int | None = None
-    ) -> LogAnswer:
-        """Return a piece of a job's output, from a byte on.
-
-        Args:
-            name: id of the job.
-            since: the first byte; `next_offset` of the previous piece.
-            generation: number of the start, from 1; the newest by default.
-            node: number of the job's node, from 0; by default that of the process that reports.
-
-        Raises:
-            RefusedByDaemon: when there is no such job, start or node, or you may not read it.
-        """
-        path = f"/jobs/{_quoted(name)}/logs"
-        return cast(LogAnswer, self.get(path, since=since, generation=generation, node=node))
-
     def follow(
         self, name: str, *, generation: int | None = None, node: int | None = None, poll_seconds: float = 1.0
     ) -> Iterator[str]:
@@ -307,8 +230,7 @@ class Client:
         Raises:
             RefusedByDaemon: when there is no such job or group, or it is not yours.
         """
-        kind = "groups" if _is_group(name) else "jobs"
-        return cast(CancelAnswer, self.post(f"/{kind}/{_quoted(name)}/cancel"))
+        return self.cancel_group(name) if _is_group(name) else super().cancel(name)
 
     def exec(
         self, name: str, command: str | Sequence[str], *, node: int = 0, seconds: float = 60.0
@@ -325,21 +247,13 @@ class Client:
             RefusedByDaemon: when the job does not run, is not yours, or has no such node.
         """
         text = command if isinstance(command, str) else shlex.join(command)
-        path = f"/jobs/{_quoted(name)}/exec"
+        path = f"/jobs/{quoted(name)}/exec"
         word = self.post(path, {"command": text, "node": node, "seconds": seconds})["command"]
         pause = LOOK_SECONDS
         while not (said := self.get(f"{path}/{word}"))["is_over"]:
             time.sleep(pause)
             pause = min(pause * 1.5, MOST_LOOK_SECONDS)
         return cast(ExecAnswer, said)
-
-    def artifacts(self, name: str) -> ArtifactsAnswer:
-        """List a job's output files, as the `artifacts` of its file select them.
-
-        Raises:
-            RefusedByDaemon: when there is no such job, or you may not read it.
-        """
-        return cast(ArtifactsAnswer, self.get(f"/jobs/{_quoted(name)}/artifacts"))
 
     def download(self, name: str, file: str, target: str | Path) -> Path:
         """Download one of a job's output files to `target`, atomically; return its path.
@@ -352,39 +266,11 @@ class Client:
 
         path = Path(target)
         path.parent.mkdir(parents=True, exist_ok=True)
-        where = f"/jobs/{_quoted(name)}/artifacts/{quote(file)}"
+        where = f"/jobs/{quoted(name)}/artifacts/{quote(file)}"
         with whole_file(path) as aside, aside.open("wb") as content:
             for block in stream(self._http, where, at=self._at):
                 content.write(block)
         return path
-
-    def status(self) -> StatusAnswer:
-        """Return the daemon's status; it answers at once, even during a tick."""
-        return cast(StatusAnswer, self.get("/status"))
-
-    def plan(self) -> PlanAnswer:
-        """Return what the next tick would do, without doing it.
-
-        Raises:
-            RefusedByDaemon: with status 503 before the first tick.
-        """
-        return cast(PlanAnswer, self.get("/plan"))
-
-    def cost(self, *, by: By = "job", since: float | None = None) -> CostAnswer:
-        """Return costs since an instant, by default since the month (UTC) began."""
-        return cast(CostAnswer, self.get("/cost", by=by, since=since))
-
-    def instances(self, *, ended: bool = False) -> InstancesAnswer:
-        """List nodes; with `ended` also those that ended within a day."""
-        return cast(InstancesAnswer, self.get("/instances", ended=ended))
-
-    def down(self, *, is_down: bool = True) -> DownAnswer:
-        """Release all nodes, or resume work; for administrators.
-
-        Raises:
-            RefusedByDaemon: with status 403 for everybody else.
-        """
-        return cast(DownAnswer, self.post("/down", {"is_down": is_down}))
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """Return the document at a path of the HTTP API, given without `/v1`; the path may have a query."""
@@ -393,8 +279,7 @@ class Client:
 
     def post(self, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send a POST to a path of the HTTP API, given without `/v1`, and return its answer."""
-        given = None if document is None else dict(document)
-        return ask(self._http, "POST", path, at=self._at, json=given)
+        return ask(self._http, "POST", path, at=self._at, document=document)
 
 
 def default_address(config: Path | None = None, socket: str | None = None) -> str | Path:
@@ -411,10 +296,10 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
     if config is None:
         with suppress(KeyError):
             return os.environ["BOA_ADDRESS"]
-    from boa_daemon.daemon.settings.named_socket import named_socket  # noqa: PLC0415 - unused with an address
+    from boa_daemon.daemon.settings.named_socket import named_socket, nothing_is_set  # noqa: PLC0415 - unused with an address
 
     named = named_socket(config)
-    if named is not None and named.exists():
+    if named is not None and (named.exists() or nothing_is_set(config)):
         return named
     try:
         from boa_daemon.daemon.settings.daemon_paths import socket_of  # noqa: PLC0415 - half a second to import
@@ -439,8 +324,3 @@ def _is_group(name: str) -> bool:
     from boa_daemon.store.records import first_of_group  # noqa: PLC0415 - it brings the records, for one name
 
     return first_of_group(name) is not None
-
-
-def _quoted(name: str) -> str:
-    """Return an id as part of a path; the daemon refuses invalid ids."""
-    return quote(name or " ", safe="").replace("%2F", "%252F")

@@ -1,23 +1,32 @@
-"""Connections to a daemon: a unix socket of this machine, or HTTP(S) with a token."""
+"""Connections to a daemon: a unix socket of this machine, or HTTP(S) with a token.
+
+A socket is spoken to by httpcore, on which httpx rests: for certificates, proxies and redirects httpx takes a
+fifth of the processor time of `boa status`, and a socket has none of them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
-
-import httpx
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from boa_daemon.errors import DAEMON_UNREACHABLE, BoaError, InputError
+
+if TYPE_CHECKING:
+    import httpcore
+    import httpx
 
 PATIENCE_SECONDS = 60.0
 _TRUSTED = ("/run/",)
 """Folders in which only root creates entries, so that root has placed any socket there."""
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_FIRST_REDIRECT, _FIRST_ERROR = 300, 400
 
 
 class DaemonUnreachable(BoaError):
@@ -39,8 +48,92 @@ def is_url(address: str | Path) -> bool:
     return str(address).startswith(("http://", "https://"))
 
 
-def open_http(address: str | Path, token: str | None) -> httpx.Client:
-    """Return an HTTP client for a socket or a URL; a URL is not contacted yet.
+class Answer(NamedTuple):
+    """The head of an HTTP answer, and its body in pieces, which end when the request does."""
+
+    status: int
+    body: Iterator[bytes]
+
+
+class Unanswered(Exception):
+    """The connection broke, or was never there; the message says why."""
+
+
+class Http(Protocol):
+    """A connection that requests are sent over."""
+
+    def request(
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes | None
+    ) -> AbstractContextManager[Answer]:
+        """Send a request; the body of its answer is read within the `with` statement.
+
+        Raises:
+            Unanswered: when the connection breaks, also while the body is read.
+        """
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class _OverSocket:
+    """A connection over a unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        import httpcore  # noqa: PLC0415 - unused with a URL
+
+        self._pool: httpcore.ConnectionPool = httpcore.ConnectionPool(uds=str(path))
+        self._errors = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError)
+
+    @contextmanager
+    def request(
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes | None
+    ) -> Iterator[Answer]:
+        waits = dict.fromkeys(("connect", "read", "write", "pool"), PATIENCE_SECONDS)
+        sent = {"host": "boa", "accept": "*/*", **headers}
+        if content is not None:
+            sent["content-length"] = str(len(content))
+        elif method == "POST":
+            sent["content-length"] = "0"
+        try:
+            with self._pool.stream(
+                method,
+                f"http://boa{target}",
+                headers=list(sent.items()),
+                content=content,
+                extensions={"timeout": waits},
+            ) as answer:
+                yield Answer(answer.status, answer.iter_stream())
+        except self._errors as error:
+            raise Unanswered(str(error) or type(error).__name__) from None
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class _OverNetwork:
+    """A connection to a URL."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+
+    @contextmanager
+    def request(
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes | None
+    ) -> Iterator[Answer]:
+        import httpx  # noqa: PLC0415 - loaded already
+
+        try:
+            with self._client.stream(method, target, headers=dict(headers), content=content) as answer:
+                yield Answer(answer.status_code, answer.iter_bytes())
+        except httpx.HTTPError as error:
+            raise Unanswered(str(error) or type(error).__name__) from None
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def open_http(address: str | Path, token: str | None) -> Http:
+    """Return a connection to a socket or a URL; a URL is not contacted yet.
 
     Raises:
         InputError: when a token is missing, or would cross a network in the clear.
@@ -50,9 +143,7 @@ def open_http(address: str | Path, token: str | None) -> httpx.Client:
         path = Path(address)
         check_owner(path)
         check_listens(path)
-        # A socket needs no TLS, and loading all certificates would take longer than most answers.
-        transport = httpx.HTTPTransport(uds=str(path), verify=False)
-        return httpx.Client(transport=transport, base_url="http://boa", timeout=PATIENCE_SECONDS)
+        return _OverSocket(path)
     url = urlsplit(str(address))
     if not token:
         raise InputError(f"{address} needs a token", hint="Set BOA_TOKEN, or give token=")
@@ -60,28 +151,31 @@ def open_http(address: str | Path, token: str | None) -> httpx.Client:
         raise InputError(f"the token would go to {url.hostname} in the clear", hint="Use https://")
     if not token.isascii() or not token.isprintable():
         raise InputError("a token is printable ASCII without line ends")
-    headers = {"Authorization": f"Bearer {token}"}
+    import httpx  # noqa: PLC0415 - unused with a socket
+
     # Redirects are not followed, so the token reaches no other host.
-    return httpx.Client(
+    client = httpx.Client(
         base_url=str(address).rstrip("/"),
-        headers=headers,
+        headers={"Authorization": f"Bearer {token}"},
         timeout=PATIENCE_SECONDS,
         verify=url.scheme == "https",
     )
+    return _OverNetwork(client)
 
 
 def ask(
-    http: httpx.Client,
+    http: Http,
     method: str,
     path: str,
     *,
     at: str | Path,
     query: Mapping[str, Any] | None = None,
-    **given: Any,
+    document: Mapping[str, Any] | None = None,
+    content: bytes | None = None,
 ) -> dict[str, Any]:
     """Send one request and return its document; errors name `at`.
 
-    `query` is added to the query of `path`.
+    `query` is added to the query of `path`; the body is `document` as JSON, or `content`.
 
     Raises:
         DaemonUnreachable: when nobody answers.
@@ -89,46 +183,65 @@ def ask(
     """
     if not is_url(at):
         check_listens(Path(at))
-    try:
-        answer = http.request(method, httpx.URL(f"/v1{path}").copy_merge_params(query or {}), **given)
-    except httpx.HTTPError as error:
-        said = error or type(error).__name__
-        raise DaemonUnreachable(f"the daemon at {at} does not answer: {said}") from None
-    if answer.is_error:
-        raise _refusal(answer, at)
-    return _document(answer, at)
+    headers = {}
+    if document is not None:
+        headers["content-type"] = "application/json"
+        content = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    target = _with_query(f"/v1{path}", query or {})
+    with _errors_name(at), http.request(method, target, headers, content) as answer:
+        body = b"".join(answer.body)
+        if answer.status >= _FIRST_ERROR:
+            raise _refusal(answer.status, body, at)
+        return _document(answer.status, body, at)
 
 
-def _document(answer: httpx.Response, at: str | Path) -> dict[str, Any]:
+def stream(http: Http, path: str, *, at: str | Path) -> Iterator[bytes]:
+    """Yield the pieces of an answer that is not a document; raises as `ask` does."""
+    with _errors_name(at), http.request("GET", f"/v1{path}", {}, None) as answer:
+        if answer.status >= _FIRST_ERROR:
+            raise _refusal(answer.status, b"".join(answer.body), at)
+        yield from answer.body
+
+
+@contextmanager
+def _errors_name(at: str | Path) -> Iterator[None]:
+    """Say which daemon did not answer."""
     try:
-        document = answer.json()
-    except ValueError:
-        document = None
-    if not isinstance(document, Mapping) or answer.is_redirect:
+        yield
+    except Unanswered as error:
+        raise DaemonUnreachable(f"the daemon at {at} does not answer: {error}") from None
+
+
+def _with_query(target: str, query: Mapping[str, Any]) -> str:
+    """Return a target with more words in its query, which replace those of the same name."""
+    if not query:
+        return target
+    path, _, before = target.partition("?")
+    words: dict[str, list[Any]] = {}
+    for name, value in parse_qsl(before, keep_blank_values=True):
+        words.setdefault(name, []).append(value)
+    for name, value in query.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        words[name] = [str(each).lower() if isinstance(each, bool) else each for each in values]
+    return f"{path}?{urlencode(words, doseq=True)}"
+
+
+def _document(status: int, body: bytes, at: str | Path) -> dict[str, Any]:
+    document = None
+    with suppress(ValueError):
+        document = json.loads(body)
+    if not isinstance(document, Mapping) or _FIRST_REDIRECT <= status < _FIRST_ERROR:
         raise DaemonUnreachable(f"what answers at {at} is not a BOA daemon")
     return dict(document)
 
 
-def _refusal(answer: httpx.Response, at: str | Path) -> BoaError:
-    document = _document(answer, at)
+def _refusal(status: int, body: bytes, at: str | Path) -> BoaError:
+    document = _document(status, body, at)
     return RefusedByDaemon(
-        str(document.get("message", answer.reason_phrase)),
+        str(document.get("message") or f"HTTP status {status}"),
         exit_code=int(document.get("exit_code", 1)),
-        status=answer.status_code,
+        status=status,
     )
-
-
-def stream(http: httpx.Client, path: str, *, at: str | Path) -> Iterator[bytes]:
-    """Yield the pieces of an answer that is not a document; raises as `ask` does."""
-    try:
-        with http.stream("GET", f"/v1{path}") as answer:
-            if answer.is_error:
-                answer.read()
-                raise _refusal(answer, at)
-            yield from answer.iter_bytes()
-    except httpx.HTTPError as error:
-        said = error or type(error).__name__
-        raise DaemonUnreachable(f"the daemon at {at} does not answer: {said}") from None
 
 
 def check_owner(path: Path) -> None:
@@ -152,7 +265,7 @@ def check_owner(path: Path) -> None:
 
 
 def check_listens(path: Path) -> None:
-    """Check that a socket accepts connections, because httpx leaks a socket when one does not.
+    """Check that a socket accepts connections, because httpcore leaks a socket when one does not.
 
     Raises:
         DaemonUnreachable: when nobody listens.

@@ -4,13 +4,15 @@ A server on the loopback interface forwards requests to the daemon's socket, whe
 user. So only this user's browser may use it. The address holds a secret path and a key that works once and is
 exchanged for a cookie of that path, HttpOnly and SameSite=Strict. Other users of the machine can reach the
 port but have neither. Other sites can reach the port through the browser, but their requests have a foreign
-Host or Origin and are refused. Only GET is forwarded.
+Host or Origin and are refused. Only GET is forwarded, and if the daemon lets the page order, the few orders
+of the page that bear a word, which the page alone can read.
 """
 
 from __future__ import annotations
 
 import hmac
 import http.client
+import json
 import secrets
 import socket
 import threading
@@ -19,11 +21,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from boa_daemon.api.browser_security import COOKIE, HEADERS
+from boa_daemon.api.browser_security import COOKIE, HEADERS, PAGE_ORDERS, WORD_HEADER
 from boa_daemon.api.connection import PATIENCE_SECONDS, check_listens, check_owner
 from boa_daemon.errors import InputError
 
 _FILES = ("", "page.css", "page.js")
+_MOST_BYTES = 4096
+"""Longest order."""
 
 
 class _OverSocket(http.client.HTTPConnection):
@@ -53,6 +57,7 @@ class LocalPage:
         check_listens(path)
         self.path, self.place = path, f"/{secrets.token_urlsafe(12)}/"
         self._key: str | None = secrets.token_urlsafe(24)
+        self.word = secrets.token_urlsafe(32)
         self._cookie, self._guard = secrets.token_urlsafe(32), threading.Lock()
         page = self
 
@@ -82,6 +87,10 @@ class LocalPage:
     def knows(self, cookie: str) -> bool:
         """Whether a cookie is the right one."""
         return hmac.compare_digest(self._cookie.encode(), cookie.encode())
+
+    def knows_word(self, word: str) -> bool:
+        """Whether a word is the one that orders of the page have to bear."""
+        return hmac.compare_digest(self.word.encode(), word.encode())
 
     @property
     def set_cookie(self) -> str:
@@ -127,6 +136,29 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._pass_on(f"/{rest}" + (f"?{asked.query}" if asked.query else ""))
 
+    def do_POST(self) -> None:
+        """Forward an order of the page, or refuse it."""
+        asked, local = urlsplit(self.path), self.local
+        length = self.headers.get("Content-Length", "")
+        body = self.rfile.read(int(length)) if length.isdecimal() and int(length) <= _MOST_BYTES else None
+        rest = f"/{asked.path.removeprefix(local.place)}"
+        refusal = self._refusal(is_key=False)
+        if refusal or not asked.path.startswith(local.place):
+            self._say(403 if refusal else 404, refusal or "there is nothing here")
+        elif not local.knows(self._cookie()):
+            self._say(403, "this page is for the user who ran boa open: run it again")
+        elif body is None or not PAGE_ORDERS.fullmatch(rest):
+            self._say(403, "the page may not order that")
+        elif not local.knows_word(self.headers.get(WORD_HEADER, "")) or not self._may_order():
+            self._say(403, "the page only reads, or the order does not come from it: reload it and try again")
+        else:
+            self._pass_on(rest, body)
+
+    def _may_order(self) -> bool:
+        """Whether the daemon lets the page order."""
+        status, body, _ = self._ask("/v1/page/me")
+        return status == 200 and bool(json.loads(body)["may_order"])
+
     def _exchange(self, key: str) -> None:
         """Exchange the key for the cookie."""
         if not self.local.spend_key(key):
@@ -159,23 +191,36 @@ class _Handler(BaseHTTPRequestHandler):
             return ""
         return "" if found is None else found.value
 
-    def _pass_on(self, target: str) -> None:
+    def _pass_on(self, target: str, order: bytes | None = None) -> None:
         """Forward a request to the daemon, and its answer to the browser."""
-        connection = _OverSocket(self.local.path)
+        status, body, kind = self._ask(target, order)
+        if target == "/v1/page/me" and status == 200:
+            # The socket knows no sessions: the word is this page's own.
+            document = json.loads(body)
+            document["word"] = self.local.word if document["may_order"] else ""
+            body = json.dumps(document).encode()
+        self._answer(status, body, {"Content-Type": kind})
+
+    def _ask(self, target: str, order: bytes | None = None) -> tuple[int, bytes, str]:
+        """Ask the daemon; return the status, the body and its media type."""
+        text = "text/plain; charset=utf-8"
+        connection = None
         try:
-            connection.request("GET", target)
+            connection = _OverSocket(self.local.path)
+            if order is None:
+                connection.request("GET", target)
+            else:
+                connection.request("POST", target, order, {"Content-Type": "application/json"})
             answer = connection.getresponse()
-            body = answer.read()
+            return answer.status, answer.read(), answer.headers.get("Content-Type", "")
         except (OSError, ValueError, http.client.HTTPException) as error:
-            self._say(502, f"the daemon does not answer: {error or type(error).__name__}")
-            return
+            return 502, f"the daemon does not answer: {error or type(error).__name__}\n".encode(), text
         except Exception as error:
             # The socket is gone, or belongs to somebody else now.
-            self._say(502, str(error))
-            return
+            return 502, f"{error}\n".encode(), text
         finally:
-            connection.close()
-        self._answer(answer.status, body, {"Content-Type": answer.headers.get("Content-Type", "")})
+            if connection is not None:
+                connection.close()
 
     def _say(self, status: int, sentence: str) -> None:
         """Answer with a sentence."""

@@ -46,6 +46,7 @@ class PeerProtocol(H11Protocol):
     """What the connection counts for: ("tcp", address) or ("unix", user id)."""
     proxies: frozenset[str] = frozenset()
     _alarm: asyncio.TimerHandle | None = None
+    _is_half_closed = False
 
     def connection_made(self, transport: Any) -> None:
         """Identify the peer; close the connection if its user, its address or everybody has too many."""
@@ -85,9 +86,18 @@ class PeerProtocol(H11Protocol):
         if self.place is not None:
             super().data_received(data)
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer a whole request although its sender has nothing more to say, as `nc -N` and some proxies."""
+        cycle = self.cycle
+        is_open = cycle is not None and not cycle.response_complete and not cycle.more_body
+        self._is_half_closed = is_open and self.scheme == "http"
+        return self._is_half_closed
+
     def on_response_complete(self) -> None:
         """Start the timer for the next request."""
         super().on_response_complete()
+        if self._is_half_closed and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
         if self.place is not None and not self.transport.is_closing():
             self._await_head()
 
@@ -193,6 +203,8 @@ class ApiServer:
             http=protocol,
             log_config=None,
             access_log=False,
+            # An upgraded connection would have neither a time limit nor a caller.
+            ws="none",
             lifespan="off",
             # A request header must not override the client's address.
             proxy_headers=False,

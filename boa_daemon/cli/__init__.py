@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -48,6 +49,10 @@ def _root(
 def main() -> None:
     """Run the command line; print a known error as one sentence and exit with its code."""
     forget_printed()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name or a line of a log may have characters that a terminal's encoding lacks.
+            stream.reconfigure(errors="replace")
     try:
         app()
     except (BoaError, PolicyError) as error:
@@ -61,7 +66,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in OF_THE_DAEMON:
             raise
-        missing = f"this command needs {error.name}, which boa-client leaves out: pip install boa-daemon"
+        from boa_daemon.extras import install_daemon_command  # noqa: PLC0415 - only where something is missing
+
+        missing = f"this command needs {error.name}, which boa-client leaves out. {install_daemon_command()}"
         _say("MissingExtra", missing, USAGE)
         sys.exit(USAGE)
     except KeyboardInterrupt:

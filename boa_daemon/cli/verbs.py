@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import cache
@@ -14,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from boa_daemon.cli.common.output import JsonFlag
+from boa_daemon.cli.signatures import signature
 
 PLAN, RUN, OPERATE, DEVELOP = "Plan", "Run", "Operate", "Develop"
 
@@ -85,11 +87,12 @@ VERBS: dict[str, Verb] = {
     "recover": Verb("cli.operate.daemon:recover", OPERATE),
     "down": Verb("cli.operate.down:down", OPERATE),
     "config": Verb("cli.develop.config:app", DEVELOP),
-    "schema": Verb("cli.operate.daemon:schema", DEVELOP),
+    "schema": Verb("cli.develop.schema:schema", DEVELOP),
     "gate": Verb("cli.develop.gate:app", DEVELOP),
     "grafana": Verb("cli.operate.monitoring:grafana", DEVELOP),
     "iam": Verb("cli.develop.iam:iam", DEVELOP),
     "slurm": Verb("cli.operate.slurm:app", OPERATE),
+    "mcp": Verb("cli.develop.agents:mcp", DEVELOP),
     "systemd": Verb("cli.develop.systemd:systemd", DEVELOP),
 }
 """In the order of `boa --help`."""
@@ -138,10 +141,13 @@ class _Loaded(MutableMapping[str, Any]):
         return len(VERBS)
 
 
-def _command(name: str, verb: Verb) -> Any:
-    """Import a verb and return its command."""
+def _command(name: str, verb: Verb, *, is_help: bool = False) -> Any:
+    """Import a verb and return its command; with `is_help`, one that can print its help and no more."""
     module, _, function = verb.target.partition(":")
-    found = getattr(import_module(_PACKAGE + module), function)
+    if is_help and _PACKAGE + module not in sys.modules:
+        found = signature(_PACKAGE + module, function)
+    else:
+        found = getattr(import_module(_PACKAGE + module), function)
     if isinstance(found, typer.Typer):
         group: Any = typer.main.get_group(found)
         group.name = name
@@ -178,7 +184,7 @@ class Verbs(TyperGroup):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.commands = _Loaded()
-        self._is_listing = False
+        self._is_listing = self._is_help = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a verb; while listing, a stub with its help line."""
@@ -187,14 +193,25 @@ class Verbs(TyperGroup):
         verb = VERBS[cmd_name]
         if self._is_listing:
             return TyperCommand(name=cmd_name, help=verb.summary, rich_help_panel=verb.panel)
-        return self.commands[cmd_name]
+        return _command(cmd_name, verb, is_help=True) if self._is_help else self.commands[cmd_name]
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the verbs' names in the order of the table."""
         return list(VERBS)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options, each flag with a default, or typer would load pydantic to convert nothing."""
+        options = super().get_params(ctx)
+        for option in options:
+            if getattr(option, "is_flag", False) and option.default is None:
+                option.default = False
+        return options
+
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parse the arguments; store a usage error in `usage_errors`."""
+        # After `--` come the words of another program, such as `boa exec JOB -- ls --help`.
+        before = args[: args.index("--")] if "--" in args else args
+        self._is_help = bool({"-h", "--help"}.intersection(before))
         with _kept():
             return super().parse_args(ctx, args)
 

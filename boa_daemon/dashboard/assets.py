@@ -18,7 +18,7 @@ from typing import Any
 from boa_daemon.errors import InputError
 from boa_daemon.job.whole_files import write_whole
 
-SCRIPTS = ("lib", "charts", "solver", "now", "money", "decisions", "job", "plan", "compare", "app")
+SCRIPTS = ("lib", "charts", "solver", "orders", "now", "money", "decisions", "job", "plan", "compare", "app")
 """Scripts in the order of concatenation."""
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

@@ -28,12 +28,21 @@ def job_document(service: Service, name: JobId, *, may_read: Callable[[str], boo
     return {
         **job,
         "why": why(service, name),
+        **_orders(service, name),
         "text": explained["text"],
         "reason": explained["reason"],
         "generations": _generations(service, name),
         "trail": service.daemon.work.progress.of(name),
         "speedups": own[0]["speedups"] if own else [],
     }
+
+
+def _orders(service: Service, name: JobId) -> dict[str, Any]:
+    """Return the weight of a job, and who ordered that it waits."""
+    storage = service.daemon.storage
+    found = None if storage is None else storage.queue.active.get(name)
+    content = {} if found is None else found.content
+    return {"weight": content.get("weight"), "held_by": content.get("held_by", "")}
 
 
 def _generations(service: Service, name: JobId) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from shlex import quote
 
 from boa_daemon.engines.layout import Layout, UnitScripts
 from boa_daemon.job.container import end_script
-from boa_daemon.tick.facts.ports import JobSpec
+from boa_daemon.tick.facts.job_spec import JobSpec
 
 
 def workdir_of(spec: JobSpec, layout: Layout) -> str:

@@ -24,7 +24,7 @@ from boa_daemon.job.leavings import remove_trees
 from boa_daemon.job.processes import is_alive, kill_all_carrying, send
 from boa_daemon.job.unit import Unit, is_kept, keepers_of, read_own
 from boa_daemon.tick.facts.actions import StartJob
-from boa_daemon.tick.facts.ports import JobSpec
+from boa_daemon.tick.facts.job_spec import JobSpec
 
 FORGET_SECONDS = 60.0
 """A waiting generation that was not requested for this long is dropped: the plan has changed."""

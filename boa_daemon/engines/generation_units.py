@@ -16,7 +16,7 @@ from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.logs import RANK_FILES, RANK_MARK
 from boa_daemon.job.unit import SCRATCH, Unit
 from boa_daemon.tick.facts.actions import StartJob
-from boa_daemon.tick.facts.ports import JobSpec
+from boa_daemon.tick.facts.job_spec import JobSpec
 from boa_daemon.units import GPU_MEMORY_FOR_JOBS_FRACTION
 from policies.model import JobId, NodeId
 
@@ -107,9 +107,9 @@ def units_of(
                 **_rank_logs(folder / OWN / f"n{rank}", len(action.slots)),
                 "CUDA_VISIBLE_DEVICES": ",".join(map(str, sorted(gpus))),
             },
+            **spec.options,
             grace_seconds=spec.stop_grace_seconds,
             log_bytes=spec.log_bytes,
-            result=spec.result,
             bring=with_inputs(
                 spec, layout, errands, layout.unit(spec.job, action.generation, rank), code_at=code_at
             ).bring,
@@ -119,18 +119,11 @@ def units_of(
             beat_seconds=errands.beat_seconds,
             keep=errands.keep,
             look=errands.look,
-            keep_checkpoints=spec.keep_checkpoints,
-            image=spec.image,
             mounts=str(layout.work(spec.job)) if spec.code else "",
-            cpus=spec.cpus,
-            memory_gb=spec.memory_gb,
-            artifacts=spec.artifacts,
             artifacts_dir=str(layout.artifacts(spec.job)),
             note=RIGID if spec.is_rigid and rank == 0 else "",
             **({} if account is None else account.of_unit),
-            secrets=dict(spec.secrets),
             secrets_file=secrets_file if spec.secrets else "",
-            data=dict(spec.data),
             data_cache=str(layout.data) if spec.data else "",
         )
         for rank, (node, gpus) in enumerate(indices.items())

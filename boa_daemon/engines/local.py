@@ -34,16 +34,17 @@ from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.keeper import GO, start_apart
 from boa_daemon.job.leavings import remove_trees
 from boa_daemon.job.logs import read_log
+from boa_daemon.job.regular_files import files_below
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit, acting_as, read_json, write_json
 from boa_daemon.job.whole_files import write_whole
 from boa_daemon.tick.facts.actions import StartJob, StopJob
+from boa_daemon.tick.facts.job_spec import JobSpec
 from boa_daemon.tick.facts.ports import (
     Accepted,
     JobAccessPort,
     JobGate,
     JobPapers,
-    JobSpec,
     LogChunk,
     Refused,
     RunReport,
@@ -119,14 +120,12 @@ class LocalEngine:
                     reason=f"{spec.workdir} is not a folder; set workdir to one", kind="bad-request"
                 )
             spec = replace(spec, workdir=workdir)
-        spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
-        spec = replace(spec, data=dict(spec.data))
         try:
             folder = self.layout.job(spec.job)
             self.layout.root.mkdir(parents=True, exist_ok=True)
             # Closed from the start: the keeper opens it to the job's group when it hands it over.
             folder.mkdir(mode=0o700, exist_ok=True)
-            write_json(folder / "spec.json", asdict(spec))
+            write_json(folder / "spec.json", spec.to_document())
             (folder / "forgotten").unlink(missing_ok=True)
         except OSError as error:
             return Refused(reason=f"cannot write below {self.layout.root}: {error.strerror}")
@@ -338,7 +337,7 @@ class LocalEngine:
     def artifacts(self, job: JobId) -> Mapping[str, int]:
         """Return the names of a job's artifacts, with their sizes in bytes."""
         top = self.layout.artifacts(job)
-        files = (file for file in sorted(top.rglob("*")) if file.is_file() and not file.is_symlink())
+        files = (file for file in sorted(files_below(top)) if file.is_file() and not file.is_symlink())
         return {file.relative_to(top).as_posix(): file.stat().st_size for file in files}
 
     def artifact(self, job: JobId, name: str) -> Iterator[bytes]:

@@ -25,6 +25,7 @@ from boa_daemon.engines.local_units import authentic_status, read_unit_status, s
 from boa_daemon.engines.ray_job_access import RayJobAccess, run_ray_command
 from boa_daemon.engines.run_reports import UnitStatus
 from boa_daemon.errors import MissingExtra
+from boa_daemon.extras import install_command
 from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.unit import Unit, lost_end, read_json, sealed_document, write_json
 from boa_daemon.tick.facts.actions import StartJob
@@ -61,9 +62,7 @@ class RayEngine(LocalEngine):
         try:
             import ray  # noqa: PLC0415  an extra
         except ImportError as error:
-            raise MissingExtra(
-                "the ray engine needs Ray", hint="Install it: pip install 'boa-daemon[ray]'"
-            ) from error
+            raise MissingExtra("the ray engine needs Ray", hint=install_command("ray")) from error
         self._ray: Any = ray
         if not ray.is_initialized():
             ray.init(address=address, namespace="boa", log_to_driver=False)

@@ -40,8 +40,9 @@ from boa_daemon.job.unit import Unit, lost_end, read_json, sealed_document, stat
 from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmNode, SlurmRefused, SlurmSilent
 from boa_daemon.slurm.options import kept_options
 from boa_daemon.tick.facts.actions import StartJob
+from boa_daemon.tick.facts.job_spec import JobSpec
 from boa_daemon.tick.facts.node_lives import instance_of
-from boa_daemon.tick.facts.ports import Accepted, JobGate, JobSpec, Refused, RunReport, SaidInside, Unknown
+from boa_daemon.tick.facts.ports import Accepted, JobGate, Refused, RunReport, SaidInside, Unknown
 from boa_daemon.tick.facts.state import NodeState
 from policies.model import NodeId
 

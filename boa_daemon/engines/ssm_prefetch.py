@@ -15,7 +15,8 @@ from boa_daemon.engines.layout import Layout
 from boa_daemon.engines.ssm_commands import SsmCommands
 from boa_daemon.engines.ssm_scripts import library
 from boa_daemon.job.container import pull_script
-from boa_daemon.tick.facts.ports import JobSpec, Refused
+from boa_daemon.tick.facts.job_spec import JobSpec
+from boa_daemon.tick.facts.ports import Refused
 from policies.model import JobId, NodeId
 
 _GOES_ON = ("Pending", "InProgress", "Delayed", "Unasked")
@@ -46,7 +47,8 @@ class SsmPrefetch:
             self._sent[job] = (generation, sent)
         for node, script in scripts.items():
             if node not in sent:
-                answer = self.commands.send([node], script, "bring what a job needs")
+                at_home = self.commands.at_home(script)
+                answer = self.commands.send([node], at_home, "bring what a job needs")
                 sent[node] = "" if isinstance(answer, Refused) else answer
             elif sent[node] and self.commands.result(sent[node], node)[0] not in _GOES_ON:
                 sent[node] = ""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from boa_daemon.engines.run_reports import Generation
 from boa_daemon.job.unit import lost_end, read_json, write_json
-from boa_daemon.tick.facts.ports import JobSpec, Manifest, Refused, RunReport
+from boa_daemon.tick.facts.job_spec import JobSpec
+from boa_daemon.tick.facts.ports import Manifest, Refused, RunReport
 from policies.model import JobId, NodeId
 
 BEGIN_SECONDS = 10.0
@@ -155,14 +156,7 @@ def document_of(known: SsmJob) -> dict[str, Any]:
     """Return a job as a document, without a pending start: a process that reads it orders the start again."""
     run = known.run
     return {
-        "spec": asdict(
-            replace(
-                known.spec,
-                environment=dict(known.spec.environment),
-                secrets=dict(known.spec.secrets),
-                data=dict(known.spec.data),
-            )
-        ),
+        "spec": known.spec.to_document(),
         "stands": known.stands,
         "run": None
         if run is None or not run.is_started

@@ -20,6 +20,7 @@ from typing import Any
 
 from boa_daemon.engines.layout import UnitScripts
 from boa_daemon.job.container import LIMITED, limit_properties
+from boa_daemon.job.run_options import run_options
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.tick.facts.ports import GatePass
 
@@ -86,7 +87,7 @@ def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = 
     of the last checkpoint has its own limits, which depend on its size.
     """
     folder, name = str(unit["folder"]), str(unit["name"])
-    limits = limit_properties(float(unit.get("cpus", 0.0)), float(unit.get("memory_gb", 0.0)))
+    limits = limit_properties(run_options(unit))
     if limits:
         # When the kernel kills a process of a unit for memory, its keeper stays alive and reports it.
         limits.append("OOMPolicy=continue")

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from boa_daemon.extras import install_command
+
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = ROOT / "boa_daemon" / "data" / "demo" / "gate_worker.py"
 NICENESS = -15
@@ -47,7 +49,7 @@ def why_not() -> str:
     try:
         import torch.distributed as dist  # noqa: PLC0415  # optional, and slow to import
     except ImportError:
-        return "needs PyTorch: pip install torch"
+        return f"needs PyTorch: {install_command('torch')}"
     if not dist.is_gloo_available():
         return "needs PyTorch with gloo"
     probe = f"boa{os.getpid()}p"

@@ -6,9 +6,11 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import Field as OptionField
+from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import Field, create_model, field_validator
 from pydantic_core import PydanticCustomError
@@ -28,6 +30,7 @@ from boa_daemon.inputs.schema import (
     checked,
 )
 from boa_daemon.inputs.yaml_events import typed_in_yaml
+from boa_daemon.job.run_options import IMAGE_FORM, RunOptions, default_of
 from boa_daemon.job.secrets import REFERENCE
 from boa_daemon.slurm.options import kept_options
 from boa_daemon.tick.facts.retries import DEFAULT_RETRIES, FailureCause
@@ -58,14 +61,21 @@ _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\s*?\[\]]{0,900})?")
 MOST_RETRIES = 100
 LARGE = 1e300
-IMAGE_FORM = r"^(/[^\s:]+\.sif|(docker://)?[a-z0-9]+([._:/-][A-Za-z0-9_]+|__|-+)*(@sha256:[0-9a-f]{64})?)$"
-"""A container image reference, or the path of an Apptainer image."""
 FORMS[IMAGE_FORM] = "an image such as ghcr.io/acme/train:1.4, or the path of a .sif file"
 FORMS[AFTER_FORM] = "the id of a job or a group, with :end where any end of it will do"
 FORMS[REVISION_FORM] = "a branch, a tag or a commit"
 FORMS[DIGEST_FORM] = "64 hexadecimal digits"
 Event = Literal["start", "end", "failure", "move", "waiting"]
 """Events of which a job's user can be notified."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Metadata of a key whose value everybody may see, and not only the job's user."""
+
+
+_Value = TypeVar("_Value")
+Public = Annotated[_Value, Shown()]
 
 
 class CodeRef(Strict):
@@ -84,41 +94,37 @@ class CodeRef(Strict):
 
 
 class _JobFile(Strict):
-    """The keys of a job file except `class`, which is no valid name in Python."""
+    """The keys of a job file except the options of its run, and `class`, which is no valid name in Python."""
 
-    name: str = Field(min_length=1, max_length=100, pattern=NAME_FORM, description="text")
+    name: Public[str] = Field(min_length=1, max_length=100, pattern=NAME_FORM, description="text")
     run: str = Field(
         min_length=1, max_length=MAX_TEXT, description="shell command, started once on every node of the job"
     )
     workdir: str = Field(default=".", max_length=4096, description="folder that the command starts in")
-    min_gpus: Gpus | None = Field(default=None, description="the narrowest width allowed, GPUs")
-    max_gpus: Gpus | None = Field(default=None, description="the widest width allowed, GPUs")
-    batch: int | None = Field(
+    min_gpus: Public[Gpus | None] = Field(default=None, description="the narrowest width allowed, GPUs")
+    max_gpus: Public[Gpus | None] = Field(default=None, description="the widest width allowed, GPUs")
+    batch: Public[int | None] = Field(
         default=None, ge=1, description="samples of a step on all GPUs; only widths that divide it are used"
     )
-    max_usd: Positive | None = Field(
+    max_usd: Public[Positive | None] = Field(
         default=None, description="dollars after which the job is stopped; of a group, all its jobs together"
     )
-    weight: Positive = Field(default=1.0, description="worth of an hour of the job's time, default 1")
-    scale: Positive = Field(default=1.0, description="factor on the sizes of the class, default 1")
+    weight: Public[Positive] = Field(default=1.0, description="worth of an hour of the job's time, default 1")
+    scale: Public[Positive] = Field(default=1.0, description="factor on the sizes of the class, default 1")
     environment: dict[Name, str] = Field(default_factory=dict, description="variables for the command")
-    team: Name | None = Field(default=None, description="team that pays; default: the team of its user")
+    team: Public[Name | None] = Field(
+        default=None, description="team that pays; default: the team of its user"
+    )
     tags: dict[Name, Name] = Field(
         default_factory=dict,
         max_length=50,
         description="tags of the job in boa cost --by tag:KEY; they come before those of its team and its "
         "nodes",
     )
-    secrets: dict[Name, str] = Field(
-        default_factory=dict,
-        description="variables whose values are not in this file: env:NAME of the daemon's secret store, "
-        "ssm:/PATH or secretsmanager:ARN",
-    )
-    stop_grace_seconds: Positive = Field(
+    stop_grace_seconds: Public[Positive] = Field(
         default=60.0, description="seconds for a checkpoint before the job is stopped"
     )
-    result: str = Field(default="", max_length=4096, description="file that must exist at the end")
-    retries: int | dict[FailureCause, int] = Field(
+    retries: Public[int | dict[FailureCause, int]] = Field(
         default=DEFAULT_RETRIES,
         description="failures without a newer checkpoint, after which the job is not tried again; "
         "or a number for each kind of failure",
@@ -126,65 +132,48 @@ class _JobFile(Strict):
     matrix: dict[Name, list[str | int | float | bool]] | None = Field(
         default=None, description="lists of values by variable: one job for each combination"
     )
-    count: int | None = Field(
+    count: Public[int | None] = Field(
         default=None, ge=1, le=MOST_MEMBERS, description="jobs, or jobs for each combination of matrix"
     )
     notify: list[Event] | None = Field(
         default=None, description="events that its user is told of; default: those of [users]"
     )
-    gate: bool = Field(
+    gate: Public[bool] = Field(
         default=True, description="have DDP models ask the daemon's gate before they send, if it runs one"
     )
-    keep_checkpoints: int = Field(default=2, ge=1, le=100, description="number of newest checkpoints to keep")
-    max_hours: Positive | None = Field(
+    max_hours: Public[Positive | None] = Field(
         default=None, description="hours on GPUs, over all starts, after which the job is stopped"
     )
-    first_report_hours: Positive | None = Field(
+    first_report_hours: Public[Positive | None] = Field(
         default=None,
         description="hours after a start within which the job reports a step, or it has failed; default for "
         "a job known to be elastic: 2 hours without a step and a printed line",
     )
-    not_before: str | None = Field(
+    not_before: Public[str | None] = Field(
         default=None,
         max_length=40,
         description="instant before which it is not started, ISO 8601 with zone",
     )
-    after: list[Annotated[str, Field(pattern=AFTER_FORM)]] = Field(
+    after: Public[list[Annotated[str, Field(pattern=AFTER_FORM)]]] = Field(
         default_factory=list,
         max_length=1000,
         description="ids of jobs or groups that must succeed first; ID:end waits for any end",
     )
-    elastic: bool | None = Field(
+    elastic: Public[bool | None] = Field(
         default=None,
         description="whether the job resumes at any width; default: yes once it has reported a step",
     )
-    deadline_hours: NotNegative | None = Field(
+    deadline_hours: Public[NotNegative | None] = Field(
         default=None, description="hours from its submission to its deadline; 0 for none"
     )
-    deadline: str | None = Field(
+    deadline: Public[str | None] = Field(
         default=None, max_length=40, description="deadline, an instant in ISO 8601 with zone"
     )
     code: CodeRef | None = Field(
         default=None, description="folder, or {folder, revision} of git, copied to the nodes"
     )
-    data: dict[str, str] | None = Field(
-        default=None,
-        description="s3://BUCKET/PREFIX or a folder, or several by name, copied to the nodes and read-only",
-    )
     setup: str | None = Field(
         default=None, max_length=MAX_TEXT, description="shell commands before the first start on a node"
-    )
-    image: str | None = Field(
-        default=None, max_length=500, pattern=IMAGE_FORM, description="container image that the job runs in"
-    )
-    cpus: Positive | None = Field(default=None, description="cores that the job may use on a node")
-    memory_gb: Positive | None = Field(
-        default=None, description="10^9 bytes of memory that the job may use on a node"
-    )
-    artifacts: list[Name] = Field(
-        default_factory=list,
-        max_length=100,
-        description="patterns of files to keep when the job ends by itself",
     )
 
     slurm_options: list[Name] = Field(
@@ -211,7 +200,7 @@ class _JobFile(Strict):
         """Convert a text to a folder."""
         return {"folder": value} if isinstance(value, str) else value
 
-    @field_validator("data", mode="before")
+    @field_validator("data", mode="before", check_fields=False)
     @classmethod
     def _data(cls, value: object) -> object:
         """Convert a text to a single source; refuse invalid names and addresses."""
@@ -273,13 +262,34 @@ def _refuse(said: str, hint: str) -> None:
     raise PydanticCustomError("one_too_many", "refused", {"said": said, "hint": hint})
 
 
-_CLASS: dict[str, Any] = {
-    "class": (
-        str,
-        Field(min_length=1, max_length=100, description="class of the job, whose speed-up curve applies"),
-    )
-}
-JobFile: type[_JobFile] = create_model("JobFile", __base__=_JobFile, __doc__="A job file.", **_CLASS)
+_FORMS: Mapping[str, Any] = {
+    "str": str, "int": int, "float": Positive, "bool": bool,
+    "Sequence[str]": list[Name], "Mapping[str, str]": dict[Name, str],
+    # A single source has no name.
+    "data": dict[str, str],
+}  # fmt: skip
+"""The form in a file of an option, by its name or its type."""
+
+
+def _key_of(option: OptionField[Any]) -> tuple[Any, Any]:
+    """Return the key of a job file for an option of a run, as pydantic wants it."""
+    form = _FORMS.get(option.name) or _FORMS[str(option.type)]
+    default = None if option.metadata["may_be_unset"] else default_of(option)
+    form = form | None if option.metadata["may_be_unset"] else form
+    default = list(default) if isinstance(default, tuple) else default
+    given = {"default_factory": type(default)} if isinstance(default, list | dict) else {"default": default}
+    field = Field(**given, **option.metadata["rules"], description=option.metadata["said"])
+    return (Annotated[form, Shown()] if option.metadata["is_public"] else form), field
+
+
+_KEYS: dict[str, Any] = {each.name: _key_of(each) for each in fields(RunOptions)}
+_KEYS["class"] = (
+    Public[str],
+    Field(min_length=1, max_length=100, description="class of the job, whose speed-up curve applies"),
+)
+JobFile: type[_JobFile] = create_model("JobFile", __base__=_JobFile, __doc__="A job file.", **_KEYS)
+PUBLIC_KEYS = frozenset(name for name, key in JobFile.model_fields.items() if Shown() in key.metadata)
+"""Keys whose values everybody may see: numbers, dates, and ids of jobs. A new key is its user's alone."""
 
 
 def check_job(document: Document) -> Mapping[str, Any]:

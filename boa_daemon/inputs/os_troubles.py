@@ -11,7 +11,17 @@ import socket
 from typing import Literal, TypeAlias
 
 Trouble: TypeAlias = Literal[
-    "full", "read-only", "disk", "busy", "descriptors", "memory", "place", "rights", "server"
+    "full",
+    "read-only",
+    "disk",
+    "busy",
+    "descriptors",
+    "memory",
+    "place",
+    "rights",
+    "server",
+    "login",
+    "tables",
 ]
 _OF_ERRNO: dict[int, Trouble] = {
     errno.ENOSPC: "full",

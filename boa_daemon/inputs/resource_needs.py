@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -19,6 +20,9 @@ from boa_daemon.inputs.schema import Positive, Strict
 from boa_daemon.units import GPU_MEMORY_FOR_JOBS_FRACTION
 from policies.links.gpu_kinds import rented_name
 from policies.model import InstanceType, JobClass
+
+if TYPE_CHECKING:
+    from boa_daemon.job.run_options import RunOptions
 
 _MIB_PER_GB = 1e9 / 2**20
 GB_PER_GIB = 2**30 / 1e9
@@ -87,16 +91,16 @@ def lack_per_gpu(
     return ""
 
 
-def lack_on_node(cpus: float | None, memory_gb: float | None, machine: InstanceType, catalog: Catalog) -> str:
+def lack_on_node(limits: RunOptions, machine: InstanceType, catalog: Catalog) -> str:
     """Return what a node lacks of a job's `cpus` and `memory_gb`; empty if it has enough."""
     entry = catalog.entries.get(rented_name(machine.name))
     if entry is None:
         return ""
-    if cpus is not None and entry.vcpus and entry.vcpus < cpus:
-        return f"it has {entry.vcpus} vCPUs, and cpus is {cpus:g}"
+    if entry.vcpus and entry.vcpus < limits.cpus:
+        return f"it has {entry.vcpus} vCPUs, and cpus is {limits.cpus:g}"
     gb = entry.memory_mib / _MIB_PER_GB
-    if memory_gb is not None and gb and gb < memory_gb:
-        return f"it has {gb:.4g} GB, and memory_gb is {memory_gb:g}"
+    if gb and gb < limits.memory_gb:
+        return f"it has {gb:.4g} GB, and memory_gb is {limits.memory_gb:g}"
     return ""
 
 

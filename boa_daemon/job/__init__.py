@@ -30,6 +30,7 @@ from __future__ import annotations
 from boa_daemon.job.checkpoint import Checkpoint, CheckpointFailed, StaleGeneration
 from boa_daemon.job.early_start import wait_for_turn
 from boa_daemon.job.failures import record_exceptions
+from boa_daemon.job.parent_variables import restore_variables
 from boa_daemon.job.process_group import PeerLost, Ranks, ranks
 from boa_daemon.job.ray_train import ray_workers
 from boa_daemon.job.run import (
@@ -66,5 +67,6 @@ __all__ = [
     "torch_state",
 ]
 
+restore_variables()
 record_exceptions()
 wait_for_turn()

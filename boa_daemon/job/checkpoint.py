@@ -14,22 +14,27 @@ not write any more. A lock makes the check of the fence and the rename of the ma
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
+import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from boa_daemon.job.regular_files import open_regular, read_regular
+from boa_daemon.job.regular_files import files_below, fits_its_disk, open_regular, read_regular
 from boa_daemon.job.whole_files import whole_file
 
 MOST_KEPT = 100
+LOCK_SECONDS = 10.0
+"""How long to wait for another process that writes a manifest, which takes milliseconds."""
 NODE_MARK = ".node-"
 """Prefix of the marker files in a checkpoint's folder; each names a node that shares this folder."""
 MANIFEST, PREVIOUS, FENCE, LOCK = "manifest.json", "manifest.previous.json", "generation", ".lock"
@@ -66,6 +71,8 @@ def digest_of(file: Path) -> str:
     """
     digest = hashlib.sha256()
     with open_regular(file) as stream:
+        if not fits_its_disk(os.fstat(stream.fileno()).st_size, file):
+            raise OSError(errno.EFBIG, "is larger than its disk", str(file))
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
@@ -128,6 +135,10 @@ def digest_of_list(files: Mapping[str, tuple[int, str]]) -> str:
 
 def wrong_file(folder: Path, files: Mapping[str, tuple[int, str]]) -> str:
     """Return the first difference between a folder and a list of its files; empty if there is none."""
+    with suppress(OSError):
+        # The same file may be named often.
+        if not fits_its_disk(sum(size for size, _ in files.values()), folder):
+            return "its files are larger than its disk"
     for name, (size, digest) in files.items():
         try:
             file = (folder / name).resolve()
@@ -160,7 +171,7 @@ def begin_folder(folder: Path, *, generation: int, step: int) -> Path:
 
 def files_of(path: Path) -> list[str]:
     """Return the names of the files in a checkpoint's folder, without the node markers."""
-    files = (file for file in path.rglob("*") if file.is_file() and not file.name.startswith(NODE_MARK))
+    files = (file for file in files_below(path) if file.is_file() and not file.name.startswith(NODE_MARK))
     return sorted(str(file.relative_to(path)) for file in files)
 
 
@@ -378,6 +389,22 @@ def _clean(folder: Path, *, keep: set[str], newest: tuple[int, int]) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    with (folder / LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Hold the lock of a folder, which a job may have replaced by a pipe, or may hold for ever.
+
+    Raises:
+        OSError: when it cannot be had within `LOCK_SECONDS`.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(folder / LOCK, flags, 0o666), "wb") as lock:
+        if not stat.S_ISREG(os.fstat(lock.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is not a regular file", str(folder / LOCK))
+        until = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
         yield

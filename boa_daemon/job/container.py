@@ -20,6 +20,7 @@ from pathlib import Path
 from shlex import quote
 
 from boa_daemon.job.account import drops
+from boa_daemon.job.run_options import RunOptions
 from boa_daemon.job.unit import Unit
 
 TOOLS = ("podman", "docker", "apptainer")
@@ -76,7 +77,7 @@ def command_of(unit: Unit, environment: Mapping[str, str], *, workdir: str = "")
     Raises:
         NoContainers: when the unit has an image, and no container tool works here.
     """
-    has_limits = bool(unit.cpus or unit.memory_gb) and not environment.get(LIMITED)
+    has_limits = unit.has_limits and not environment.get(LIMITED)
     if not unit.image:
         return ["/bin/bash", "-c", unit.run], why_unlimited() if has_limits else ""
     tool = usable_tool()
@@ -133,7 +134,7 @@ def within_limits(unit: Unit, argv: list[str]) -> list[str]:
 
     The keeper itself is in the scope too, so its own control group tells it about out-of-memory kills.
     """
-    properties = [word for one in limit_properties(unit.cpus, unit.memory_gb) for word in ("-p", one)]
+    properties = [word for one in limit_properties(unit) for word in ("-p", one)]
     if not properties or why_unlimited():
         return argv
     return [*_SCOPE, *_whose(), *properties, "--", "env", f"{LIMITED}=1", *argv]
@@ -144,11 +145,11 @@ def _whose() -> list[str]:
     return [] if os.getuid() == 0 else ["--user"]
 
 
-def limit_properties(cpus: float, memory_gb: float) -> list[str]:
-    """Return limits as properties of systemd; 0 means no limit. A gigabyte is 10^9 bytes."""
-    found = [f"CPUQuota={cpus * 100:.0f}%"] if cpus else []
-    if memory_gb:
-        found += [f"MemoryMax={round(memory_gb * 1e9)}", "MemorySwapMax=0"]
+def limit_properties(limits: RunOptions) -> list[str]:
+    """Return limits as properties of systemd. A gigabyte is 10^9 bytes."""
+    found = [f"CPUQuota={limits.cpus * 100:.0f}%"] if limits.cpus else []
+    if limits.memory_gb:
+        found += [f"MemoryMax={round(limits.memory_gb * 1e9)}", "MemorySwapMax=0"]
     return found
 
 

@@ -54,7 +54,8 @@ from boa_daemon.job.course import Course, make_output, read_course, reopen_outpu
 from boa_daemon.job.failures import full_disk
 from boa_daemon.job.guard import FIRST, Guard, Orders
 from boa_daemon.job.leavings import make_temporary_folder, remove_leavings, remove_trees, temporary_folder
-from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
+from boa_daemon.job.logs import RANK_FILES, LogWriter, trim_rank_files
+from boa_daemon.job.parent_variables import note_variables
 from boa_daemon.job.processes import (
     boot_id,
     carries,
@@ -66,7 +67,7 @@ from boa_daemon.job.processes import (
     started_ticks,
 )
 from boa_daemon.job.seal import key_of, sealed
-from boa_daemon.job.secrets import SecretMissing, values_of
+from boa_daemon.job.secrets import SecretMissing, aws_variables, values_of
 from boa_daemon.job.stops import (
     LEAVE_SECONDS,
     Loss,
@@ -90,6 +91,7 @@ from boa_daemon.job.unit import (
     sealed_document,
     status_of,
     told_status,
+    verified_checkpoint,
     write_in_room,
     write_json,
 )
@@ -102,6 +104,8 @@ STOP_LOOK_SECONDS = 0.05
 """How often a keeper looks how far a stop has come."""
 BACKGROUND_STARTS_SECONDS, BACKGROUND_SECONDS = 5.0, 60.0
 """If a command ends well this soon, those it left in the background have so long to register."""
+VERIFY_SECONDS = 1800.0
+"""Time limit for computing the digest of the last checkpoint."""
 LINGER_SECONDS = 2.0
 """Time for processes that outlive the command to exit after SIGTERM, before SIGKILL."""
 ERRAND_SECONDS = 120.0
@@ -279,14 +283,22 @@ class Keeper:
         if loss:
             log.write_line(f"boa: {loss}")
         if self.unit.artifacts and self._stop_asked_at is None and not self._hard:
-            for fault in collect(self.unit):
+            try:
+                faults = collect(self.unit, is_over=self._is_told_to_end)
+            except Exception as error:
+                # What a job has left must not keep its end from being recorded.
+                faults = [f"the artifacts could not be copied: {type(error).__name__}: {error}"]
+            for fault in faults:
                 log.write_line(f"boa: {fault}")
         log.close()
-        with suppress(OSError), self.unit.as_user():
-            remove_rank_files(self.unit.own)
         is_out_of_memory = memory_kills() > self._course.kills_before or ran_out_of_memory(self.unit)
         self._write_exit(code, out_of_memory=is_out_of_memory, lingering=lingering, loss=loss)
         drop_scratch(self.unit)
+
+    def _is_told_to_end(self) -> bool:
+        """Return whether an end at once was ordered; reads what has come meanwhile."""
+        self._listen(0.0)
+        return self._kill_asked
 
     @property
     def _is_over_already(self) -> bool:
@@ -335,9 +347,13 @@ class Keeper:
     def _start(self, log: LogWriter, *, early: bool = False) -> subprocess.Popen[bytes]:
         """Start the command in its own session; its secrets are only in its environment."""
         self._lease = self._lease or hold_lease(self.unit)
-        secrets = values_of(self.unit.secrets, self.unit.secrets_file)
-        told = {**self._temporary_folder(), **self.unit.environment, **stop_variables(self.unit)}
+        secrets = values_of(self.unit.secrets, self.unit.secrets_file, region=self.unit.region)
+        temporary = self._temporary_folder()
+        told = {**temporary, **self.unit.environment, **stop_variables(self.unit)}
         self.unit = replace(self.unit, environment=told)
+        if temporary:
+            with suppress(OSError), self.unit.as_user():
+                note_variables(Path(temporary["TMPDIR"]), told)
         given = {**told, **secrets}
         environment = {**os.environ, **given}
         if early:
@@ -670,6 +686,7 @@ class Keeper:
                 ["/bin/bash", "-c", script],
                 env={
                     **os.environ,
+                    **aws_variables(self.unit.region),
                     **self._home(slot),
                     "BOA_STATUS": status,
                     "BOA_PYTHON": sys.executable,
@@ -732,6 +749,29 @@ class Keeper:
     def _is_unseen_end(self, code: int | None) -> bool:
         return code is None and self._has_adopted and self._stop_asked_at is None and not self._hard
 
+    def _verified(self) -> dict[str, Any]:
+        """Return the newest complete checkpoint for the record of the end, so that no engine has to read it.
+
+        An order to end at once is obeyed meanwhile: how much there is to read is for the job to say.
+        """
+        if self.unit.keep:
+            return {}
+        found: dict[str, Any] = {}
+
+        def verify() -> None:
+            with suppress(Exception), self.unit.as_user():
+                found.update(verified_checkpoint(self.unit))
+
+        before, self._kill_asked = self._kill_asked, False
+        thread = threading.Thread(target=verify, daemon=True)
+        thread.start()
+        thread.join(0.02)
+        until = time.monotonic() + VERIFY_SECONDS
+        while thread.is_alive() and not self._kill_asked and time.monotonic() < until:
+            self._listen(0.02)
+        self._kill_asked |= before
+        return found or {"manifest": None, "wrong_manifest": "the checkpoint could not be read to its end"}
+
     def _write_exit(
         self, status: int | None, *, out_of_memory: bool, lingering: int, loss: Loss | None = None
     ) -> None:
@@ -747,6 +787,7 @@ class Keeper:
             "lingering": max(lingering, self._left_over),
             "why_lost": "" if loss is None else loss.why,
             **_ends(unit),
+            **self._verified(),
             # Nobody saw how a command ended by itself: it may have been killed with its keepers.
             **({"agent_lost": True} if self._is_unseen_end(code) else {}),
             "disk_full": bool(code) and full_disk(unit.workdir, unit.checkpoint_dir),
@@ -804,7 +845,12 @@ def end_orphaned_unit(folder: Path) -> None:
             status = json.dumps(told_status(folder, verify=True))
             subprocess.run(
                 ["/bin/bash", "-c", script],
-                env={**os.environ, "BOA_STATUS": status, "BOA_PYTHON": sys.executable},
+                env={
+                    **os.environ,
+                    **aws_variables(unit.region),
+                    "BOA_STATUS": status,
+                    "BOA_PYTHON": sys.executable,
+                },
                 stdin=subprocess.DEVNULL,
                 check=False,
                 timeout=seconds,
@@ -814,8 +860,9 @@ def end_orphaned_unit(folder: Path) -> None:
 
 
 def drop_scratch(unit: Unit) -> None:
-    """Remove the scratch folder of a unit, and that of its temporary files."""
-    remove_trees(temporary_folder(unit.folder), unit.own / SCRATCH, **popen_as(unit))
+    """Remove the scratch folder of a unit, that of its temporary files, and the output files of its ranks."""
+    own = (unit.own / SCRATCH, unit.own / RANK_FILES)
+    remove_trees(temporary_folder(unit.folder), *own, **popen_as(unit))
 
 
 def _unblock() -> None:

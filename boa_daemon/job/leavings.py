@@ -23,6 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.job.regular_files import files_below
+
 SHARED_MEMORY = Path("/dev/shm")
 PROC = Path("/proc")
 _IPC_RMID = 0
@@ -91,7 +93,7 @@ def remove_leavings(
     """
     if _has_other_unit(proc, uid, unit):
         return []
-    left = [file for file in _below(shared) if _is_left(file, uid, since)]
+    left = [file for file in files_below(shared) if _is_left(file, uid, since)]
     if is_shared:
         left = [file for file in left if file.parent == shared and _is_of_shm_open(file)]
     used = _used(proc) if left else set()
@@ -120,12 +122,6 @@ def _entries(folder: Path) -> list[Path]:
     with suppress(OSError):
         return list(folder.iterdir())
     return []
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder; links are not followed."""
-    for top, _, names in os.walk(folder):
-        yield from (Path(top) / name for name in names)
 
 
 def _is_left(path: Path, uid: int, since: float) -> bool:

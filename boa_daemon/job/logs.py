@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import threading
 import time
 from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import BinaryIO
+
+from boa_daemon.job.regular_files import files_below
 
 SEGMENTS = 4
 """Number of segments in the size limit; one more may exist at a time."""
@@ -135,7 +137,11 @@ def trim_rank_files(folder: Path, limit_bytes: int) -> None:
 
     Their writers do not notice. The old parts are in the node's log already; torchrun copies only new output.
     """
-    files = [file for file in (folder / RANK_FILES).rglob("std*.log") if file.is_file()]
+    files = [
+        file
+        for file in files_below(folder / RANK_FILES)
+        if fnmatch(file.name, "std*.log") and file.is_file() and not file.is_symlink()
+    ]
     keep = max(limit_bytes // (len(files) + 1), 1 << 20)
     libc = ctypes.CDLL(None, use_errno=True)
     for file in files:
@@ -147,8 +153,3 @@ def trim_rank_files(folder: Path, limit_bytes: int) -> None:
                 os.close(handle)
         except OSError:
             continue
-
-
-def remove_rank_files(folder: Path) -> None:
-    """Remove the output files of ranks after the command has ended."""
-    shutil.rmtree(folder / RANK_FILES, ignore_errors=True)

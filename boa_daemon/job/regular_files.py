@@ -1,7 +1,8 @@
-"""Safe reading of files that a job may have replaced by a pipe or a device.  Standard library only.
+"""Safe reading of files and folders that a job may have made as it likes.  Standard library only.
 
-Opening a pipe blocks until somebody writes, and a device has no end. The daemon reads files of jobs within
-its tick, and the keeper between two heartbeats, so neither may block.
+Opening a pipe blocks until somebody writes, and a device has no end. A file with holes may have more bytes
+than any disk, and folders may be deeper than Python's stack. The daemon reads files of jobs within its tick,
+and the keeper between two heartbeats, so neither may block or fail.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,3 +50,32 @@ def read_regular(file: str | Path, *, most_bytes: int = MOST_BYTES) -> bytes:
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"holds more than {most_bytes:,} bytes", str(file))
     return content
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield what is below a folder and is no folder; links are not followed, and unreadable folders left out.
+
+    `os.walk` and `rglob` descend by recursion, which deep folders bring to its limit.
+    """
+    waiting = [str(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            else:
+                yield Path(entry.path)
+
+
+def fits_its_disk(size: int, place: Path) -> bool:
+    """Return whether the disk of a file or folder could hold `size` bytes; more can only be holes.
+
+    Raises:
+        OSError: when `place` cannot be reached.
+    """
+    found = os.statvfs(place)
+    return size <= found.f_blocks * found.f_frsize

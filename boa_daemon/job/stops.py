@@ -65,8 +65,8 @@ _WAITERS = re.compile(
     r"(?:ba|da|z|k|pdk|mk|lok|ok|ya|fi|c|tc|rba)?sh|ash|busybox|[gb]?make|ninja|just|xargs|find|g?time"
 )
 """Programs that only wait for the command that they have started, and then start the next one."""
-_INDIFFERENT = ("conmon",)
-"""Programs that may start a shell and do not react when it is suspended: podman's monitor of a container."""
+_FOLLOWERS = ("su", "runuser", "sudo", "script", "nsenter", "unshare", "newgrp", "sg", "login")
+"""Programs that suspend themselves with the program that they have started, until somebody wakes them."""
 _MOST_REGISTERED = 4096
 
 
@@ -224,6 +224,7 @@ class OrderedStop:
         self._told: set[int] = set()
         self._shells: list[int] = []
         self._suspended: list[int] = []
+        self._followers: list[int] = []
         self._leave_until: float | None = None
         self._has_told_all = False
         if before is not None:
@@ -258,6 +259,7 @@ class OrderedStop:
             "told": sorted(self._told),
             "shells": self._shells,
             "suspended": self._suspended,
+            "followers": self._followers,
             "leave_until": self._leave_until,
             "has_told_all": self._has_told_all,
             "had_request": self.had_request,
@@ -269,6 +271,7 @@ class OrderedStop:
         """Go on with a stop that another keeper began: what it had noted is done once more."""
         self._began, self._told = before["began"], set(before["told"])
         self._shells, self._suspended = list(before["shells"]), list(before["suspended"])
+        self._followers = list(before.get("followers", ()))
         self._leave_until, self._has_told_all = before["leave_until"], before["has_told_all"]
         self.had_request = make_request(self._unit)
         self.asks_first, self.counted = before["asks_first"], before["counted"]
@@ -334,10 +337,10 @@ class OrderedStop:
             self._note(self)
 
     def _find_shells(self, savers: list[Registered]) -> None:
-        """Find the shells that wait for a registered process; those that shells have started are suspended.
+        """Find the shells that wait for a registered process; they are suspended.
 
-        Otherwise `python train.py && upload` would upload what is not finished. A program that started a
-        shell may react when it is suspended, so such a shell runs on.
+        Otherwise `python train.py && upload` would upload what is not finished. A shell below a program that
+        would be suspended with it, and that passes the output of a terminal on, runs on.
         """
         family = set(self._family())
         for one in savers:
@@ -350,7 +353,9 @@ class OrderedStop:
             for above in line:
                 program = _program(above)
                 is_shell = only_waits(program)
-                may_be_suspended &= is_shell or program in _INDIFFERENT
+                if program in _FOLLOWERS:
+                    may_be_suspended &= not _serves_terminal(above)
+                    self._followers.append(above)
                 if is_shell and above not in self._shells:
                     self._shells.append(above)
                     if may_be_suspended:
@@ -361,9 +366,12 @@ class OrderedStop:
     def _release_shells(self) -> None:
         """End the shells that wait for registered processes: SIGTERM is pending when they go on."""
         if self._shells:
+            # The kernel keeps SIGTERM from a namespace's first process without a handler, and then nothing in
+            # there can hold the shell back.
+            send(filter(_is_deaf, self._shells), signal.SIGKILL)
             self._tell(self._shells)
             family = set(self._family())
-            send([pid for pid in self._suspended if pid in family], signal.SIGCONT)
+            send([pid for pid in (*self._suspended, *self._followers) if pid in family], signal.SIGCONT)
             self._shells = []
             self._note(self)
 
@@ -430,6 +438,16 @@ def catches_sigterm(pid: int) -> bool:
     return False
 
 
+def _is_deaf(pid: int) -> bool:
+    """Return whether a process is the first of a namespace of its own, and has no handler for SIGTERM."""
+    with suppress(OSError):
+        for line in (PROC / str(pid) / "status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                _, *numbers = line.split()
+                return len(numbers) > 1 and numbers[-1] == "1" and not catches_sigterm(pid)
+    return False
+
+
 def _group_of(pid: int) -> int | None:
     try:
         return os.getpgid(pid)
@@ -440,6 +458,14 @@ def _group_of(pid: int) -> int | None:
 def only_waits(program: str) -> bool:
     """Return whether a program is one of `_WAITERS`; its name may have a version (`zsh-5.9`, `ksh93`)."""
     return bool(_WAITERS.fullmatch(re.sub(r"(?:[-.]?\d[\d.]*|-static)+$", "", program)))
+
+
+def _serves_terminal(pid: int) -> bool:
+    """Return whether a process has made a terminal, whose output it passes on; also if that is not known."""
+    try:
+        return any(os.readlink(file).endswith("/ptmx") for file in (PROC / str(pid) / "fd").iterdir())
+    except OSError:
+        return True
 
 
 def _program(pid: int) -> str:

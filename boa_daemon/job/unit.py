@@ -17,6 +17,7 @@ from boa_daemon.job.failures import read_failure
 from boa_daemon.job.logs import last_lines, quiet_seconds
 from boa_daemon.job.processes import boot_id, is_alive
 from boa_daemon.job.regular_files import MOST_BYTES, UNREADABLE, read_regular
+from boa_daemon.job.run_options import RunOptions
 from boa_daemon.job.seal import SEAL, TOLD, is_sealed, key_of, sealed
 from boa_daemon.job.whole_files import write_whole
 
@@ -27,27 +28,8 @@ SCRATCH = "scratch"
 
 
 @dataclass(frozen=True)
-class Unit:
-    """What a keeper runs: the command `run`, its environment, its limits, and errands (shell scripts).
-
-    Errands, in order: `bring` fetches code and data, as the keeper's user. `before` fetches the checkpoint.
-    If one of these fails, the command is not started. `beat` sends reports every `beat_seconds` while the
-    command runs. `look` writes faults of the node into `health.json`, at each fourth beat and after a
-    failure. `keep` uploads checkpoints, without a time limit and beside the other errands. `after` sends the
-    last report. `beat`, `before`, `keep` and `after` get the unit's status as JSON in `BOA_STATUS`.
-
-    `note` is the first line of the log. The newest `keep_checkpoints` checkpoints are kept. `image` is the
-    container image, `mounts` the folder around `workdir` that the container sees. `cpus` and `memory_gb`
-    (10^9 bytes) are limits, 0 for none. Files below `workdir` that match `artifacts` are copied to
-    `artifacts_dir` at the end. With `uid`, a keeper that is root runs the command, and the errands that move
-    checkpoints, as that user, in the groups `gid` and `groups`; the outer folders let the group `door_gid`
-    pass. `secrets` are references. `data` are sources by name, which are linked in the unit's folder `data`
-    from `data_cache`.
-
-    A unit that `waits` is prepared before its turn, which comes with the file `go`. With "bring", its command
-    starts at its turn. With "start", the command starts earlier and waits in `boa_daemon.job`, if the machine
-    has memory for `wait_bytes` to spare.
-    """
+class _UnitBasis:
+    """The fields that every unit has; a base, since fields without a default come first."""
 
     name: str
     job: str
@@ -58,10 +40,33 @@ class Unit:
     workdir: str
     progress_file: str
     checkpoint_dir: str
+
+
+@dataclass(frozen=True)
+class Unit(RunOptions, _UnitBasis):
+    """What a keeper runs: the command `run`, its environment, its limits, and errands (shell scripts).
+
+    Errands, in order: `bring` fetches code and data, as the keeper's user. `before` fetches the checkpoint.
+    If one of these fails, the command is not started. `beat` sends reports every `beat_seconds` while the
+    command runs. `look` writes faults of the node into `health.json`, at each fourth beat and after a
+    failure. `keep` uploads checkpoints, without a time limit and beside the other errands. `after` sends the
+    last report. `beat`, `before`, `keep` and `after` get the unit's status as JSON in `BOA_STATUS`.
+
+    `note` is the first line of the log. `mounts` is the folder around `workdir` that a container sees. Files
+    below `workdir` that match `artifacts` are copied to `artifacts_dir` at the end. With `uid`, a keeper that
+    is root runs the command, and the errands that move checkpoints, as that user, in the groups `gid` and
+    `groups`; the outer folders let the group `door_gid` pass. The sources of `data` are linked in the unit's
+    folder `data` from `data_cache`.
+
+    A unit that `waits` is prepared before its turn, which comes with the file `go`. With "bring", its command
+    starts at its turn. With "start", the command starts earlier and waits in `boa_daemon.job`, if the machine
+    has memory for `wait_bytes` to spare. `region` is the AWS region of bucket, queue and secrets; empty: that
+    of the machine.
+    """
+
     environment: Mapping[str, str] = field(default_factory=dict)
     grace_seconds: float = 60.0
     log_bytes: int = 64 * 2**20
-    result: str = ""
     bring: str = ""
     before: str = ""
     beat: str = ""
@@ -69,24 +74,18 @@ class Unit:
     beat_seconds: float = 15.0
     note: str = ""
     keep: str = ""
-    keep_checkpoints: int = 2
-    image: str = ""
     mounts: str = ""
-    cpus: float = 0.0
-    memory_gb: float = 0.0
-    artifacts: Sequence[str] = ()
     artifacts_dir: str = ""
     look: str = ""
     uid: int | None = None
     gid: int = 0
     door_gid: int = 0
     groups: Sequence[int] = ()
-    secrets: Mapping[str, str] = field(default_factory=dict)
     secrets_file: str = ""
-    data: Mapping[str, str] = field(default_factory=dict)
     data_cache: str = ""
     waits: str = ""
     wait_bytes: float = 0.0
+    region: str = ""
 
     @property
     def own(self) -> Path:
@@ -286,7 +285,9 @@ def told_status(folder: Path, *, verify: bool) -> dict[str, Any]:
 
 
 def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
-    """Return the status of a unit from its files; with `verify`, or after its end, verify its checkpoint too.
+    """Return the status of a unit from its files; with `verify`, verify its checkpoint too.
+
+    After its end, its checkpoint is the one that its keeper has verified.
 
     `is_kept` is whether its keeper lives. It is checked before `exit` is read, so a unit without keeper and
     without `exit` has really lost its keeper.
@@ -315,9 +316,10 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         status["progress"] = read_json(unit.progress_file, most_bytes=MOST_PROGRESS_BYTES)
         status["kept"] = kept_checkpoints(unit)[:4]
         # If the unit uploads its checkpoints, only uploaded ones count; the local copy may be a part.
-        if not unit.keep and (verify or ended is not None):
-            found, status["wrong_manifest"] = newest_checkpoint(Path(unit.checkpoint_dir))
-            status["manifest"] = None if found is None else _manifest(found, Path(unit.checkpoint_dir))
+        if ended is not None and "manifest" in ended:
+            status |= {name: ended.pop(name) for name in ("manifest", "wrong_manifest")}
+        elif not unit.keep and (verify or ended is not None):
+            status |= verified_checkpoint(unit)
         if ended is not None or not lives:
             status["failure"] = read_failure(unit.own)
     if ended is not None or not lives:
@@ -325,6 +327,16 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         begun_with = f"boa: {unit.note}"
         status["last_lines"] = [line for line in last_lines(folder) if line != begun_with[:500]]
     return status
+
+
+def verified_checkpoint(unit: Unit) -> dict[str, Any]:
+    """Return the manifest of a unit's newest complete checkpoint, and what is wrong with a newer one.
+
+    Its digest is computed, which takes about a second per gigabyte.
+    """
+    folder = Path(unit.checkpoint_dir)
+    found, wrong = newest_checkpoint(folder)
+    return {"manifest": None if found is None else _manifest(found, folder), "wrong_manifest": wrong[:500]}
 
 
 def node_faults(folder: Path) -> list[str]:

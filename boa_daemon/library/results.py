@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from boa_daemon.errors import MissingExtra
+from boa_daemon.extras import install_command
 from boa_daemon.units import format_hours
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Result:
         try:
             import pandas  # noqa: PLC0415 - optional
         except ImportError:
-            raise MissingExtra("a data frame needs pandas: pip install pandas") from None
+            raise MissingExtra("a data frame needs pandas", hint=install_command("pandas")) from None
         return pandas.DataFrame([dict(row) for row in self.rows])
 
     def _repr_html_(self) -> str:
@@ -100,7 +101,7 @@ class Frontier(Result):
         try:
             from matplotlib.figure import Figure  # noqa: PLC0415 - optional
         except ImportError:
-            raise MissingExtra('a plot needs matplotlib: pip install "boa-daemon[plot]"') from None
+            raise MissingExtra("a plot needs matplotlib", hint=install_command("plot")) from None
         axes = Figure(figsize=(7.0, 4.0), layout="constrained").subplots() if axes is None else axes
         axes.plot(self.budgets, self.hours)
         for budget, name in ((self.knee_budget, "knee"), (mark, "marked")):

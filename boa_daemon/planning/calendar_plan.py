@@ -29,6 +29,7 @@ from boa_daemon.units import (
     HOURS_PER_MONTH,
     HOURS_PER_WEEK,
     counted,
+    format_hours,
     parse_budget,
     parse_dollars,
 )
@@ -38,6 +39,8 @@ from policies.optimum.calendar_search import CalendarSearchResult, DeadlineFix, 
 from policies.optimum.job_list import ListedJob
 from policies.optimum.working_time import ALWAYS, WorkingTime
 
+_NAMED = 10
+"""Most jobs that a sentence names."""
 PERIODS = {"day": HOURS_PER_DAY, "week": HOURS_PER_WEEK, "month": HOURS_PER_MONTH}
 
 
@@ -183,6 +186,7 @@ class CalendarPlan:
             "job_id": job.job.id,
             "due_hours": job.due_hours,
             "end_hours": ends,
+            "late_hours": None if ends is None else ends - job.due_hours,
             "change": {
                 "kind": change.kind,
                 "budget": None
@@ -215,6 +219,22 @@ class CalendarPlan:
             return f"another date: {self.when(change.ends)}"
         return "no change found: no width fits the budget and the quota"
 
+    @property
+    def verdict(self) -> list[str]:
+        """What is not well, in sentences: jobs without a place, late jobs and by how much, jobs at risk."""
+        calendar, said = self.found.calendar, []
+        if calendar.left_out:
+            names = _few([job.job.id for job in calendar.left_out])
+            said.append(f"No place within the budget and the quota for: {names}.")
+        late = sorted((e for e in calendar.entries if e.is_late), key=lambda e: e.job.due_hours - e.ends)
+        if late:
+            due = sum(np.isfinite(e.job.due_hours) for e in calendar.entries)
+            names = _few([f"{e.job.job.id} by {format_hours(e.ends - e.job.due_hours)}" for e in late])
+            said.append(f"{len(late)} of {counted(due, 'deadline')} missed: {names}.")
+        if risky := [job.job.id for job in self.between.at_risk if job.job.id not in self.changes]:
+            said.append(f"Met only just, and late if jobs run slowly: {_few(risky)}.")
+        return said
+
     def sentences(self) -> list[str]:
         """Return the answer in sentences."""
         found, calendar = self.found, self.found.calendar
@@ -232,10 +252,9 @@ class CalendarPlan:
             least = f"; no calendar meets more than {due - found.least_missed}" if found.least_missed else ""
             said.append(f"{due - late} of {counted(due, 'deadline')} met{least}.")
         if risky := [job.job.id for job in self.between.at_risk if job.job.id not in self.changes]:
-            more = f" and {len(risky) - 10} more" if len(risky) > 10 else ""
-            said.append(f"Met only just, and late if jobs run slowly: {', '.join(risky[:10])}{more}.")
+            said.append(f"Met only just, and late if jobs run slowly: {_few(risky)}.")
         if calendar.left_out:
-            names = ", ".join(job.job.id for job in calendar.left_out[:10])
+            names = _few([job.job.id for job in calendar.left_out])
             said.append(f"No place within the budget and the quota for: {names}.")
         elif found.gap is not None:
             which = " that keeps these dates" if due else ""
@@ -251,6 +270,12 @@ class CalendarPlan:
             ]
         said += [one.sentence for one in self.unused]
         return said + [one.sentence for one in self.edges]
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def calendar_plan(

@@ -61,6 +61,10 @@ class ClassWidths:
         return f"{said}; the plan also uses {', '.join(self.others)}" if self.others else said
 
 
+EXPORT_KINDS = ("hyperpod", "ray", "sbatch", "kueue", "karpenter")
+"""The names of `EXPORTS`, which `boa plan --help` lists without them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportKind:
     """A kind of export: its function, and its row of the page."""

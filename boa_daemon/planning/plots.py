@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boa_daemon.errors import InputError, MissingExtra
+from boa_daemon.extras import install_command
 from boa_daemon.job.whole_files import whole_file
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.plan_documents import has_weights
-from boa_daemon.units import format_hours
+from boa_daemon.planning.report_page import Picture
+from boa_daemon.units import PER_HOUR, Per, format_hours
 from policies.model import Budget
 from policies.optimum.knee import Knee
 from policies.speedup import Floats
@@ -26,7 +28,11 @@ if TYPE_CHECKING:
 SUFFIXES = (".svg", ".png", ".pdf")
 _UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 """Metadata without a date, so that the same curve gives the same file."""
-INK, LINE, MARK, SOFT, DANGER = "#1f2933", "#1769aa", "#d9480f", "#8895a7", "#c92a2a"
+LONGEST_NAME = 36
+"""Longer names of scenarios are cut in a drawing; its table has them whole."""
+INK, LINE, MARK, SOFT, DANGER = "#1f2933", "#1769aa", "#c2410c", "#8895a7", "#c92a2a"
+GREY = "#52606d"
+"""For text that may be passed over; SOFT is too pale for text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,7 @@ class CurvePlot:
     title: str
     marked: tuple[float, float] | None = None
     is_weighted: bool = False
+    per: Per = PER_HOUR
 
 
 def check_plot_path(path: Path, flag: str = "--plot", suffixes: tuple[str, ...] = SUFFIXES) -> None:
@@ -64,7 +71,7 @@ def check_plot_path(path: Path, flag: str = "--plot", suffixes: tuple[str, ...] 
     try:
         import matplotlib as _  # noqa: F401, PLC0415 - an optional library, loaded when it is needed
     except ImportError as error:
-        raise MissingExtra(f"{flag} needs matplotlib", hint="pip install 'boa-daemon[plot]'") from error
+        raise MissingExtra(f"{flag} needs matplotlib", hint=install_command("plot")) from error
 
 
 def draw_curve(plot: CurvePlot, path: Path) -> None:
@@ -77,6 +84,7 @@ def curve_figure(plot: CurvePlot) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see check_plot_path
     from matplotlib.figure import Figure  # noqa: PLC0415 - see check_plot_path
 
+    plot = _in_unit(plot)
     figure = Figure(figsize=(9.6, 5.4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -95,7 +103,22 @@ def curve_figure(plot: CurvePlot) -> Figure:
     return figure
 
 
-def curve_plot(curve: Curve, title: str, marked: Budget | None) -> CurvePlot:
+def curve_words(plot: CurvePlot) -> str:
+    """Return what the figure of a curve shows."""
+    plot = _in_unit(plot)
+    label = _label(plot)
+    said = (
+        f"Mean job completion time against the budget: infeasible below {label(plot.knee.cliff_budget)}, "
+        f"the knee at {label(plot.knee.budget)} with {format_hours(plot.knee.hours)}, "
+        f"and never less than {format_hours(plot.knee.floor_hours)}"
+    )
+    if plot.marked is None:
+        return f"{said}."
+    budget, hours = plot.marked
+    return f"{said}. Your budget of {label(budget)} gives {format_hours(hours)}."
+
+
+def curve_plot(curve: Curve, title: str, marked: Budget | None, per: Per = PER_HOUR) -> CurvePlot:
     """Return the data of a curve's plot."""
     budgets, hours = curve.vertices()
     if budgets[-1] > budgets[0]:
@@ -112,6 +135,7 @@ def curve_plot(curve: Curve, title: str, marked: Budget | None) -> CurvePlot:
         title=title,
         marked=at,
         is_weighted=has_weights(curve.problem),
+        per=per,
     )
 
 
@@ -124,11 +148,12 @@ def _right_end(plot: CurvePlot) -> float:
 
 
 def _frame(axes: Axes, plot: CurvePlot, unit: str) -> None:
-    money = "GPUs held on average" if plot.unit == "gpus" else "dollars per hour, on average"
+    period = "hour" if plot.per.name == "h" else plot.per.name
+    money = "GPUs held on average" if plot.unit == "gpus" else f"dollars per {period}, on average"
     mean = "Weighted mean" if plot.is_weighted else "Mean"
     frame_axes(axes, plot.title, f"Budget, {money}", f"{mean} job completion time, {unit}")
     if plot.unit != "gpus":
-        axes.xaxis.set_major_formatter("${x:,.4g}")
+        axes.xaxis.set_major_formatter(lambda x, _: _short_usd(x))
 
 
 def frame_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
@@ -148,7 +173,7 @@ def _words(axes: Axes, plot: CurvePlot, scale: float, frame: tuple[float, float,
     left, right, top = frame
     knee = plot.knee
     span = right - left
-    label = _label(plot.unit)
+    label = _label(plot)
     axes.text(
         knee.cliff_budget - 0.012 * span,
         0.5 * top,
@@ -165,7 +190,7 @@ def _words(axes: Axes, plot: CurvePlot, scale: float, frame: tuple[float, float,
         f"floor: no money buys less than {format_hours(knee.floor_hours)}",
         ha="right",
         va="top",
-        color=SOFT,
+        color=GREY,
         fontsize=9.5,
     )
     axes.plot([knee.budget], [knee.hours * scale], "o", color=INK, ms=8, zorder=5)
@@ -198,39 +223,159 @@ def _words(axes: Axes, plot: CurvePlot, scale: float, frame: tuple[float, float,
         )
 
 
-def draw_scenarios(rows: Sequence[Mapping[str, Any]], path: Path, money: str) -> None:
-    """Draw each scenario as a point, mean job completion time against money; the base is marked."""
-    save(scenario_figure(rows, money), path)
+def draw_scenarios(rows: Sequence[Mapping[str, Any]], path: Path, *, is_rate: bool, per: Per) -> None:
+    """Draw the waiting and the spend of each scenario and write it to `path`."""
+    save(scenario_figure(rows, is_rate=is_rate, per=per), path)
 
 
-def scenario_figure(rows: Sequence[Mapping[str, Any]], money: str) -> Figure:
-    """Return a figure with each scenario as a point: mean job completion time against money, base marked."""
+def scenario_figure(rows: Sequence[Mapping[str, Any]], *, is_rate: bool, per: Per = PER_HOUR) -> Figure:
+    """Return a figure with a bar for the waiting and one for the spend of each scenario, the base marked.
+
+    A scenario that is infeasible has its place and says so. Spends are rates, in the unit `per`, or totals.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see check_plot_path
     from matplotlib.figure import Figure  # noqa: PLC0415 - see check_plot_path
 
-    figure = Figure(figsize=(9.6, 5.4), layout="constrained")
+    figure = Figure(figsize=(9.6, 1.6 + 0.42 * len(rows)), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    frame_axes(axes, "What if", f"Spend, {money}", "Mean job completion time, hours")
-    for number, row in enumerate(rows):
-        if row["mean_jct_hours"] is not None:
-            colour = LINE if number else MARK
-            axes.plot([row["spend"]], [row["mean_jct_hours"]], "o", color=colour, ms=9)
-            axes.annotate(
-                row["scenario"],
-                (row["spend"], row["mean_jct_hours"]),
-                xytext=(8, 5),
-                textcoords="offset points",
-                color=colour,
-            )
-    axes.margins(0.15)
-    axes.set_ylim(bottom=0.0)
+    left, right = figure.subplots(1, 2, sharey=True)
+    waits = [row["mean_jct_hours"] for row in rows]
+    longest = max((hours for hours in waits if hours is not None), default=1.0)
+    divisor, unit = (
+        (1.0 / 60.0, "minutes") if longest < 2.0 else (1.0, "hours") if longest < 48.0 else (24.0, "days")
+    )
+    factor = per.hours if is_rate else 1.0
+    money = f"dollars per {'hour' if per.name == 'h' else per.name}" if is_rate else "dollars in all"
+    frame_axes(left, "Waiting", f"Mean job completion time, {unit}", "")
+    frame_axes(right, "Spend", f"Spend, {money}", "")
+    right.xaxis.set_major_formatter(lambda x, _: _short_usd(x))
+    right.xaxis.set_major_locator(_few_ticks())
+    left.xaxis.set_major_locator(_few_ticks())
+    for place, row in enumerate(rows):
+        if row["mean_jct_hours"] is None:
+            _beside(left, 0.0, place, _why_not(row, factor, per), colour=DANGER)
+            continue
+        for axes, value, said in (
+            (left, row["mean_jct_hours"] / divisor, format_hours(row["mean_jct_hours"])),
+            (right, row["spend"] * factor, f"${row['spend'] * factor:,.0f}"),
+        ):
+            axes.barh(place, value, height=0.62, color=LINE if place else MARK, zorder=3)
+            _beside(axes, value, place, said)
+    for axes, base in (
+        (left, None if waits[0] is None else waits[0] / divisor),
+        (right, None if rows[0]["spend"] is None else rows[0]["spend"] * factor),
+    ):
+        if base is not None:
+            axes.axvline(base, color=MARK, lw=1.2, ls=(0, (4, 3)), zorder=2)
+        # Space on the right for the figures beside the bars.
+        axes.set_xlim(0.0, max(axes.get_xlim()[1], 1e-9) * 1.22)
+    left.set_yticks(range(len(rows)), [_cut(str(row["scenario"])) for row in rows])
+    left.set_ylim(len(rows) - 0.4, -0.6)
     return figure
 
 
-def _label(unit: str) -> Callable[[float], str]:
-    """Return a function that formats a budget."""
-    return (lambda amount: f"{amount:,.1f} GPUs") if unit == "gpus" else (lambda amount: f"${amount:,.2f}/h")
+def _beside(axes: Axes, x: float, y: float, words: str, *, colour: str = INK) -> None:
+    """Write words right of a point, readable on lines of the grid."""
+    axes.annotate(
+        words,
+        (x, y),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center",
+        color=colour,
+        fontsize=9.5,
+        zorder=5,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85},
+    )
+
+
+def scenario_words(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the figure of scenarios shows."""
+    left = [str(row["scenario"]) for row in rows if row["mean_jct_hours"] is None]
+    said = "A bar for the waiting and one for the spend of each scenario; the dashed line is the base"
+    return f"{said}. Infeasible: {', '.join(left)}." if left else f"{said}."
+
+
+def _why_not(row: Mapping[str, Any], factor: float, per: Per) -> str:
+    """Return why a scenario has no bar."""
+    least = row.get("cheapest_feasible_spend")
+    return "no job has a place" if least is None else f"infeasible below ${least * factor:,.0f}/{per.name}"
+
+
+def _cut(name: str) -> str:
+    """Return a name that leaves space for the bars."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
+def _short_usd(amount: float) -> str:
+    """Return dollars as the tick of an axis: $72k instead of $72,000."""
+    return f"${amount / 1000.0:,.4g}k" if abs(amount) >= 10_000.0 else f"${amount:,.4g}"
+
+
+def _few_ticks() -> Any:
+    """Return a locator with few ticks, whose labels do not touch."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - see check_plot_path
+
+    return MaxNLocator(5)
+
+
+def bill_figure(cases: Sequence[tuple[str, float, float]], per: Per) -> Figure:
+    """Return a figure of bills on demand and with a commitment, a pair of bars for each named case."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see check_plot_path
+    from matplotlib.figure import Figure  # noqa: PLC0415 - see check_plot_path
+
+    figure = Figure(figsize=(9.6, 1.5 + 0.62 * len(cases)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    frame_axes(axes, "The bill", f"Dollars per {'hour' if per.name == 'h' else per.name}", "")
+    axes.xaxis.set_major_formatter(lambda x, _: _short_usd(x))
+    for place, (_, before, after) in enumerate(cases):
+        for shift, usd, colour in ((-0.19, before, SOFT), (0.19, after, LINE)):
+            axes.barh(
+                place + shift,
+                usd * per.hours,
+                height=0.36,
+                color=colour,
+                label=None if place else "on demand" if colour == SOFT else "with the commitment",
+            )
+            words = f"${usd * per.hours:,.2f}" if per is PER_HOUR else f"${usd * per.hours:,.0f}"
+            _beside(axes, usd * per.hours, place + shift, words)
+    axes.set_yticks(range(len(cases)), [name for name, _, _ in cases])
+    axes.set_xlim(0.0, axes.get_xlim()[1] * 1.12)
+    axes.set_ylim(len(cases) - 0.4, -0.6)
+    figure.legend(loc="outside upper right", ncols=2, frameon=False, fontsize=9.5)
+    return figure
+
+
+def _label(plot: CurvePlot) -> Callable[[float], str]:
+    """Return a function that formats a budget that is in the plot's unit of time."""
+    if plot.unit == "gpus":
+        return lambda amount: f"{amount:,.1f} GPUs"
+    digits = 2 if plot.per is PER_HOUR else 0
+    return lambda amount: f"${amount:,.{digits}f}/{plot.per.name}"
+
+
+def _in_unit(plot: CurvePlot) -> CurvePlot:
+    """Return the plot with its dollars per hour in its unit of time."""
+    if plot.unit == "gpus" or plot.per is PER_HOUR:
+        return plot
+    hours, knee = plot.per.hours, plot.knee
+    return replace(
+        plot,
+        budgets=plot.budgets * hours,
+        knee=replace(
+            knee,
+            budget=knee.budget * hours,
+            cliff_budget=knee.cliff_budget * hours,
+            flat_budget=knee.flat_budget * hours,
+        ),
+        marked=None if plot.marked is None else (plot.marked[0] * hours, plot.marked[1]),
+    )
+
+
+def as_picture(figure: Figure, words: str) -> Picture:
+    """Return a figure as a part of a page, with what it shows in words."""
+    return Picture(svg=as_svg(figure), words=words)
 
 
 def as_svg(figure: Figure) -> str:

@@ -1,16 +1,17 @@
-"""A report page: one self-contained HTML file, for the screen and for print.
+"""A report page: one self-contained HTML file, for the screen, for a phone, for print, and to be forwarded.
 
-The page has the command's output, plots, assumptions, and the exact JSON answer in the element `answer`.
+The verdict comes first, with the bad news in it; then pictures, tables and assumptions, and the exact JSON
+answer in the element `answer`. Boxes that scroll sideways can be reached by keyboard.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from boa_daemon.errors import InputError
 from boa_daemon.job.whole_files import write_whole
@@ -18,44 +19,60 @@ from boa_daemon.job.whole_files import write_whole
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; background: #fff; max-width: 62rem;
   margin: 2rem auto; padding: 0 1rem; }
-h1, h2 { line-height: 1.2; } svg { width: 100%; height: auto; }
+h1, h2 { line-height: 1.2; } h1 { font-size: 1.7rem; margin-bottom: .4rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.25rem; margin-top: 2.2rem; } h2.title { font-size: 1rem; margin: 1.5rem 0 .3rem; }
+p { max-width: 46rem; } p.lead { font-size: 1.25rem; font-weight: 600; line-height: 1.35; }
+p.note, figcaption { color: #52606d; } figcaption { font-size: .9rem; max-width: 46rem; }
+ul.bad { list-style: none; margin: 1rem 0; padding: .6rem 1rem; border-left: .3rem solid #c92a2a;
+  background: #fff5f5; max-width: 46rem; } ul.bad li { margin: .2rem 0; overflow-wrap: anywhere; }
+ul.bad li::before { content: "! "; font-weight: 700; color: #c92a2a; }
+dl.facts { display: flex; flex-wrap: wrap; gap: .6rem 2.2rem; margin: 1rem 0; }
+dl.facts dt { color: #52606d; font-size: .85rem; }
+dl.facts dd { margin: 0; font-size: 1.5rem; font-weight: 600; font-variant-numeric: tabular-nums; }
+figure { margin: 1.5rem 0; } .wide { overflow-x: auto; margin: 0 0 1rem; }
+.wide:focus-visible { outline: 2px solid #1769aa; outline-offset: 2px; }
+svg { width: 100%; min-width: 36rem; height: auto; display: block; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; white-space: normal; }
-tr.boa td { font-weight: 600; color: #1769aa; } p.note { color: #52606d; }
+th.text, td.text { text-align: left; white-space: normal; } td.text { overflow-wrap: anywhere; }
+td.text.short { white-space: nowrap; } td.bad { color: #c92a2a; font-weight: 600; }
+tr.mine td { font-weight: 600; color: #1769aa; }
+footer { color: #52606d; font-size: .85rem; margin-top: 2rem; }
 """
 DARK = """
 :root { color-scheme: light dark; }
 @media screen and (prefers-color-scheme: dark) { body { color: #e4e7eb; background: #14191f; }
-  th, td { border-color: #323f4b; } p.note, footer { color: #9aa5b1; } tr.boa td { color: #62b0e8; }
-  svg { filter: invert(.92) hue-rotate(180deg); mix-blend-mode: lighten; } td.bad { color: #ff8787; } }
+  th, td { border-color: #323f4b; } p.note, footer, figcaption, dl.facts dt { color: #9aa5b1; }
+  tr.mine td { color: #62b0e8; } td.bad, ul.bad li::before { color: #ff8787; }
+  ul.bad { background-color: #2b1d20; border-color: #ff8787; }
+  svg { filter: invert(.92) hue-rotate(180deg); mix-blend-mode: lighten; } }
 """
-REPORT_STYLE = """
-p.lead { font-size: 1.25rem; font-weight: 600; } .table { overflow-x: auto; margin: 0 0 1rem; }
-th.text, td.text { text-align: left; white-space: normal; } td.text { overflow-wrap: anywhere; }
-td.text.short { white-space: nowrap; }
-th:not(.text), td:not(.text) { text-align: right; white-space: nowrap; }
-footer { color: #52606d; font-size: .85rem; }
-td.bad { color: #c92a2a; font-weight: 600; }
+PRINT = """
 @media print { body { margin: 0; max-width: none; font-size: 10pt; } @page { size: A4; margin: 15mm; }
-  h2, h3 { break-after: avoid; } tr, svg { break-inside: avoid; } .table { overflow: visible; }
-  svg { max-height: 24cm; } th, td { padding: .15rem .3rem; } thead { display: table-header-group; } }
+  h2 { break-after: avoid; } tr, svg, figure, ul.bad { break-inside: avoid; } .wide { overflow: visible; }
+  svg { max-height: 24cm; min-width: 0; } th, td { padding: .15rem .3rem; white-space: normal; }
+  thead { display: table-header-group; } ul.bad, dl.facts { print-color-adjust: exact; } }
 """
 SHORT = 22
 """Texts up to this length, such as instants, stay on one line."""
 JCT = "JCT is job completion time: from the submission of a job to its end, waiting included."
 
 
+def _scrolling(name: str, inner: str) -> str:
+    """Return a box that scrolls sideways on a narrow screen, for the mouse and for the keyboard."""
+    return f'<div class="wide" role="group" tabindex="0" aria-label="{escape(name)}">{inner}</div>'
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageTable:
-    """A table of a page: columns in `right` hold numbers, cells in `bad` are highlighted."""
+    """A table of a page: columns in `right` hold numbers; cells in `bad`, rows in `mine` are highlighted."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     right: frozenset[int] = frozenset()
     bad: frozenset[tuple[int, int]] = frozenset()
+    mine: frozenset[int] = frozenset()
 
     @property
     def html(self) -> str:
@@ -66,55 +83,103 @@ class PageTable:
             names += ["bad"] if (row, at) in self.bad else []
             names += ["short"] if row >= 0 and at not in self.right and len(text) <= SHORT else []
             kind = f' class="{" ".join(names)}"' if names else ""
-            return f"<{tag}{kind}>{escape(text)}</{tag}>"
+            # A header without text is no header: screen readers would announce an empty one.
+            tag = "td" if tag == "th" and not text else tag
+            scope = ' scope="col"' if tag == "th" else ""
+            return f"<{tag}{kind}{scope}>{escape(text)}</{tag}>"
 
         head = "".join(one("th", at, name) for at, name in enumerate(self.columns))
-        body = "".join(
-            f"<tr>{''.join(one('td', at, text, number) for at, text in enumerate(row))}</tr>"
-            for number, row in enumerate(self.rows)
-        )
+        body = ""
+        for number, row in enumerate(self.rows):
+            kind = ' class="mine"' if number in self.mine else ""
+            body += f"<tr{kind}>{''.join(one('td', at, text, number) for at, text in enumerate(row))}</tr>"
         # Keep the title outside the scrolling box, so that it is readable on a narrow screen.
-        title = f"<h3>{escape(self.title)}</h3>" if self.title else ""
-        return (
-            f'{title}<div class="table"><table><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div>"
-        )
+        title = f'<h2 class="title">{escape(self.title)}</h2>' if self.title else ""
+        inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"{title}{_scrolling(self.title or 'table', inner)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A drawing: an SVG element, and what it shows in words, as its caption and for who does not see it."""
+
+    svg: str
+    words: str
+
+    @property
+    def html(self) -> str:
+        """The drawing with its caption."""
+        named = self.svg.replace("<svg ", f'<svg role="img" aria-label="{escape(self.words)}" ', 1)
+        caption = f"<figcaption>{escape(self.words)}</figcaption>"
+        return f"<figure>{_scrolling('drawing', named)}{caption}</figure>"
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The title of a section."""
+
+    text: str
+
+    @property
+    def html(self) -> str:
+        """The title as HTML."""
+        return f"<h2>{escape(self.text)}</h2>"
+
+
+Part: TypeAlias = str | PageTable | Picture | Heading
+"""Part of a page; a string is a paragraph."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Content of a page: a lead sentence, SVG plots, the printed output, assumptions, and the answer."""
+    """Content of a page: the verdict (lead sentence, bad news, key figures), parts, assumptions, the answer.
+
+    `answer` is None for a page without an answer for programs.
+    """
 
     title: str
     lead: str
-    pictures: Sequence[str]
-    printed: Sequence[str | PageTable]
-    assumed: Mapping[str, str]
-    answer: Mapping[str, Any]
+    parts: Sequence[Part]
     made_by: str
+    bad: Sequence[str] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    answer: Mapping[str, Any] | None = None
 
     @property
     def html(self) -> str:
         """The page as HTML."""
-        parts = [f"<h1>{escape(self.title)}</h1>", f'<p class="lead">{escape(self.lead)}</p>', *self.pictures]
-        parts += [one.html if isinstance(one, PageTable) else f"<p>{escape(one)}</p>" for one in self.printed]
-        assumed = PageTable(title="", columns=("what", "value"), rows=tuple(self.assumed.items()))
-        parts += ["<h2>What was assumed</h2>", assumed.html, f"<p>{escape(JCT)}</p>"]
+        parts = [f"<h1>{escape(self.title)}</h1>", f'<p class="lead">{escape(self.lead)}</p>']
+        if self.bad:
+            items = "".join(f"<li>{escape(one)}</li>" for one in self.bad)
+            parts.append(f'<ul class="bad" aria-label="what is not well">{items}</ul>')
+        if self.facts:
+            cards = "".join(
+                f"<div><dt>{escape(name)}</dt><dd>{escape(said)}</dd></div>"
+                for name, said in self.facts.items()
+            )
+            parts.append(f'<dl class="facts">{cards}</dl>')
+        parts += [f"<p>{escape(one)}</p>" if isinstance(one, str) else one.html for one in self.parts]
+        if self.assumed:
+            assumed = PageTable(title="", columns=("what", "value"), rows=tuple(self.assumed.items()))
+            parts += ["<h2>What was assumed</h2>", assumed.html]
+        parts += [f'<p class="note">{escape(JCT)}</p>'] if "JCT" in " ".join(parts) else []
         parts.append(f"<footer>{escape(self.made_by)}</footer>")
-        # A name in the answer may contain "</script>".
-        answer = json.dumps(self.answer, allow_nan=False).replace("<", "\\u003c")
-        parts.append(f'<script type="application/json" id="answer">{answer}</script>')
-        return whole_page(self.title, parts, style=STYLE + REPORT_STYLE)
+        if self.answer is not None:
+            # A name in the answer may contain "</script>".
+            answer = json.dumps(self.answer, allow_nan=False).replace("<", "\\u003c")
+            parts.append(f'<script type="application/json" id="answer">{answer}</script>')
+        return _whole_page(self.title, parts)
 
 
-def whole_page(title: str, parts: Iterable[str], *, style: str = STYLE) -> str:
+def _whole_page(title: str, parts: Iterable[str]) -> str:
     """Return an HTML page made of parts."""
     head = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n'
-        f"<title>{escape(title)}</title><style>{style}{DARK}</style></head><body>\n"
+        f"<title>{escape(title)}</title><style>{STYLE}{DARK}{PRINT}</style></head><body><main>\n"
     )
-    return head + "\n".join(parts) + "\n</body></html>\n"
+    return head + "\n".join(parts) + "\n</main></body></html>\n"
 
 
 def write_page(text: str, path: Path) -> None:

@@ -11,13 +11,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from boa_daemon.tick.facts.actions import StartJob, StopJob
-from boa_daemon.tick.facts.ports import Accepted, Clock, JobSpec, LogChunk, Refused, RunReport, Unknown
+from boa_daemon.tick.facts.ports import Accepted, Clock, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import JobId, NodeId, Width
+
+if TYPE_CHECKING:
+    from boa_daemon.tick.facts.job_spec import JobSpec
 
 Speed = Callable[[str, Width], float]
 

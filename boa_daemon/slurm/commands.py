@@ -288,6 +288,14 @@ class Slurm:
             self.run("scontrol", "update", f"nodename={','.join(names[at : at + MOST_NAMES])}", *words)
         self.forget_listings()
 
+    def comment(self, job: str, text: str) -> None:
+        """Set what ``squeue -O admin_comment`` shows for a job; one that is over keeps its own."""
+        try:
+            self.run("scontrol", "update", f"jobid={job}", f"admincomment={text}")
+        except SlurmRefused as error:
+            if not any(known in str(error) for known in _NOT_THERE):
+                raise
+
 
 def _start(lines: Sequence[str]) -> str:
     """Return the start of an answer that cannot be read, for a message."""

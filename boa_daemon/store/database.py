@@ -7,14 +7,36 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine
 
 from boa_daemon.errors import BoaError
 from boa_daemon.store.database_troubles import PASSING
+from boa_daemon.store.fresh_connections import HUNG_SECONDS, hang_up
 
 DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
 """Monotonic time until which this context waits for the writer's lock; None waits for ever."""
+ROWS_PER_SECOND = 500.0
+"""As on a slow or crowded machine; an idle one writes twenty times as many."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """The seconds that a request may take besides, because it writes much."""
+
+    seconds: float = 0.0
+
+
+ALLOWANCE: ContextVar[Allowance | None] = ContextVar("ALLOWANCE", default=None)
+"""Of this context's request, if it is one; who waits for its answer holds it too."""
+
+
+def allow_for_rows(count: int) -> None:
+    """Say that the request of this context is about to write that many rows, which takes its time."""
+    allowance = ALLOWANCE.get()
+    if allowance is not None:
+        allowance.seconds += count / ROWS_PER_SECOND
 
 
 class DatabaseBusy(BoaError):
@@ -110,6 +132,10 @@ class Database:
         """For how long the slowest of the present transactions has run."""
         began = min(list(self._busy_since.values()), default=None)
         return 0.0 if began is None else time.monotonic() - began
+
+    def hang_up(self) -> int:
+        """End statements that have waited too long for the server's answer; return how many."""
+        return hang_up(self.engine) if self.busy_seconds > HUNG_SECONDS else 0
 
     def close(self) -> None:
         """Close all connections."""

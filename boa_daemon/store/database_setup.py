@@ -40,6 +40,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.job.whole_files import whole_file
 from boa_daemon.store.database_troubles import PASSING, explain, trouble_of
+from boa_daemon.store.fresh_connections import keep_connections_fresh
 from boa_daemon.store.tables import META, METADATA
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -93,14 +94,16 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
         limits = {"idle_in_transaction_session_timeout": IDLE_SECONDS, "lock_timeout": BUSY_SECONDS}
         words = " ".join(f"-c {name}={seconds * 1000:.0f}" for name, seconds in limits.items())
         given_by_url = {key for key in parsed.query if key != "options"}
-        patience = {
+        patience: dict[str, int | str] = {
             "connect_timeout": CONNECT_SECONDS,
             "keepalives_idle": LOST_SECONDS // 2,
             "keepalives_interval": 2,
             "keepalives_count": 2,
             "tcp_user_timeout": LOST_SECONDS * 1000,
         }
-        return create_engine(
+        # Without it a role or a database without an encoding gives bytes in place of text.
+        patience["client_encoding"] = "utf8"
+        engine = create_engine(
             parsed.set(drivername="postgresql+psycopg"),
             pool_pre_ping=True,
             pool_timeout=BUSY_SECONDS,
@@ -109,6 +112,8 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
                 "options": f"{options} {words}".strip(),
             },
         )
+        keep_connections_fresh(engine)
+        return engine
     if backend != "sqlite":
         raise InputError(f"a database on {backend} is not supported", hint="Use sqlite or postgresql")
     engine = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})

@@ -38,10 +38,21 @@ _OF_SQLSTATE: tuple[tuple[str, Trouble], ...] = (
     ("40", "busy"),
     ("08", "server"),
     ("57", "server"),
-    ("28", "server"),
-    ("3D", "server"),
+    ("28", "login"),
+    ("3D", "login"),
+    ("42501", "rights"),
+    ("42P01", "tables"),
+    ("3F", "tables"),
 )
 """Kinds of trouble by the beginning of PostgreSQL's SQLSTATE; the first that fits counts."""
+_REFUSALS = (
+    "authentication failed",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "not permitted to log in",
+    "no password",
+)
+"""What servers say to those whom they do not let in."""
 _SENTENCES: dict[Trouble, tuple[str, str]] = {
     "full": ("its disk is full", "Free some space on it"),
     "read-only": ("it cannot be written", "Make its disk writable: an error may have made it read-only"),
@@ -50,8 +61,13 @@ _SENTENCES: dict[Trouble, tuple[str, str]] = {
     "descriptors": ("no file descriptors are left", "Raise the limit of open files (LimitNOFILE)"),
     "memory": ("no memory is left", "Free some memory"),
     "place": ("its file cannot be opened", "Check that its disk is mounted and its folder is there"),
-    "rights": ("its file may not be opened", "Give the daemon's user the right to read and write it"),
+    "rights": ("it may not be used", "Give the daemon's user the right to read and write it"),
     "server": ("its server does not answer", "Check that the server runs and takes connections"),
+    "login": (
+        "its server refuses the daemon",
+        "Check database, user and password in [daemon] database, and what the server allows (pg_hba.conf)",
+    ),
+    "tables": ("its tables are not found", "Check the schema of its user (search_path), or restore it"),
 }
 
 
@@ -69,6 +85,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def trouble_of(error: BaseException) -> Trouble | None:
     """Return the kind of a trouble that passes; None for damage and for every other error."""
+    last: Trouble | None = None
     for one in _causes(error):
         if isinstance(one, MemoryError):
             return "memory"
@@ -86,10 +103,11 @@ def trouble_of(error: BaseException) -> Trouble | None:
         if isinstance(one, DBAPIError) and one.orig is None:
             continue
         if type(one).__module__.startswith("psycopg") and _is_operational(one):
-            return "server"
+            # A refusal at the login comes without its SQLSTATE.
+            return "login" if any(word in str(one) for word in _REFUSALS) else "server"
         if isinstance(one, OperationalError | InterfaceError) and one.connection_invalidated:
-            return "server"
-    return None
+            last = "server"  # Unless the driver's error says why.
+    return last
 
 
 def _is_operational(error: BaseException) -> bool:

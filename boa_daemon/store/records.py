@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from boa_daemon.tick.facts.ports import JobSpec
+from boa_daemon.tick.facts.job_spec import JobSpec
 from boa_daemon.tick.facts.state import NodeState
 from policies.model import GpuSlot, JobId, Width
 
@@ -111,31 +111,16 @@ class JobRecord:
     def spec(self) -> JobSpec:
         """The job's specification for an engine."""
         content = self.content
-        return JobSpec(
+        return JobSpec.of(
+            content,
             job=self.id,
-            name=self.name,
             class_name=str(content["class"]),
-            run=str(content["run"]),
-            workdir=str(content["workdir"]),
             environment=dict(content["environment"]) | self._place(),
-            stop_grace_seconds=float(content["stop_grace_seconds"]),
-            result=str(content["result"]),
-            gate=bool(content.get("gate", True)),
-            weight=float(content.get("weight", 1.0)),
             is_rigid=self.is_rigid,
-            keep_checkpoints=int(content.get("keep_checkpoints", 2)),
             code=str((content.get("code") or {}).get("digest", "")),
-            setup=str(content.get("setup") or ""),
-            image=str(content.get("image") or ""),
-            cpus=float(content.get("cpus") or 0.0),
-            memory_gb=float(content.get("memory_gb") or 0.0),
-            artifacts=tuple(content.get("artifacts") or ()),
             # A node of Slurm runs slurmd, which needs root to start the jobs of all users.
             user="root" if NODE_KEY in content else self.user,
-            secrets=dict(content.get("secrets", {})),
-            data=dict(content.get("data") or {}),
             record=self._as_submitted,
-            slurm_options=tuple(content.get("slurm_options") or ()),
         )
 
     @property

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from math import inf
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
@@ -101,7 +102,7 @@ class SqlStore:
             launches = select(INTENTS).where(INTENTS.c.status == OPEN, INTENTS.c.kind == "launch")
             self._unseen = {row.id: _open_launch(row) for row in connection.execute(launches)}
             self._acts = self._recent_acts(connection)
-        self._recent_launches: tuple[float, list[tuple[float, str, Outcome]]] | None = None
+        self._recent_launches: tuple[float, list[tuple[float, str, Outcome]]] = (-inf, [])
         self._tick = int(meta.get("tick", 0))
         self._books_opened_at: float | None = meta.get("books_opened_at")
         memory = meta.get("memory")
@@ -183,7 +184,7 @@ class SqlStore:
                 if isinstance(action, LaunchNodes) and not isinstance(outcome, Unknown):
                     self._settle(connection, action, outcome, at)
         if any(isinstance(action, LaunchNodes) for action, _ in outcomes):
-            self._recent_launches = None
+            self._recent_launches = -inf, self._recent_launches[1]
 
     def _settle(self, connection: Connection, launch: LaunchNodes, outcome: Outcome, at: float) -> None:
         """Record the nodes that a launch must show, and start cool-downs for what was refused."""
@@ -257,7 +258,7 @@ class SqlStore:
             if launch is not None:
                 self._cool(connection, launch.action, refused, at)
         self._unseen.pop(launched_by, None)
-        self._recent_launches = None
+        self._recent_launches = -inf, self._recent_launches[1]
 
     def open_mended(self, now: float) -> None:
         """End the rests of refusals that a person cures, such as denials: somebody says that it is done."""
@@ -271,21 +272,28 @@ class SqlStore:
         """Return the refused scopes whose cool-down is not over."""
         return {scope: rest for scope, rest in self._cooldowns.items() if rest.until > now}
 
-    def refused_launches(self, now: float) -> Mapping[str, tuple[float, str]]:
-        """Return by offer when and why its last launch was refused, unless its type was launched since."""
+    def look_at_launches(self, now: float) -> None:
+        """Read the launches of the last hour for `refused_launches`, if they may have changed."""
+        read_at = self._recent_launches[0]
+        if 0.0 <= now - read_at < LAUNCHES_SECONDS:
+            return
         launches = (
             select(INTENTS.c.at, INTENTS.c.target, INTENTS.c.outcome)
             .where(INTENTS.c.kind == "launch", INTENTS.c.outcome.is_not(None), INTENTS.c.at > now - HOUR)
             .order_by(INTENTS.c.at, INTENTS.c.id)
         )
-        # The status is asked for all the time, and outcomes are recorded now and then.
-        recent = self._recent_launches
-        if recent is None or not 0.0 <= now - recent[0] < LAUNCHES_SECONDS:
-            with self.database.read() as connection:
-                rows = [(row.at, row.target, loads(row.outcome)) for row in connection.execute(launches)]
-            self._recent_launches = recent = now, rows
+        with self.database.read() as connection:
+            rows = [(row.at, row.target, loads(row.outcome)) for row in connection.execute(launches)]
+        self._recent_launches = now, rows
+
+    def refused_launches(self, now: float) -> Mapping[str, tuple[float, str]]:
+        """Return by offer when and why its last launch was refused, unless its type was launched since.
+
+        The answer is from memory, as of the last `look_at_launches`: the status must come when the database
+        does not answer.
+        """
         found: dict[str, tuple[float, str]] = {}
-        for at, target, outcome in recent[1]:
+        for at, target, outcome in self._recent_launches[1]:
             if at <= now - HOUR:
                 continue
             refused: Outcome | None = outcome

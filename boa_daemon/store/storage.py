@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.leader import Leadership
+from boa_daemon.store.order_log import OrderLog
 from boa_daemon.store.queue import JobQueue
 
 
@@ -20,6 +21,10 @@ class Storage:
     store: DaemonStore
     queue: JobQueue
     leadership: Leadership | None = None
+    orders: OrderLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "orders", OrderLog(self.store.database))
 
     def check_leads(self) -> None:
         """Return if this process may act for the database.

@@ -25,6 +25,7 @@ from typing import Any, Protocol, get_type_hints
 from pydantic import TypeAdapter
 
 from boa_daemon.errors import BoaError, InputError, MissingExtra
+from boa_daemon.extras import install_command
 from boa_daemon.tasks.content_hash import code_folders
 
 TRIES = 3
@@ -174,7 +175,7 @@ class RayWorkers:
         try:
             import ray  # noqa: PLC0415 - an extra
         except ImportError as error:
-            raise MissingExtra(f"--on {address} needs Ray", hint="pip install 'boa-daemon[ray]'") from error
+            raise MissingExtra(f"--on {address} needs Ray", hint=install_command("ray")) from error
 
         self._ray: Any = ray
         try:

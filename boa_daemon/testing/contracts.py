@@ -19,7 +19,8 @@ from boa_daemon.testing import a_class as make_class
 from boa_daemon.testing import a_job as make_job
 from boa_daemon.testing import a_node, a_problem, an_instance_type
 from boa_daemon.tick.facts.actions import LaunchNodes, StartJob, TerminateNode
-from boa_daemon.tick.facts.ports import Accepted, JobSpec, Launched, Provider, Runner, RunReport
+from boa_daemon.tick.facts.job_spec import JobSpec
+from boa_daemon.tick.facts.ports import Accepted, Launched, Provider, Runner, RunReport
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.traces.workload import Options, Workload
 from boa_daemon.traces.writer import write_workload

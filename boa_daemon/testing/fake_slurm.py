@@ -16,6 +16,7 @@ class FakeSlurm(Slurm):
         self.by_name = {node.name: node for node in nodes}
         self.queue = list(jobs)
         self.told: list[tuple[tuple[str, ...], Mapping[str, str]]] = []
+        self.comments: dict[str, str] = {}
         self.is_silent = False
 
     def _answer(self) -> None:
@@ -41,6 +42,11 @@ class FakeSlurm(Slurm):
         for name in names:
             if marks is not None:
                 self.by_name[name] = replace(self.by_name[name], marks=marks)
+
+    def comment(self, job: str, text: str) -> None:
+        """Note the comment of a job."""
+        self._answer()
+        self.comments[job] = text
 
     def set(self, name: str, **changes: str) -> None:
         """Change a node, as an administrator or Slurm itself does."""

@@ -40,7 +40,9 @@ try:
 except ImportError as missing:
     if __name__ != "__main__":
         raise
-    sys.exit(f'the fake cloud needs moto ({missing}): pip install "boa-daemon[fake-cloud]"')
+    from boa_daemon.extras import install_command
+
+    sys.exit(f"the fake cloud needs moto ({missing}). {install_command('fake-cloud')}")
 
 from boa_daemon.testing.fake_answers import Answer, Call
 from boa_daemon.testing.fake_cloud import FakeCloud

@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from policies.answer import Allocation
+from policies.answer import Accrual, Allocation
 from policies.model import BudgetUnit, Job, Money, check_positive
 from policies.online.paced_optimum import PacedBudgetOptimal
 from policies.optimum.frontier import MixedFrontier
@@ -50,6 +50,8 @@ LEAST_SPREAD_HOURS = 1.0
 """The shortest rental of a node beyond the steady ones; AWS bills by the second, so it may be this short."""
 BOOTS_PER_SPREAD = 10.0
 """A node beyond the steady ones spends at most a tenth of its hours booting."""
+BY_WEIGHT = "jobs are served by weight per dollar of work left, the most first, not by order of arrival"
+"""The rule of service."""
 RUNNING_COUNTS = 2.0
 """A running job is stopped only for a job with more than this many times its weight per dollar left."""
 
@@ -147,12 +149,14 @@ class BestEffort:
         present = {job.id: job for job in jobs}
         first = sorted(found.widths, key=lambda name: -self.urgency(present[name]))
         balance = self.account.balance(money, now=now)
-        is_spent = balance <= -0.5 * self.spread_hours * budget
+        accrual = Accrual(per_hour=budget, balance=balance, spread_hours=self.spread_hours)
         return replace(
             found,
             order=tuple(first),
-            most_usd_per_hour=budget + max(balance, 0.0) / self.spread_hours,
-            above_ceiling="use" if balance > 0.0 else "leave" if is_spent else "finish",
+            order_rule=BY_WEIGHT,
+            most_usd_per_hour=accrual.most_per_hour,
+            above_ceiling="use" if balance > 0.0 else "leave" if accrual.is_spent else "finish",
+            accrual=accrual,
         )
 
     def urgency(self, job: Job) -> float:

@@ -22,6 +22,9 @@ ALWAYS = (
     "setsid",
     "with fresh-pool",
     "handler of its own",
+    "env -i",
+    "shell=True, then",
+    "unshare, first of its processes",
     "deepspeed-shaped",
 )
 """The sample of runs that are not exhaustive: one of each kind of fault."""

@@ -137,12 +137,15 @@ def test_power_saving_end_to_end_leaves_nothing_behind() -> None:
 
 
 def test_a_refusal_goes_back_into_slurm_with_its_sentence() -> None:
-    """A day's cap that pays for no node: the job is requeued, and `scontrol show node` says why."""
+    """A day's cap that pays for no node: the job is requeued, and node and job say why."""
     with a_world(cap=0.5) as world:
-        world.sbatch("-N1", "--exclusive", "-p", "rented")
+        job = world.sbatch("-N1", "--exclusive", "-p", "rented")
         world.wait(lambda: "boa:" in world.cluster.run("scontrol", "show", "node", "c1"))
         said = world.cluster.run("scontrol", "show", "node", "c1")
         assert "cap" in said.partition("Reason=")[2], said
+        listed = world.cluster.run("squeue", "-h", "-j", job, "-O", "admin_comment:200")
+        assert listed.startswith("boa: "), listed
+        assert "cap" in listed
         assert {row["status"] for row in world.jobs()} == {"cancelled"}
 
 

@@ -1,9 +1,10 @@
 """The AWS cloud: rent and release EC2 instances without forgetting one or paying twice.
 
-One paginated listing per tick, filtered by our cluster tag, is the truth: an instance that it shows as living
-lives, whatever was known before. The rest of this module corrects for what a listing cannot show: launches
-that are not visible yet, instances that dropped out of it, warnings, and orders to end. An instance that
-dropped out is described by its id before it counts as gone, because an index of tags may lag.
+One paginated listing, filtered by our cluster tag, is the truth: an instance that it shows as living lives,
+whatever was known before. Every tick but quiet ones (`QuietTicks`) asks for it. The rest of this module
+corrects for what a listing cannot show: launches that are not visible yet, instances that dropped out of it,
+warnings, and orders to end. An instance that dropped out is described by its id before it counts as gone,
+because an index of tags may lag.
 
 The tag `boa:books` names the database that rented an instance. Instances of another database are not shown,
 ended or renewed, unless our database knows them: they belong to another daemon, or our database was lost.
@@ -56,6 +57,7 @@ from boa_daemon.backends.aws.instances.node_states import (
     state_reason,
 )
 from boa_daemon.backends.aws.instances.pool import AwsWarmPool
+from boa_daemon.backends.aws.instances.quiet_ticks import QuietTicks
 from boa_daemon.backends.aws.instances.refusals import refusal_of_end
 from boa_daemon.backends.aws.instances.release import Releaser
 from boa_daemon.backends.aws.instances.sweep import Sweeper
@@ -135,6 +137,7 @@ class AwsCloud(Provider):
         self.topology = InstanceTopology(self.calls, clock, say)
         self.health = InstanceHealth(self.calls, clock)
         self.rules = EventRuleProbe(self.calls, clock)
+        self.quiet = QuietTicks(self.calls)
         self.leases = LeaseRenewer(self.calls, seconds=60.0 * settings.lease_minutes, say=say)
         self._told: set[tuple[str, str]] = set()
         self._failed: list[tuple[str, Refused]] = []
@@ -161,6 +164,11 @@ class AwsCloud(Provider):
         self._stopped_at: dict[NodeId, float] = {}
         self._listener: Listener | None = None
         self._wake: Callable[[], None] = lambda: None
+
+    def cloud_of(self, node: NodeId) -> AwsCloud:
+        """Return the cloud of a node, as several regions do: this one."""
+        del node
+        return self
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Receive spot warnings from the queue of the settings, if there is one; `wake` requests a tick."""
@@ -206,6 +214,7 @@ class AwsCloud(Provider):
     def ages(self) -> Mapping[str, float | None]:
         """Return the age of each cached fact in seconds; None for a fact that is not known."""
         found = self.market.ages() | self.launcher.ages()
+        found["instances"] = self.quiet.age_seconds(self._clock.now())
         found["credentials"] = self.calls.session_age_seconds()
         if self.health.as_of is not None or self.health.failed:
             found["status checks"] = self.health.age_seconds()
@@ -244,6 +253,7 @@ class AwsCloud(Provider):
     def ask_anew(self) -> None:
         """Ask for every fact again: credentials, images, subnets, zones, prices, quotas, reservations."""
         self.calls.renew()
+        self.quiet.stir()
         self.market.forget("all")
         self.launcher.forget()
         self.health.forget()
@@ -288,8 +298,12 @@ class AwsCloud(Provider):
         Raises:
             CallFailed: when EC2 cannot be asked: no list is not an empty list.
         """
-        listed = instances_of(self.calls, self.settings.cluster)
         now = self._clock.now()
+        listed = None if self._missing else self.quiet.listing(now, notices=self.notices.count)
+        if listed is None:
+            listed = instances_of(self.calls, self.settings.cluster)
+            now = self._clock.now()
+            self.quiet.keep(listed, now)
         instances = self._ours(listed, now)
         found = self._take_in(instances, now)
         missing = self._live.keys() - found.keys()
@@ -491,7 +505,8 @@ class AwsCloud(Provider):
     def renew(self, nodes: Collection[NodeId]) -> None:
         """Renew the leases of these nodes, as of the last listing; the leases of all other nodes run out."""
         self._wanted = frozenset(nodes) - self._builders
-        if self._touches:
+        # The leases of a listing that is used again may have been renewed since.
+        if self._touches and self.quiet.is_fresh:
             names = {instance_of(name) for name in self._wanted}
             wanted = [each for each in self._instances if each["InstanceId"] in names]
             self.leases.renew(wanted, now=self._clock.now())
@@ -531,6 +546,7 @@ class AwsCloud(Provider):
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Start stopped nodes and rent the rest; a repeated action id asks for the same nodes."""
+        self.quiet.stir()
         if not action.starts:
             return self.launcher.launch(action)
         stopped = [name for name, node in self._live.items() if node.phase == "stopped"]
@@ -552,6 +568,7 @@ class AwsCloud(Provider):
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """End nodes that the listing showed as ours; refuse others, and accept those that ended already."""
+        self.quiet.stir()
         outcomes: dict[NodeId, Accepted | Refused | Unknown] = {}
         ours: list[NodeId] = []
         for action in actions:

@@ -17,7 +17,7 @@ def complete_jobs(incomplete: str) -> list[str]:
         from boa_daemon.cli.common.daemon_client import a_client  # noqa: PLC0415 - completion of other words needs none of it
 
         with a_client(None, None) as client:
-            rows = client.get("/jobs", ended=False, limit=MOST)["jobs"]
+            rows = client.jobs(limit=MOST)["jobs"]
     except Exception:
         # An error message would garble the command line that the user is typing.
         return []

@@ -187,7 +187,7 @@ def _print_instances(document: Mapping[str, Any]) -> None:
         return
     near = any(row["tiers"] for row in rows)
     columns = ("id", "type", *(("under",) if near else ()), "phase", "jobs", "age", "USD/hour", "USD")
-    table = a_table("Instances", *columns, right=("USD/hour", "USD"))
+    table = a_table("Instances", *columns, right=("USD/hour", "USD"), optional=("age", "jobs"))
     for row in rows:
         table.add_row(
             row["id"],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +27,8 @@ COLOURS = (
     "bright_magenta",
     "bright_green",
 )
+GAP = 4
+"""Columns between two tables."""
 ROWS = 12
 """Most rows of each table, so that the view fits on a terminal."""
 
@@ -37,16 +40,18 @@ def clock_text(seconds: float) -> str:
 
 
 def status_line(state: ClusterState, *, started_at: float, budget: Budget) -> str:
-    """Return one line: clock, jobs, nodes, burn rate, and dollars spent against the budget."""
+    """Return one line: clock, jobs, nodes, burn rate, and what is spent of the budget so far."""
     elapsed = state.now - started_at
-    unit = "GPU-hours" if budget.unit == "gpus" else "USD"
-    allowed = budget.amount * elapsed / 3600.0
+    allowed, spent = budget.amount * elapsed / 3600.0, Ledger.of(state).committed_usd
     running = sum(job.is_running for job in state.jobs.values())
+    money = (
+        f"{state.usd_per_hour:.1f} GPUs now, {spent:.2f} of {allowed:.2f} GPU-hours"
+        if budget.unit == "gpus"
+        else f"${state.usd_per_hour:.2f}/h now, ${spent:,.2f} of ${allowed:,.2f}"
+    )
     return (
         f"{clock_text(elapsed)}  {counted(running, 'job')} running, {len(state.jobs) - running} waiting, "
-        f"{counted(len(state.nodes), 'node')}, "
-        f"{state.usd_per_hour:.2f} {unit}/hour now, {Ledger.of(state).committed_usd:.2f} {unit} so far "
-        f"(budget {allowed:.2f})"
+        f"{counted(len(state.nodes), 'node')}, {money}"
     )
 
 
@@ -56,9 +61,25 @@ def view(
     """Return the view of one instant: status line, nodes and jobs."""
     header = Text(status_line(state, started_at=started_at, budget=budget), style="bold")
     colours = {job: COLOURS[_stable(job) % len(COLOURS)] for job in state.jobs}
-    tables = Table.grid(padding=(0, 4))
-    tables.add_row(_nodes(state, colours), _jobs(state, classes, colours))
+    tables = _SideBySide(_nodes(state, colours), _jobs(state, classes, colours))
     return Group(header, Text(f"{counted(finished, 'job')} finished"), Text(), tables)
+
+
+class _SideBySide:
+    """Two tables beside each other, or one below the other where the terminal is too narrow."""
+
+    def __init__(self, left: Table, right: Table) -> None:
+        self._left, self._right = left, right
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield both tables."""
+        widths = [Measurement.get(console, options, one).maximum for one in (self._left, self._right)]
+        if sum(widths) + GAP <= options.max_width:
+            tables = Table.grid(padding=(0, GAP))
+            tables.add_row(self._left, self._right)
+            yield tables
+        else:
+            yield from (self._left, Text(), self._right)
 
 
 def _stable(job: JobId) -> int:

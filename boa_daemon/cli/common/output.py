@@ -9,16 +9,20 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
-from rich.console import Console, ConsoleOptions
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from boa_daemon.inputs.plain_text import plain_text
+
+_WIDEST = 10_000
+"""Columns of a terminal on which every table fits."""
 
 
 class OutputFormat(StrEnum):
@@ -193,18 +197,54 @@ def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
     print_text(buffer.getvalue())
 
 
-def a_table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
+class FittingTable(Table):
+    """A table that leaves out columns where it would be wider than the terminal, and says which.
+
+    `optional` are the columns that may go, the first one first. Folded cells and broken numbers are worse
+    than a missing column; JSON and CSV have all.
+    """
+
+    optional: Sequence[str] = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the lines of the table with the columns that fit."""
+        whole = list(self.columns)
+        names = [str(column.header) for column in whole]
+        left_out: list[str] = []
+        while self._natural_width(console, options) > options.max_width and len(left_out) < len(
+            self.optional
+        ):
+            left_out.append(self.optional[len(left_out)])
+            kept = [one for name, one in zip(names, whole, strict=True) if name not in left_out]
+            # A column knows its own place, by which its padding is chosen.
+            self.columns = [replace(one, _index=at) for at, one in enumerate(kept)]
+        try:
+            yield from super().__rich_console__(console, options)
+        finally:
+            self.columns = whole
+        if left_out:
+            yield Text(f"left out on this width: {', '.join(left_out)}", style="dim")
+
+    def _natural_width(self, console: Console, options: ConsoleOptions) -> int:
+        """Return the width at which no cell is folded."""
+        wide = options.update(width=_WIDEST, max_width=_WIDEST)
+        return self.__rich_measure__(console, wide).maximum
+
+
+def a_table(title: str, *columns: str, right: Sequence[str] = (), optional: Sequence[str] = ()) -> Table:
     """Return a table in the common style; the columns named in `right` hold numbers.
 
-    Title and columns are plain text; cells are markup.
+    Title and columns are plain text; cells are markup. Columns in `optional` are left out, the first one
+    first, where the table is wider than the terminal.
     """
-    table = Table(
+    table = FittingTable(
         title=Text(title, style="bold"),
         title_justify="left",
         header_style="bold cyan",
         box=None,
         pad_edge=False,
     )
+    table.optional = tuple(name for name in optional if name in columns)
     for column in columns:
         # Fold long cells instead of cutting them: a cut id is useless.
         is_number = column in right

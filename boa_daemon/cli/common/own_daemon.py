@@ -120,11 +120,11 @@ class OwnDaemon:
             start_new_session=True,
         )
 
-    def _status(self) -> dict[str, Any] | None:
+    def _status(self) -> Mapping[str, Any] | None:
         """Return the daemon's status; None while it does not answer."""
         try:
             with Client(self.socket) as client:
-                return client.get("/status")
+                return client.status()
         except DaemonUnreachable:
             return None
 

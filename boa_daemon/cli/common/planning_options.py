@@ -228,7 +228,7 @@ def curve_answers(file: ProblemFile, budget: Budget | None) -> dict[str, Any]:
     from boa_daemon.dashboard.frontier import frontier_document  # noqa: PLC0415 - few ask for a page
 
     amount = None if budget is None else budget.amount
-    return {"page/frontier": frontier_document(file.problem, budget=amount, title=str(file.path))}
+    return {"page/frontier": frontier_document(file.problem, budget=amount, title=Path(file.path).name)}
 
 
 def money(amount: float, unit: str, per: Per = PER_HOUR) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from types import MappingProxyType
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.padding import Padding
@@ -14,12 +15,9 @@ from rich.text import Text
 
 from boa_daemon.cli.common.output import plain_document, printed_by, stderr_console
 from boa_daemon.inputs.problem_file import ProblemFile
-from boa_daemon.planning.plots import as_svg, check_plot_path
-from boa_daemon.planning.report_page import PageTable, Report, write_page
+from boa_daemon.planning.plots import check_plot_path
+from boa_daemon.planning.report_page import PageTable, Part, Picture, Report, write_page
 from boa_daemon.version import __version__
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ReportOption: TypeAlias = Annotated[
     Path | None,
@@ -27,6 +25,8 @@ ReportOption: TypeAlias = Annotated[
         "--report", metavar="FILE.html", help="Write the answer as one HTML page, to share or print."
     ),
 ]
+LONG_ROWS = 15
+"""Tables with more rows stand at the end of a page."""
 
 
 def check_report(path: Path | None) -> None:
@@ -47,17 +47,20 @@ def write_report(
     *,
     document: Mapping[str, Any],
     table: Callable[[], None],
-    figures: Callable[[], Sequence[Figure]],
+    pictures: Callable[[], Sequence[Picture]],
     assumed: Mapping[str, str],
+    bad: Sequence[str] = (),
+    facts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write the page of an answer, if `path` is not None."""
+    """Write the page of an answer, if `path` is not None: its lead, the bad news, key figures, all else."""
     if path is None:
         return
     report = Report(
         title=title,
         lead=lead,
-        pictures=[as_svg(figure) for figure in figures()],
-        printed=_parts(printed_by(table)),
+        bad=bad,
+        facts=facts,
+        parts=[*pictures(), *_parts(printed_by(table), said=" ".join((lead, *bad)))],
         assumed=assumed,
         answer=plain_document(document),
         made_by=f"Written by boa {__version__} on {datetime.now(UTC):%Y-%m-%d}.",
@@ -68,7 +71,7 @@ def write_report(
 
 def assumptions(file: ProblemFile, *, is_list: bool = False, **more: str) -> dict[str, str]:
     """Return the assumptions of an answer: files, prices with their dates, classes, and `more`."""
-    found = {"classes": str(file.path)}
+    found = {"classes": Path(file.path).name}
     days = {note.instance_type: note.as_of for note in file.prices}
     for kind, machine in file.instance_types.items():
         day = days.get(machine.name)
@@ -82,17 +85,21 @@ def assumptions(file: ProblemFile, *, is_list: bool = False, **more: str) -> dic
     return found | more
 
 
-def _parts(printed: Sequence[object]) -> list[str | PageTable]:
-    """Return what was printed on the console as parts of a page."""
-    found: list[str | PageTable] = []
+def _parts(printed: Sequence[object], said: str) -> list[Part]:
+    """Return what was printed on the console as parts of a page, less what its verdict has `said`.
+
+    Long tables stand last.
+    """
+    found: list[Part] = []
+    long: list[Part] = []
     for one in printed:
         if isinstance(one, Table):
-            found.append(_table(one))
+            (found if len(one.rows) <= LONG_ROWS else long).append(_table(one))
             continue
         inner = one.renderable if isinstance(one, Padding) else one
         lines = (line.strip() for line in _plain(inner).splitlines())
-        found.extend(line for line in lines if line and not line.startswith("Next:"))
-    return found
+        found.extend(line for line in lines if line and line not in said and not line.startswith("Next:"))
+    return [*found, *long]
 
 
 def _table(table: Table) -> PageTable:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -18,6 +19,10 @@ from boa_daemon.cli.common.output import (
     stdout_console,
 )
 from boa_daemon.errors import CHANGES_PRESENT, InputError
+
+if TYPE_CHECKING:
+    from boa_daemon.api.answers import ChangesAnswer
+    from boa_daemon.api.client import Client
 
 FileArgument: TypeAlias = Annotated[
     Path | None,
@@ -139,7 +144,7 @@ class _Site:
             InputError: when a file is wrong, or the daemon reads another one.
         """
         here = self._reader.pending()  # An error in a file is said with its line, daemon or none.
-        answer = self._ask("GET", "/settings/changes")
+        answer = self._ask(lambda client: client.setting_changes())
         if answer is None:
             return {**here.to_document(), "is_applied": False, "of_running_daemon": False}
         if self._file is not None and self._file.resolve() not in {
@@ -154,19 +159,19 @@ class _Site:
 
     def apply(self, code: str) -> dict[str, Any]:
         """Apply the files, and consent to the changes of a code."""
-        answer = self._ask("POST", "/settings/apply", {"code": code})
+        answer = self._ask(lambda client: client.apply_settings(code))
         if answer is not None:
             return {"is_applied": True, "after_restart": answer["after_restart"]}
         self._reader.accept()
         return {"is_applied": True, "after_restart": []}
 
-    def _ask(self, method: str, path: str, document: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    def _ask(self, question: Callable[[Client], ChangesAnswer]) -> ChangesAnswer | None:
         """Return the running daemon's answer; None when no daemon listens."""
         from boa_daemon.api.client import DaemonUnreachable  # noqa: PLC0415 - slow to import
 
         try:
             with a_client(self._file, self._socket) as client:
-                return client.get(path) if method == "GET" else client.post(path, document)
+                return question(client)
         except DaemonUnreachable:
             return None
 

@@ -1,12 +1,9 @@
-"""``boa daemon``, ``boa schema`` and ``boa recover``."""
+"""``boa daemon`` and ``boa recover``."""
 
 from __future__ import annotations
 
 import os
 import sys
-from enum import StrEnum
-from importlib import import_module
-from operator import attrgetter
 from typing import Annotated
 
 import typer
@@ -57,47 +54,6 @@ def daemon(  # noqa: PLR0917 - each is an option of the command line
         serve(SettingsReader(config, flags), announce=announce, standby=standby)
     except InputError as error:
         raise locate_error(error, config) from None
-
-
-class SchemaName(StrEnum):
-    """Kinds of files that have a JSON schema."""
-
-    job = "job"
-    settings = "settings"
-    problem = "problem"
-    prices = "prices"
-    study = "study"
-    world = "world"
-    network = "network"
-    trace = "trace"
-    jobs = "jobs"
-    offers = "offers"
-    usage = "usage"
-    samples = "samples"
-
-
-_SCHEMAS = {
-    SchemaName.job: "inputs.job_file:job_schema",
-    SchemaName.settings: "daemon.settings.config:Settings.model_json_schema",
-    SchemaName.problem: "inputs.problem_rows:problem_schema",
-    SchemaName.prices: "inputs.price_file:PriceFile.model_json_schema",
-    SchemaName.study: "lab.compare.study_file:StudyFile.model_json_schema",
-    SchemaName.world: "sim.world_file:world_schema",
-    SchemaName.network: "lab.network.case:CaseEntry.model_json_schema",
-    SchemaName.trace: "inputs.table_schemas:trace_schema",
-    SchemaName.jobs: "inputs.table_schemas:jobs_schema",
-    SchemaName.offers: "inputs.commitments_file:offers_schema",
-    SchemaName.usage: "planning.rentals:usage_schema",
-    SchemaName.samples: "lab.network.fit:samples_schema",
-}
-
-
-def schema(
-    what: Annotated[SchemaName, typer.Argument(help="Kind of file.")] = SchemaName.job,
-) -> None:
-    """Print the JSON schema of a kind of file, for editors and your own checks."""
-    module, _, path = _SCHEMAS[what].partition(":")
-    print_json(attrgetter(path)(import_module(f"boa_daemon.{module}"))())
 
 
 def recover(

@@ -34,9 +34,9 @@ def decisions(
     """List the daemon's decisions, each with its alternative and the cost of both."""
     with a_client(config, socket) as client:
         if record is not None:
-            print_json(client.get(f"/decisions/{record}"))
+            print_json(client.decision(record))
             return
-        document = client.get("/decisions", limit=limit, acting=acting)
+        document = client.decisions(limit=limit, acting=acting)
     if output is OutputFormat.json:
         print_json(document)
         return

@@ -135,7 +135,7 @@ def _daemon(settings: Settings) -> DoctorCheck:
     """Check that the daemon, if one is running, answers without a fault."""
     try:
         with Client(socket_of(settings)) as client:
-            status = client.get("/status")
+            status = client.status()
     except DaemonUnreachable:
         return DoctorCheck(name="daemon", status="skipped", said="none listens")
     except BoaError as error:

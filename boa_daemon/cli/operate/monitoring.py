@@ -44,7 +44,7 @@ def alerts(
         print_text(yaml.safe_dump(rules(), sort_keys=False, width=100, allow_unicode=True))
         return
     with a_client(config, socket) as client:
-        document = client.get("/alerts")
+        document = client.alerts()
     if output is OutputFormat.json:
         print_json(document)
         return

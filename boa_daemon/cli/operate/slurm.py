@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +16,13 @@ import typer
 from boa_daemon.api.connection import DaemonUnreachable
 from boa_daemon.cli.common.daemon_client import ConfigOption, SocketOption, a_client
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, print_json, stdout_console
+from boa_daemon.daemon.service.slurm_caps import caps_of, toml_lines
 from boa_daemon.daemon.service.slurm_config import conf_lines, programs
 from boa_daemon.daemon.settings.setting_layers import load_settings
-from boa_daemon.errors import BoaError
+from boa_daemon.errors import BoaError, InputError
+from boa_daemon.slurm.commands import Slurm
+from boa_daemon.slurm.limits import COLUMNS, read_controller, read_limits
+from boa_daemon.text_files import read_whole_text
 from boa_daemon.units import counted
 
 app = typer.Typer(
@@ -105,6 +112,46 @@ def config_lines(
         sys.stdout.write("\n".join(lines) + "\n")
 
 
+@app.command("caps")
+def team_caps(
+    *,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Output of `sacctmgr -P show association`; else Slurm is asked."
+        ),
+    ] = None,
+    controller: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Output of `scontrol show config; scontrol show partition`."),
+    ] = None,
+    config: ConfigOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Print GrpTRESMins of Slurm's accounts as caps of teams, in dollars per month, for boa.toml."""
+    if (source is None) != (controller is None):
+        raise InputError(
+            "--from and --controller go together: Slurm forgets usage over time, and bills by weights",
+            hint="Write it with: (scontrol show config; scontrol show partition) > FILE",
+        )
+    settings = load_settings(config).settings
+    if source is not None and controller is not None:
+        listed, shown = read_whole_text(source), read_whole_text(controller)
+    else:
+        conf = settings.slurm.conf
+        slurm = Slurm(environment={**os.environ, **({"SLURM_CONF": conf} if conf else {})})
+        listed = slurm.run("sacctmgr", "-P", "show", "association", f"format={COLUMNS}")
+        shown = slurm.run("scontrol", "show", "config") + slurm.run("scontrol", "show", "partition")
+    said = read_controller(shown)
+    found = caps_of(read_limits(listed, file=str(source or "sacctmgr")), said, settings)
+    lines = toml_lines(found, said, settings)
+    if output is OutputFormat.json:
+        caps = [asdict(one) for one in found.caps]
+        print_json({"caps": caps, "left_out": found.left_out, "boa_toml": lines})
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line in lines or ["# no account has GrpTRESMins"]))
+
+
 def _write(file: Path, text: str) -> None:
     """Write an executable script.
 
@@ -119,7 +166,7 @@ def _write(file: Path, text: str) -> None:
         raise BoaError(f"{file} cannot be written: {error.strerror}. Name a folder with --folder") from None
 
 
-def _ask(what: str, hostlist: str, config: Any, socket: str | None) -> dict[str, Any]:
+def _ask(what: str, hostlist: str, config: Any, socket: str | None) -> Mapping[str, Any]:
     """Send an order of Slurm to the daemon; wait for one that restarts.
 
     Raises:
@@ -129,7 +176,8 @@ def _ask(what: str, hostlist: str, config: Any, socket: str | None) -> dict[str,
     while True:
         try:
             with a_client(config, socket) as client:
-                return client.post(f"/slurm/{what}", {"nodes": hostlist})
+                order = client.slurm_resume if what == "resume" else client.slurm_suspend
+                return order(hostlist)
         except DaemonUnreachable:
             if time.monotonic() > until:
                 raise

@@ -32,8 +32,10 @@ from boa_daemon.inputs.document_file import read_document
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.commitment_advice import AdviceRequest, CommitmentAdvice
 from boa_daemon.planning.commitments import TermAdvice
+from boa_daemon.planning.plots import as_picture, bill_figure
+from boa_daemon.planning.report_page import Picture
 from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
-from boa_daemon.units import HOURS_PER_MONTH
+from boa_daemon.units import HOURS_PER_MONTH, Per, counted, per_of
 from policies.registry import DEFAULT_POLICY, find_policy
 
 _FROM = "Give --classes FILE, --trace FILE, or --usage FILE"
@@ -100,23 +102,25 @@ def commit(
             check_classes(arrivals, [job_class.name for job_class in file.problem.classes], trace)
             with stderr_console().status("simulating the trace"):
                 found = question.from_trace(file, asked, arrivals, trace)
+    per = per_of(budget)
     document = found.to_document()
     sources = {"offers": offers, "classes": classes, "trace": trace, "usage": usage}
     write_report(
         report,
         "What to commit to",
-        _lead(found.advice),
+        _lead(found.advice, per),
         document=document,
-        table=lambda: _print(found),
-        figures=list,
-        assumed={name: str(path) for name, path in sources.items() if path is not None}
+        table=lambda: _print(found, per),
+        pictures=lambda: _pictures(found.advice, per),
+        assumed={name: path.name for name, path in sources.items() if path is not None}
         | {"budget": budget or "as the file says"},
+        bad=_bad_news(found.advice),
     )
     show(
         output,
         document,
         rows=found.rows,
-        table=lambda: _print(found),
+        table=lambda: _print(found, per),
     )
 
 
@@ -128,7 +132,41 @@ def _classes(classes: Path | None, trace: Path | None, prices: list[Path] | None
     return read_problem(classes, prices, require_rates=trace is None)
 
 
-def _lead(found: Sequence[TermAdvice]) -> str:
+def _pictures(found: Sequence[TermAdvice], per: Per) -> list[Picture]:
+    """Return a picture of the bills of each term, on demand and with what is advised."""
+    pictures = []
+    for advice in found:
+        if advice.lines:
+            years = counted(advice.term_years, "year")
+            cases = [
+                (f"{case.name} load, {years}", case.on_demand, case.advised)
+                for case in (advice.low, advice.likely, advice.high)
+            ]
+            words = (
+                f"The bill for a low, likely and high load, on demand and with the commitment for {years}."
+            )
+            pictures.append(as_picture(bill_figure(cases, per), words))
+    return pictures
+
+
+def _bad_news(found: Sequence[TermAdvice]) -> list[str]:
+    """Return how each advised commitment can turn out badly, and its warnings."""
+    said = []
+    for advice in found:
+        if advice.lines:
+            months, paid = 12 * advice.term_years, advice.paid_after_months
+            said.append(
+                f"The commitment for {counted(advice.term_years, 'year')} is paid whether used or not: it "
+                f"loses money if the load ends before {paid:.1f} of {months} months."
+            )
+            if advice.low.advised > advice.low.on_demand:
+                more = HOURS_PER_MONTH * (advice.low.advised - advice.low.on_demand)
+                said.append(f"With the low load it costs ${more:,.0f} a month more than on demand.")
+            said += advice.warnings
+    return list(dict.fromkeys(said))
+
+
+def _lead(found: Sequence[TermAdvice], per: Per) -> str:
     """Return a sentence about the term that saves most."""
     best = max(found, key=lambda one: one.likely.on_demand - one.likely.advised, default=None)
     if best is None or not best.lines:
@@ -136,12 +174,12 @@ def _lead(found: Sequence[TermAdvice]) -> str:
     years = f"{best.term_years} year{'s' if best.term_years > 1 else ''}"
     saved = HOURS_PER_MONTH * (best.likely.on_demand - best.likely.advised)
     usd = sum(line.usd_per_hour for line in best.lines)
-    return f"Commit to ${usd:,.2f}/h for {years}: that saves ${saved:,.0f} a month at the same waiting."
+    return f"Commit to {per.usd(usd)} for {years}: that saves ${saved:,.0f} a month at the same waiting."
 
 
-def _print(found: CommitmentAdvice) -> None:
+def _print(found: CommitmentAdvice, per: Per) -> None:
     console = stdout_console()
-    numbers = ("$/h", "GPUs", "must be used", "is used")
+    numbers = (f"$/{per.name}", "GPUs", "must be used", "is used")
     ran = "" if found.policy is None else f" under {found.policy}"
     for advice in found.advice:
         years = f"{advice.term_years} year{'s' if advice.term_years > 1 else ''}"
@@ -157,7 +195,7 @@ def _print(found: CommitmentAdvice) -> None:
             table.add_row(
                 cell(line.terms.name),
                 cell(", ".join(line.gpu_types)),
-                f"{line.usd_per_hour:,.2f}",
+                f"{line.usd_per_hour * per.hours:,.2f}",
                 gpus,
                 f"{line.break_even_use:.0%}",
                 f"{line.used_fraction:.0%}",
@@ -165,16 +203,16 @@ def _print(found: CommitmentAdvice) -> None:
         console.print(table)
         console.print()
         columns = ("load", "mean GPUs", "on demand", "with this", "saves", "best there")
-        cases = a_table("The bill, $/h", "", *columns, right=columns)
+        cases = a_table(f"The bill, $/{per.name}", "", *columns, right=columns)
         for case in (advice.low, advice.likely, advice.high):
             cases.add_row(
                 case.name,
                 f"{case.factor:.0%}",
                 f"{case.mean_gpus:.1f}",
-                f"{case.on_demand:,.2f}",
-                f"{case.advised:,.2f}",
+                f"{case.on_demand * per.hours:,.2f}",
+                f"{case.advised * per.hours:,.2f}",
                 f"{case.saved_fraction:.1%}",
-                f"{case.best.bill.total:,.2f}",
+                f"{case.best.bill.total * per.hours:,.2f}",
             )
         console.print(cases)
         console.print()

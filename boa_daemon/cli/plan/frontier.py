@@ -40,7 +40,14 @@ from boa_daemon.errors import INFEASIBLE, InputError
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.planning.curve import BeyondKnee, Curve
 from boa_daemon.planning.plan_documents import has_weights, infeasible_document, landmarks, solution_document
-from boa_daemon.planning.plots import check_plot_path, curve_figure, curve_plot, draw_curve
+from boa_daemon.planning.plots import (
+    as_picture,
+    check_plot_path,
+    curve_figure,
+    curve_plot,
+    curve_words,
+    draw_curve,
+)
 from boa_daemon.planning.unused_types import UnusedType, unused_by_plans
 from boa_daemon.sim.spot_market import on_both_markets
 from boa_daemon.units import PER_HOUR, Per, format_hours, per_of
@@ -87,7 +94,7 @@ def frontier(
     problem_file = read_problem(file, prices)
     terms = chosen_market(market, world, problem_file)
     problem_file = problem_file if terms is None else on_both_markets(problem_file, terms)
-    per = per_of(None if budgets is None else f"1{budgets[budgets.rfind('/') :].partition(':')[0]}")
+    per = per_of(mark if budgets is None else f"1{budgets[budgets.rfind('/') :].partition(':')[0]}")
     asked = None if budgets is None else parse_budgets(budgets, problem_file)
     marked = problem_file.budget if mark is None else a_budget(mark, problem_file, name="--mark")
     if mark is not None and asked is not None and marked is not None and marked.unit != asked[0].unit:
@@ -96,27 +103,29 @@ def frontier(
     problem_file = with_budget(problem_file, Budget(amount=1.0, unit=unit))
     if opens or page is not None:
         shown = marked if marked is not None and marked.unit == unit else None
-        show_page(f"boa frontier {file}", curve_answers(problem_file, shown), page=page, opens=opens)
+        show_page(f"boa frontier {file.name}", curve_answers(problem_file, shown), page=page, opens=opens)
     curve = Curve.of(problem_file.problem, version.value)
     amounts = [b.amount for b in asked] if asked else _default_amounts(curve)
     points = _solutions(curve, amounts)
     if plot is not None:
         if mark is not None and marked is not None and marked.amount < curve.cheapest:
             stderr_console().print(f"[yellow]note[/] {marked} is infeasible, so it is not marked")
-        draw_curve(curve_plot(curve, title or f"What a budget buys: {file.stem}", marked), plot)
+        draw_curve(curve_plot(curve, title or f"What a budget buys: {file.stem}", marked, per), plot)
         stderr_console().print(f"wrote {plot}", markup=False)
     solved = [point for _, point in points if isinstance(point, Solution)]
     unused = unused_by_plans(problem_file.problem, problem_file.instance_types, solved)
     document = _document(curve, points) | {"unused": [one.to_document() for one in unused]}
     heading = title or f"What a budget buys: {file.stem}"
+    drawn = curve_plot(curve, heading, marked, per)
     write_report(
         report,
         heading,
-        curve_sentences(curve)[1],
+        curve_sentences(curve, per)[1],
         document=document,
         table=lambda: _print_table(curve, points, file, unused, per),
-        figures=lambda: [curve_figure(curve_plot(curve, heading, marked))],
+        pictures=lambda: [as_picture(curve_figure(drawn), curve_words(drawn))],
         assumed=assumptions(problem_file),
+        bad=curve_sentences(curve, per)[:1],
     )
     show(
         output,
@@ -237,7 +246,7 @@ def _print_table(
     console = stdout_console()
     unit = curve.problem.budget_unit
     mean = "weighted mean JCT" if has_weights(curve.problem) else "mean JCT"
-    print_heading(console, f"{file}: what a budget buys")
+    print_heading(console, f"{file.name}: what a budget buys")
     table = a_table("", "budget", "spent", mean, "", right=("budget", "spent", mean))
     longest = max((p.weighted_mean_jct_hours for _, p in points if isinstance(p, Solution)), default=1.0)
     for budget, point in points:

@@ -10,6 +10,7 @@ import typer
 
 from boa_daemon.cli.common.daemon_client import say_next
 from boa_daemon.cli.common.output import print_text, stdout_console
+from boa_daemon.cli.common.schemas import SchemaName, toml_header, write_schemas, yaml_header
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.job.whole_files import write_whole
@@ -66,9 +67,10 @@ def init(
     whose = whose or JobOwners(_choose("Whose jobs run here", JobOwners, JobOwners.mine))
     where = where or CloudName(_choose("Where", CloudName, CloudName.simulated))
     files = {
-        "boa.toml": _settings(machines, usd_per_month, market, whose, where),
-        "classes.yaml": _classes(machines),
-        "hello.yaml": _JOB,
+        "boa.toml": toml_header(SchemaName.settings)
+        + _settings(machines, usd_per_month, market, whose, where),
+        "classes.yaml": yaml_header(SchemaName.problem) + _classes(machines),
+        "hello.yaml": yaml_header(SchemaName.job) + _JOB,
     }
     there = [name for name in files if (folder / name).exists()]
     if there and not force:
@@ -77,13 +79,15 @@ def init(
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             write_whole(folder / name, text)
+        write_schemas(folder / "schemas", (SchemaName.settings, SchemaName.problem, SchemaName.job))
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", file=folder) from None
     hours = usd_per_month / HOURS_PER_MONTH
     cheapest = min(machines, key=lambda kind: kind.usd_per_hour)
     stdout_console().print(
-        f"Wrote {', '.join(files)}. {hours:.2f} dollars an hour rent {hours / cheapest.usd_per_hour:.1f} "
-        f"{cheapest.name} around the clock, or more at busy times and fewer at others.",
+        f"Wrote {', '.join(files)}, and schemas for editors. {hours:.2f} dollars an hour rent "
+        f"{hours / cheapest.usd_per_hour:.1f} {cheapest.name} around the clock, or more at busy times and "
+        "fewer at others.",
         markup=False,
     )
     first = "boa doctor" if where is CloudName.aws else "boa daemon"

@@ -41,14 +41,21 @@ from boa_daemon.cli.plan.plan_calendar import CalendarFlags, plan_calendar, sinc
 from boa_daemon.cli.plan.plan_clouds import plan_clouds
 from boa_daemon.cli.plan.plan_diff import DiffOption, saved_plan, show_difference
 from boa_daemon.cli.plan.plan_list import plan_list
-from boa_daemon.cli.plan.plan_stream import plan_figure, plan_sentence, print_stream, show_best_effort
+from boa_daemon.cli.plan.plan_stream import (
+    plan_bad_news,
+    plan_facts,
+    plan_picture,
+    plan_sentence,
+    print_stream,
+    show_best_effort,
+)
 from boa_daemon.cli.plan.solve import VersionName, VersionOption
 from boa_daemon.errors import PARTLY_DONE, InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.jobs_file import read_list
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.budget_plan import best_effort_plan, budget_plan, with_trace
-from boa_daemon.planning.exports import EXPORTS, export
+from boa_daemon.planning.exports import EXPORT_KINDS, export
 from boa_daemon.planning.plan_documents import infeasible_document
 from boa_daemon.planning.promises import pace_of, promise_rows, promise_sentence
 from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
@@ -121,7 +128,7 @@ def plan(
         typer.Option(
             "--export",
             metavar="KIND",
-            help=f"Print the plan's widths and quotas for another scheduler: {', '.join(EXPORTS)}.",
+            help=f"Print the plan's widths and quotas for another scheduler: {', '.join(EXPORT_KINDS)}.",
         ),
     ] = None,
     best_effort: BestEffortOption = False,
@@ -240,7 +247,7 @@ def plan(
             result = budget_plan(file, asked, whole)
     except InfeasibleBudget as error:
         if best_effort:
-            show_best_effort(best_effort_plan(file, asked), output)
+            show_best_effort(best_effort_plan(file, asked), output, per_of(budget))
             return
         if output is OutputFormat.json:
             print_json(infeasible_document(error, asked.amount, file.problem, whole))
@@ -253,7 +260,7 @@ def plan(
             print_text(text)
         return
     if opens or page is not None:
-        show_page(f"boa plan {file.path}", curve_answers(file, asked), page=page, opens=opens)
+        show_page(f"boa plan {Path(file.path).name}", curve_answers(file, asked), page=page, opens=opens)
     loads = None if trace is None else work_of(read_trace(trace), file.problem.classes)
     promised = promise_rows(pace_of(file.problem, asked.amount), loads)
     said_of_pace = [promise_sentence(promised, is_seen=loads is not None)] if promised else []
@@ -270,12 +277,14 @@ def plan(
     )
     write_report(
         report,
-        f"Plan for {money(result.budget.amount, result.budget.unit)}",
+        f"Plan for {money(result.budget.amount, result.budget.unit, per)}",
         plan_sentence(result, per),
         document=document,
         table=lambda: print_stream(result, bill, [*said_of_pace, *said_of_spot], per=per),
-        figures=lambda: [plan_figure(result)],
-        assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit)),
+        pictures=lambda: [plan_picture(result, per)],
+        assumed=assumptions(file, budget=money(result.budget.amount, result.budget.unit, per)),
+        bad=plan_bad_news(result, per),
+        facts=plan_facts(result, per),
     )
     if old is not None:
         show_difference(old, document, output)
@@ -300,9 +309,9 @@ def _check_export(kind: str | None, *, is_list: bool) -> None:
     """
     if kind is None:
         return
-    if kind not in EXPORTS:
-        hint = did_you_mean(kind, EXPORTS)
-        raise InputError(f"--export {kind!r} is none of {', '.join(EXPORTS)}", hint=hint)
+    if kind not in EXPORT_KINDS:
+        hint = did_you_mean(kind, EXPORT_KINDS)
+        raise InputError(f"--export {kind!r} is none of {', '.join(EXPORT_KINDS)}", hint=hint)
     if is_list:
         raise InputError("--export does not go with --jobs and --cloud", hint="It is of one plan of a stream")
 

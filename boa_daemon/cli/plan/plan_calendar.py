@@ -27,8 +27,8 @@ from boa_daemon.planning.calendar_plan import (
     read_quota,
 )
 from boa_daemon.planning.calendar_range import range_said
-from boa_daemon.planning.gantt import draw_gantt, gantt_figure
-from boa_daemon.planning.plots import check_plot_path
+from boa_daemon.planning.gantt import draw_gantt, gantt_figure, gantt_words
+from boa_daemon.planning.plots import as_picture, check_plot_path
 from boa_daemon.planning.spot_list import terms_said
 from boa_daemon.planning.timed_capacity import with_blocks
 from boa_daemon.sim.spot_market import with_spot
@@ -130,7 +130,7 @@ def plan_calendar(
     if flags.market is not None:
         document["spot"] = terms_said(flags.market)
     limits = {
-        "list": str(path),
+        "list": path.name,
         "budget": "no limit of money" if plan.budget is None else plan.budget.said(),
         "quota": ", ".join(flags.quota) or "none",
         "boot": f"{flags.boot_seconds:g} seconds, waited for and paid",
@@ -140,11 +140,12 @@ def plan_calendar(
     write_report(
         flags.report,
         f"{path.name}: when each job runs",
-        plan.sentences()[0],
+        _lead(plan),
         document=document,
         table=lambda: _print(plan, rows=len(plan.entries)),
-        figures=lambda: [gantt_figure(plan, "When each job runs")],
+        pictures=lambda: [as_picture(gantt_figure(plan, "When each job runs"), gantt_words(plan))],
         assumed=assumptions(file, is_list=True, **limits),
+        bad=plan.verdict,
     )
     if flags.old is not None:
         show_difference(flags.old, document, form)
@@ -152,6 +153,14 @@ def plan_calendar(
         show(form, document, rows=lambda: _rows(document), table=lambda: _print(plan))
     if not plan.is_met:
         raise typer.Exit(INFEASIBLE)
+
+
+def _lead(plan: CalendarPlan) -> str:
+    """Return the verdict in a sentence: whether all is well, when all is done, and for how much."""
+    done = plan.sentences()[0]
+    if plan.found.calendar.left_out:
+        return f"Not every job has a place. {done}"
+    return done if plan.is_met else f"Not every deadline is met. {done}"
 
 
 def _rows(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -166,6 +175,7 @@ def _print(plan: CalendarPlan, *, rows: int = _ROWS) -> None:
         f"Calendar of {len(plan.entries)} jobs for {money}",
         *("job", "class", "on", "GPUs", "starts", "ends", "due", "$"),
         right=("GPUs", "$"),
+        optional=("class", "on", "GPUs"),
     )
     for entry in plan.entries[:rows]:
         option, job = entry.option, entry.job

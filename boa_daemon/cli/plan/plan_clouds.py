@@ -62,7 +62,9 @@ def plan_clouds(
 def _print(document: dict[str, Any], per: Per) -> None:
     numbers = ("mean JCT", "spent", "least")
     title = f"What {money(document['budget'], 'usd', per)} buys, {document['market']}"
-    table = a_table(title, "cloud", "region", "machines", *numbers, "", right=numbers)
+    table = a_table(
+        title, "cloud", "region", "machines", *numbers, "", right=numbers, optional=("least", "machines")
+    )
     for row in document["places"]:
         hours, spend = row["mean_jct_hours"], row["spend_usd_per_hour"]
         least = row["cheapest_feasible_spend"]
@@ -83,4 +85,4 @@ def _print(document: dict[str, Any], per: Per) -> None:
     console = stdout_console()
     console.print(table)
     for note in document["notes"]:
-        console.print(f"Note: {note}.", markup=False, soft_wrap=True)
+        console.print(f"Note: {note}.", markup=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from boa_daemon.cli.common.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.cli.common.planning_options import (
@@ -20,13 +20,10 @@ from boa_daemon.planning.budget_plan import BestEffortPlan, BudgetPlan, PackingW
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import paid_sentence
 from boa_daemon.planning.plan_documents import has_weights
-from boa_daemon.planning.plots import curve_figure, curve_plot
+from boa_daemon.planning.plots import as_picture, curve_figure, curve_plot, curve_words
+from boa_daemon.planning.report_page import Picture
 from boa_daemon.tick.room.shortfall import shortfall_sentence
-from boa_daemon.units import HOURS_PER_MONTH, PER_HOUR, Per, format_hours
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+from boa_daemon.units import HOURS_PER_MONTH, PER_HOUR, Per, counted, format_hours
 
 LEAST_SAVED = 0.05
 """The fraction of the spend from which a nearly equal, cheaper plan is named."""
@@ -35,18 +32,44 @@ LEAST_SAVED = 0.05
 def plan_sentence(result: BudgetPlan, per: Per = PER_HOUR) -> str:
     """Return a sentence about the plan's mean time and spend."""
     unit, solution = result.budget.unit, result.solution
-    month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * solution.mean_spend:,.0f} a month"
+    month = _a_month(solution.mean_spend, unit, per)
     return (
         f"With {money(result.budget.amount, unit, per)} jobs take from submission to end "
         f"{format_hours(solution.mean_jct_hours)} on average; the plan spends "
-        f"{money(solution.mean_spend, unit)}{month}."
+        f"{money(solution.mean_spend, unit, per)}{month}."
     )
 
 
-def plan_figure(result: BudgetPlan) -> Figure:
-    """Return a figure of the curve with the plan's budget marked."""
+def plan_bad_news(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
+    """Return what a reader of the plan should not miss: an early end, a budget too small or not spent."""
+    sentences = stream_sentences(result, per)
+    found = [one for one in sentences if "below the knee" in one or "is not spent" in one]
+    if result.solution.status != "optimal":
+        gap = f"{result.solution.gap:.3%}"
+        found.insert(0, f"The search stopped early; no plan is more than {gap} better.")
+    return found
+
+
+def plan_facts(result: BudgetPlan, per: Per = PER_HOUR) -> dict[str, str]:
+    """Return the key figures of a plan: waiting, spend, and the most nodes it asks for."""
+    nodes = sum(part.quota_nodes for part in result.packing)
+    return {
+        "from submission to end, on average": format_hours(result.solution.mean_jct_hours),
+        "spent": money(result.solution.mean_spend, result.budget.unit, per),
+        "quota to ask for": counted(nodes, "node"),
+    }
+
+
+def plan_picture(result: BudgetPlan, per: Per = PER_HOUR) -> Picture:
+    """Return a picture of the curve with the plan's budget marked."""
     curve = Curve.of(result.problem, "integer-mixed")
-    return curve_figure(curve_plot(curve, "What a budget buys", result.budget))
+    plot = curve_plot(curve, "What a budget buys", result.budget, per)
+    return as_picture(curve_figure(plot), curve_words(plot))
+
+
+def _a_month(amount: float, unit: str, per: Per) -> str:
+    """Return dollars per hour as dollars a month, if the answer is in dollars per hour."""
+    return f", ${HOURS_PER_MONTH * amount:,.0f} a month" if per is PER_HOUR and unit != "gpus" else ""
 
 
 def print_stream(
@@ -56,12 +79,13 @@ def print_stream(
     console = stdout_console()
     unit = result.budget.unit
     per_job = "GPU-h/job" if unit == "gpus" else "$/job"
-    per_hour = "GPUs" if unit == "gpus" else "$/h"
+    per_hour, factor = ("GPUs", 1.0) if unit == "gpus" else (f"$/{per.name}", per.hours)
     right = ("jobs/h", "phases", "width", "JCT", per_job, per_hour)
     table = a_table(
         f"Plan for {money(result.budget.amount, unit, per)}",
         *("class", "jobs/h", "share", "phases", "width", "JCT", per_job, per_hour),
         right=right,
+        optional=("jobs/h", per_job),
     )
     for job_class, answer in zip(result.problem.classes, result.solution.classes, strict=True):
         spend = job_class.arrivals_per_hour * answer.mean_spend
@@ -71,7 +95,7 @@ def print_stream(
             *("", "", ""),
             format_hours(answer.mean_jct_hours),
             f"{answer.mean_spend:,.4g}",
-            f"{spend:,.2f}",
+            f"{spend * factor:,.2f}",
         )
         for share in answer.plans:
             part = share_text(share)
@@ -87,7 +111,7 @@ def print_stream(
         *("[bold]all[/]", f"{sum(c.arrivals_per_hour for c in result.problem.classes):.3g}", "", "", ""),
         f"[bold]{format_hours(result.solution.mean_jct_hours)}[/]",
         "",
-        f"[bold]{result.solution.mean_spend:,.2f}[/]",
+        f"[bold]{result.solution.mean_spend * factor:,.2f}[/]",
     )
     console.print(table)
     console.print()
@@ -97,8 +121,9 @@ def print_stream(
     console.print()
     if result.without:
         console.print(indented_lines(one.sentence for one in result.without))
-    month = "" if unit == "gpus" else f" (${HOURS_PER_MONTH * result.solution.mean_spend:,.0f} a month)"
-    console.print(f"  Planned spend {money(result.solution.mean_spend, unit)}{month}.")
+    spent = result.solution.mean_spend
+    month = _a_month(spent, unit, per).removeprefix(", ")
+    console.print(f"  Planned spend {money(spent, unit, per)}{f' ({month})' if month else ''}.")
     if of_spot:
         console.print(indented_lines(of_spot))
     if bill is not None:
@@ -109,13 +134,15 @@ def print_stream(
 def stream_sentences(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
     """Return sentences on the plan's place on the curve, packing waste, and unused budget."""
     unit, knee, spent = result.budget.unit, result.knee, result.solution.mean_spend
-    one = "GPU" if unit == "gpus" else "dollar per hour"
+    one = "One more GPU" if unit == "gpus" else "One more dollar per hour"
+    if unit != "gpus" and per is not PER_HOUR:
+        one = f"${per.hours:,.0f} more {per.said}"
     mean = "weighted mean JCT" if has_weights(result.problem) else "mean JCT"
     found = []
     if result.next_unit_saves_hours > 0.0:
-        found.append(f"One more {one} would cut the {mean} by {format_hours(result.next_unit_saves_hours)}.")
+        found.append(f"{one} would cut the {mean} by {format_hours(result.next_unit_saves_hours)}.")
     else:
-        found.append(f"One more {one} would buy nothing: every job already has its fastest width.")
+        found.append(f"{one} would buy nothing: every job already has its fastest width.")
     bend = f"the knee ({money(knee.budget, unit, per)}, {mean} {format_hours(knee.hours)})"
     if spent < 0.98 * knee.budget:
         found.append(f"Your budget is below {bend}: more money pays well.")
@@ -131,8 +158,10 @@ def stream_sentences(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
         "jobs share a node; leave that part of the budget out of the plan."
     )
     if result.not_spent > 0.005 * result.budget.amount:
-        month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * result.not_spent:,.0f} a month"
-        found.append(f"{money(result.not_spent, unit)}{month}, of the budget is not spent.")
+        month = _a_month(result.not_spent, unit, per)
+        found.append(
+            f"{money(result.not_spent, unit, per)}{month}{',' if month else ''} of the budget is not spent."
+        )
     found += [one.sentence for one in result.unused]
     return found + [one.sentence for one in result.edges]
 
@@ -150,22 +179,28 @@ def beyond_knee(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
     return found
 
 
-def show_best_effort(result: BestEffortPlan, form: OutputFormat) -> None:
+def show_best_effort(result: BestEffortPlan, form: OutputFormat, per: Per = PER_HOUR) -> None:
     """Show the plan of a budget below the least feasible one."""
     show(
         form,
         result.to_document(),
         rows=lambda: list(result.rows),
-        table=lambda: _print_best_effort(result),
+        table=lambda: _print_best_effort(result, per),
     )
 
 
-def _print_best_effort(result: BestEffortPlan) -> None:
+def _print_best_effort(result: BestEffortPlan, per: Per) -> None:
     """Print which classes are served at which width, and how the queue grows."""
     unit = result.shortfall.unit
-    per_job, per_hour = ("GPU-h/job", "GPUs") if unit == "gpus" else ("$/job", "$/h")
+    is_gpus = unit == "gpus"
+    per_job, per_hour = ("GPU-h/job", "GPUs") if is_gpus else ("$/job", f"$/{per.name}")
     columns = ("class", "jobs/h", "served", "width", per_job, per_hour)
-    table = a_table(f"Best effort for {money(result.shortfall.budget, unit)}", *columns, right=columns[1:])
+    table = a_table(
+        f"Best effort for {money(result.shortfall.budget, unit, per)}",
+        *columns,
+        right=columns[1:],
+        optional=("jobs/h", per_job),
+    )
     for row in result.rows:
         table.add_row(
             cell(row["class"]),
@@ -173,11 +208,12 @@ def _print_best_effort(result: BestEffortPlan) -> None:
             f"{row['served_fraction']:.0%}",
             cell(row["widths"]),
             f"{row['spend_per_job']:,.4g}",
-            f"{row['spend_per_hour']:,.2f}",
+            f"{row['spend_per_hour'] * (1.0 if is_gpus else per.hours):,.2f}",
         )
     stdout_console().print(table)
     stdout_console().print()
-    sentence = shortfall_sentence(result.shortfall)
+    name = "hour" if per is PER_HOUR else per.name
+    sentence = shortfall_sentence(result.shortfall, per=name, hours=per.hours)
     stdout_console().print(indented_lines([f"{sentence[0].upper()}{sentence[1:]}."]))
 
 

@@ -16,17 +16,25 @@ from boa_daemon.cli.common.output import (
     stderr_console,
     stdout_console,
 )
-from boa_daemon.cli.common.planning_options import PricesOption, cell, indented_lines
+from boa_daemon.cli.common.planning_options import PricesOption, cell, indented_lines, money_up
 from boa_daemon.cli.common.report import ReportOption, check_report, write_report
 from boa_daemon.cli.common.task_progress import OnOption, OutOption, tasks_with_progress
 from boa_daemon.cli.plan.whatif_base import WhatIfFlags, of_history, of_plan, of_trace
 from boa_daemon.errors import InputError
-from boa_daemon.planning.plots import check_plot_path, draw_scenarios, scenario_figure
+from boa_daemon.planning.plots import (
+    as_picture,
+    check_plot_path,
+    draw_scenarios,
+    scenario_figure,
+    scenario_words,
+)
 from boa_daemon.planning.scenario_runs import sentences
 from boa_daemon.planning.whatif import BaseKind, why_later, with_differences
-from boa_daemon.units import Per, counted, format_hours, per_of
+from boa_daemon.units import PER_HOUR, Per, counted, format_hours, per_of
 
 Row = dict[str, Any]
+MOST_NAMED = 5
+"""Most jobs that a sentence names."""
 
 
 def whatif(
@@ -106,11 +114,11 @@ def whatif(
     rows = with_differences(rows)
     unit = "usd_per_hour" if asked.base.kind == "stream" else "usd"
     document: Row = {"spend_unit": unit, "scenarios": rows, **asked.more(rows)}
-    axis = "dollars per hour" if asked.base.kind == "stream" else "dollars in all"
-    if plot is not None:
-        draw_scenarios(rows, plot, axis)
-        stderr_console().print(f"wrote {plot}")
     per = per_of(budget) if asked.base.kind == "stream" else None
+    scale: dict[str, Any] = {"is_rate": per is not None, "per": per or PER_HOUR}
+    if plot is not None:
+        draw_scenarios(rows, plot, **scale)
+        stderr_console().print(f"wrote {plot}", markup=False)
     lines = _lines(asked.base.kind, document, per)
     write_report(
         report,
@@ -118,8 +126,9 @@ def whatif(
         lines[0],
         document=document,
         table=lambda: _print(document, asked.base.kind, per),
-        figures=lambda: [scenario_figure(rows, axis)],
+        pictures=lambda: [as_picture(scenario_figure(rows, **scale), scenario_words(rows))],
         assumed=asked.assumed,
+        bad=_bad_news(rows, per),
     )
     show(
         output,
@@ -157,6 +166,27 @@ def _agreement(seen: Row, base: Row, days: float) -> str:
     )
 
 
+def _bad_news(rows: list[Row], per: Per | None) -> list[str]:
+    """Return which scenarios are infeasible, and which miss dates or leave jobs out."""
+    said = []
+    for row in rows:
+        name = row["scenario"]
+        if row["mean_jct_hours"] is None:
+            least = row.get("cheapest_feasible_spend")
+            unit = per or PER_HOUR
+            said.append(
+                f"{name} is infeasible."
+                if least is None
+                else f"{name} is infeasible: the jobs need {money_up(least, 'usd', unit)}."
+            )
+        for key, what in (("left_out", "has no place for"), ("missed", "misses the dates of")):
+            names = [job for job in row.get(key) or () if key == "left_out" or job not in row["left_out"]]
+            if names:
+                more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+                said.append(f"{name} {what} {', '.join(names[:MOST_NAMED])}{more}.")
+    return said
+
+
 def _lead(rows: list[Row], per: Per | None) -> str:
     """Return a sentence about the scenario with the least waiting."""
     planned = [row for row in rows if row["mean_jct_hours"] is not None]
@@ -171,41 +201,31 @@ def _lead(rows: list[Row], per: Per | None) -> str:
 def _print(document: Row, kind: BaseKind, per: Per | None) -> None:
     rows = document["scenarios"]
     spend, hours_in = ("$", 1.0) if per is None else (f"$/{per.name}", per.hours)
-    columns = ["scenario", "mean JCT", "more", spend, f"more {spend}"]
     others = {"list": ["all done", "missed"], "trace": ["p95 JCT", "$/h"], "stream": []}[kind]
-    table = a_table("What if", *columns, *others, right=[*columns[1:], *(others if kind == "trace" else [])])
+    # A list has dates where others have the difference in dollars: with both it is wider than a terminal.
+    columns = ["scenario", "mean JCT", "more", spend, *([] if kind == "list" else [f"more {spend}"])]
+    table = a_table("What if", *columns, *others, right=[*columns[1:], *others])
     for row in rows:
         hours, more, usd = row["mean_jct_hours"], row["mean_jct_hours_more"], row["spend"]
-        cells = ["infeasible", "", "", ""]
+        cells = ["[red]infeasible[/]", "", "", ""]
         if hours is not None:
             sign = "-" if (more or 0.0) < 0.0 else "+"
             delta = "" if more is None or row is rows[0] else f"{sign}{format_hours(abs(more))}"
             extra = row["spend_more"]
             dollars = "" if extra is None or row is rows[0] else f"{extra * hours_in:+,.2f}"
             cells = [format_hours(hours), delta, f"{usd * hours_in:,.2f}", dollars]
-        elif kind != "list":
-            cells[0] = f"infeasible below {row['cheapest_feasible_spend'] * hours_in:,.2f}"
         if kind == "list":
-            cells += _of_a_list(row)
+            late = {*row["missed"], *row["left_out"]}
+            done = row["all_done_at"] or format_hours(row["all_done_hours"])
+            cells[3:] = [done[:16].replace("T", " "), f"[red]{len(late)}[/]" if late else "0"]
         elif kind == "trace":
+            known = hours is not None
             cells += (
-                ["", ""]
-                if hours is None
-                else [
-                    format_hours(row["p95_jct_hours"]),
-                    f"{row['usd_per_hour']:,.2f}",
-                ]
+                [format_hours(row["p95_jct_hours"]), f"{row['usd_per_hour']:,.2f}"] if known else ["", ""]
             )
         table.add_row(cell(row["scenario"]), *cells)
     stdout_console().print(table)
-    lines = _lines(kind, document, per)[0 if kind == "trace" else 1 :]
+    lines = [*_bad_news(rows, per), *_lines(kind, document, per)[0 if kind == "trace" else 1 :]]
     if lines:
         stdout_console().print()
         stdout_console().print(indented_lines(map(cell, lines)))
-
-
-def _of_a_list(row: Row) -> list[str]:
-    """Return when a list is done, and which jobs miss their dates."""
-    done = row["all_done_at"] or format_hours(row["all_done_hours"])
-    late = [*row["missed"], *(job for job in row["left_out"] if job not in row["missed"])]
-    return [done[:16].replace("T", " "), cell(", ".join(late[:5]) + (" …" if len(late) > 5 else ""))]

@@ -86,7 +86,11 @@ def of_plan(jobs: Path | None, prices: list[Path] | None, flags: WhatIfFlags) ->
             file,
             is_list=listed is not None,
             **{"the base's budget": budget},
-            **({"list": str(jobs), "boot": f"{flags.boot_seconds:g} seconds"} if listed else {}),
+            **(
+                {"list": "" if jobs is None else jobs.name, "boot": f"{flags.boot_seconds:g} seconds"}
+                if listed
+                else {}
+            ),
         ),
     )
 
@@ -100,7 +104,7 @@ def of_trace(trace: Path, flags: WhatIfFlags) -> ScenarioTable:
     settings = settings_in_world(trace, file, budget, world=flags.world, spot=False, boot=None)
     settings = replace(settings, policy=DEFAULT_POLICY, boot_seconds=flags.boot_seconds)
     return _replays(
-        trace.name, settings, flags.budget, flags.quota, {"trace": str(trace), "classes": str(file)}
+        trace.name, settings, flags.budget, flags.quota, {"trace": trace.name, "classes": file.name}
     )
 
 
@@ -109,7 +113,7 @@ def of_history(days: float, flags: WhatIfFlags, config: Path | None, socket: str
     from boa_daemon.daemon.service.backtest import compare_with_past, past_simulation  # noqa: PLC0415 - slow to import, and few ask
 
     with a_client(config, socket) as client:
-        document = client.get("/past", days=days)
+        document = client.past(days=days)
     settings = past_simulation(document)
     budget = flags.budget or f"{settings.budget.amount:.10g}/h"
     left = ", ".join(f"{number} {why}" for why, number in document["left_out"].items()) or "none"

@@ -132,7 +132,7 @@ def _print(document: dict[str, Any], *, with_widths: bool) -> None:
     """Print three or four lines per class; `with_widths` adds the widths of the first class."""
     rows = document["classes"]
     titles = ("class", "figure", "estimate", "stated", "from")
-    table = a_table("Classes: estimated and stated figures", *titles, right=("stated",))
+    table = a_table("Classes: estimated and stated figures", *titles, right=("stated",), optional=titles[-1:])
     for row in rows:
         widest = row["speedups"][-1]
         figures = (

@@ -59,7 +59,7 @@ def submit(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Submit jobs to the daemon: all of the files, or none."""
-    from boa_daemon.cli.common.packing_progress import packing_progress  # noqa: PLC0415
+    from boa_daemon.cli.common.byte_progress import byte_progress  # noqa: PLC0415
     from boa_daemon.engines.generation_units import RIGID  # noqa: PLC0415 - slow to import, and listing needs none of it
     from boa_daemon.inputs.groups import size_of  # noqa: PLC0415
     from boa_daemon.inputs.sbatch_file import is_sbatch, read_sbatch  # noqa: PLC0415
@@ -68,7 +68,7 @@ def submit(
     if source is None and class_name is not None:
         raise InputError("--class goes with --from", hint="A job file states its class itself")
     findings: list[dict[str, Any]] = []
-    with packing_progress() as told:
+    with byte_progress("packing the code") as told:
         if source is None:
             contents = [
                 content for path in files for content in read_submission(path, now=time.time(), progress=told)
@@ -235,8 +235,9 @@ def _watch(ask: Callable[[], dict[str, Any]], document: dict[str, Any]) -> NoRet
 def _jobs_table(document: Mapping[str, Any]) -> Any:
     rows = document["jobs"]
     table = a_table(
-        "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "USD", right=("GPUs", "USD")
-    )
+        "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "USD", right=("GPUs", "USD"),
+        optional=("step", "class", "age"),
+    )  # fmt: skip
     for row in rows:
         why = "stalled" if row["stalled_since"] else row["waits_for"]
         starts_at, now = row.get("starts_at"), float(document["as_of"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
@@ -31,7 +30,7 @@ def resize(
     if (gpus is None) != auto:
         raise InputError("give --gpus N or --auto, one of them")
     with a_client(config, socket) as client:
-        document = client.post(f"/jobs/{_quoted(job)}/resize", {"gpus": gpus})
+        document = client.resize(job, gpus)
     if output is OutputFormat.json:
         print_json(document)
         return
@@ -54,7 +53,7 @@ def simulate_interrupt(
     the instance, and BOA gives it back once the job has left it.
     """
     with a_client(config, socket) as client:
-        document = client.post(f"/jobs/{_quoted(job)}/interrupt")
+        document = client.interrupt(job)
     if output is OutputFormat.json:
         print_json(document)
         return
@@ -62,8 +61,3 @@ def simulate_interrupt(
         f"{document['node']} is taken back at {clock_time(document['ends_by'])}", markup=False
     )
     say_next(f"boa logs -f {job}", "boa instances")
-
-
-def _quoted(name: str) -> str:
-    """Return an id quoted for a URL path; the daemon refuses what is no id."""
-    return quote(name or " ", safe="").replace("%2F", "%252F")

@@ -18,10 +18,10 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from boa_daemon.cli.common.byte_progress import byte_progress
 from boa_daemon.cli.common.daemon_client import ConfigOption, SocketOption
 from boa_daemon.cli.common.log_lines import Reader
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, print_json
-from boa_daemon.cli.common.packing_progress import packing_progress
 from boa_daemon.cli.run.run_phases import OVER, RunMeter, RunPhases, phase_of, place_of
 from boa_daemon.cli.run.run_screen import Screen
 from boa_daemon.errors import FAILED, PARTLY_DONE, InputError
@@ -51,7 +51,7 @@ def run(
     Ctrl-C cancels the job. Exit code 0: finished; 1: failed; 4: the money or hours ran out, or something is
     left.
     """
-    with packing_progress() as told:
+    with byte_progress("packing the code") as told:
         contents = read_submission(file, progress=told)
     if len(contents) != 1:
         raise InputError(f"`boa run` takes one job; {file} has {len(contents)}", hint="Use `boa submit`")
@@ -125,7 +125,7 @@ def _a_daemon(one: JobRun, config: Path | None, socket: str | None) -> Iterator[
         own.start()
         with Client(own.socket) as client:
             one.client = client
-            client.post("/down", {"is_down": False})
+            client.down(is_down=False)
             try:
                 yield
             finally:

@@ -207,6 +207,7 @@ class JobFacts:
                 waits_for=None if awaited is None else awaited[0],
                 awaited_end="" if awaited is None or awaited[1] in ACTIVE else awaited[1],
                 ordered_gpus=job.content.get("ordered_gpus"),
+                held_by=job.content.get("held_by", ""),
                 team=job.team,
                 grace_seconds=float(job.content["stop_grace_seconds"]),
                 due=due,

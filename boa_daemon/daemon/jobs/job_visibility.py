@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from boa_daemon.inputs.job_file import PUBLIC_KEYS
 from boa_daemon.store.records import JobRecord
 
 HIDDEN = "(only for its user)"
@@ -24,15 +25,8 @@ ROW = frozenset(
     }
 )  # fmt: skip
 """Fields of a job's row that everybody may see."""
-FILE = frozenset(
-    {
-        "name", "class", "min_gpus", "max_gpus", "batch", "max_usd", "weight", "scale", "team",
-        "stop_grace_seconds", "retries", "count", "gate", "keep_checkpoints", "max_hours",
-        "first_report_hours", "not_before", "after", "elastic", "deadline_hours", "deadline", "cpus",
-        "memory_gb", "ordered_gpus",
-    }
-)  # fmt: skip
-"""Keys of a job's file that everybody may see: numbers, dates, and ids of jobs."""
+FILE = PUBLIC_KEYS | {"ordered_gpus"}
+"""Keys of a job's file that everybody may see: those that its declaration says, and an ordered width."""
 
 
 def row_for(row: Mapping[str, Any], record: JobRecord, *, is_readable: bool) -> dict[str, Any]:

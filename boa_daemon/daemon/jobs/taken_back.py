@@ -91,21 +91,13 @@ def _content_of(papers: JobPapers) -> dict[str, Any]:
         "stop_grace_seconds": spec.stop_grace_seconds,
         "gate": spec.gate,
         "weight": spec.weight,
-        "keep_checkpoints": spec.keep_checkpoints,
         "min_gpus": gpus,
         "max_gpus": gpus,
     }
-    content = check_job(Document(name=spec.job, content=given, language="json"))
-    kept = {
-        "result": spec.result,
-        "setup": spec.setup,
-        "image": spec.image,
-        "cpus": spec.cpus,
-        "memory_gb": spec.memory_gb,
-        "artifacts": list(spec.artifacts),
-        "slurm_options": list(spec.slurm_options),
-        "secrets": dict(spec.secrets),
-        "data": dict(spec.data),
-        "code": {"digest": spec.code} if spec.code else None,
+    content = dict(check_job(Document(name=spec.job, content=given, language="json")))
+    # What the specification says besides goes back unchecked: an earlier version has checked it.
+    kept = {key: value for key, value in spec.to_document().items() if key in content.keys() - given.keys()}
+    kept["code"] = {"digest": spec.code} if spec.code else None
+    return content | {
+        key: list(value) if isinstance(value, tuple) else value for key, value in kept.items() if value
     }
-    return {**content} | {key: value for key, value in kept.items() if value}

@@ -21,6 +21,7 @@ from boa_daemon.daemon.settings.daemon_paths import daemon_paths, make_folder
 from boa_daemon.errors import INFEASIBLE, BoaError
 from boa_daemon.store.database_setup import StoreUnusable
 from boa_daemon.store.leader import LedElsewhere
+from boa_daemon.store.order_log import lowest
 from boa_daemon.store.records import InstanceRecord
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.facts.limits import Caps, day_of, fixed_usd, month_of
@@ -57,11 +58,16 @@ def check_cap_room(
     fixed = SiteCommitments.of(settings, tuple(machines_of(settings, catalog).values()), catalog).fixed
     make_folder(daemon_paths(settings).state)
     with closing(open_storage(database_url(settings))) as storage:
+        lower = storage.orders.lower_caps
         live = [record.node for record in storage.queue.instances.values() if record.node.ended_at is None]
         running = [node for node in live if node.phase != "stopped"]
         for what, cap, window in (
-            ("[budget] usd_per_day_cap", budget.usd_per_day_cap, day_of(now)),
-            ("[budget] usd_per_month_cap", budget.usd_per_month_cap, month_of(now)),
+            ("[budget] usd_per_day_cap", lowest(budget.usd_per_day_cap, lower.get("day")), day_of(now)),
+            (
+                "[budget] usd_per_month_cap",
+                lowest(budget.usd_per_month_cap, lower.get("month")),
+                month_of(now),
+            ),
         ):
             if cap is None:
                 continue

@@ -17,7 +17,9 @@ from boa_daemon.daemon.loop.pruning import prune
 from boa_daemon.daemon.settings.daemon_paths import DaemonPaths
 from boa_daemon.daemon.watch.safety_nets import LOOK_SECONDS
 from boa_daemon.store.database_setup import backup, newest_backup_age
+from boa_daemon.store.fresh_connections import HUNG_SECONDS
 from boa_daemon.store.leader import RENEW_SECONDS, LedElsewhere
+from boa_daemon.units import counted
 
 _LOG = logging.getLogger("boa")
 WATCH_SECONDS = 1.0
@@ -25,6 +27,7 @@ TIDY_SECONDS = 3600.0
 """Seconds between full garbage collections; with 10,000 jobs one stops every thread for 0.1 s."""
 SWEEP_SECONDS, QUICK_SWEEPS = (10.0, 120.0), 30
 """Seconds between sweeps by tag: at first, and after `QUICK_SWEEPS` sweeps."""
+HANG_UP_SECONDS = 5.0
 REFRESH_SECONDS, FIRST_PRICES_SECONDS = 60.0, 5.0
 """Seconds between refreshes of prices and quotas; longest wait of the first tick for the first refresh."""
 BACKUP_AGAIN_SECONDS = 240.0
@@ -45,7 +48,8 @@ class Clockwork:
         self._every: dict[str, float] = {}
         self.first_tick, self._has_prices = threading.Event(), threading.Event()
         self._scheduler = BackgroundScheduler(
-            executors={"default": ThreadPoolExecutor(6)},
+            # Everything else may wait for a database that does not answer.
+            executors={"default": ThreadPoolExecutor(6), "alone": ThreadPoolExecutor(1)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
@@ -62,6 +66,7 @@ class Clockwork:
             ("tick", self._tick, settings.tick_seconds),
             ("watch", self._daemon.watch, WATCH_SECONDS),
             ("lead", self._lead, RENEW_SECONDS),
+            ("hang-up", self._hang_up, HANG_UP_SECONDS),
             ("refresh", self._refresh, REFRESH_SECONDS),
             ("sweep", self._sweep, SWEEP_SECONDS[0]),
             ("nets", self._look_at_nets, LOOK_SECONDS),
@@ -69,7 +74,10 @@ class Clockwork:
             ("tidy", gc.collect, TIDY_SECONDS),
         ):
             first = datetime.now(UTC) + timedelta(seconds=0.0 if name in _AT_ONCE else seconds)
-            self._scheduler.add_job(do, "interval", seconds=seconds, id=name, next_run_time=first)
+            pool = "alone" if name == "hang-up" else "default"
+            self._scheduler.add_job(
+                do, "interval", seconds=seconds, id=name, next_run_time=first, executor=pool
+            )
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         self._every = {job.id: job.trigger.interval.total_seconds() for job in self._scheduler.get_jobs()}
         self._scheduler.start()
@@ -141,6 +149,16 @@ class Clockwork:
             _LOG.error("%s", error)
         except Exception as error:
             _LOG.warning("the database does not confirm that this daemon leads: %s", error)
+
+    def _hang_up(self) -> None:
+        """Give up statements to which the database does not answer: the tick may wait for one of them."""
+        storage = self._daemon.storage
+        if storage is not None and (count := storage.store.database.hang_up()):
+            _LOG.error(
+                "the database has not answered for %.0f s: %s given up",
+                HUNG_SECONDS,
+                counted(count, "statement"),
+            )
 
     def _sweep(self) -> None:
         """Sweep: every 10 s at first, when a crash may have left something, then every two minutes."""

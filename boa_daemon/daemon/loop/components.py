@@ -75,6 +75,7 @@ class DaemonComponents:
         last_state_file: LastStateFile | None = None,
     ) -> None:
         self.world, self.storage, self.gate, self.why_no_gate = world, storage, gate, why_no_gate
+        self._known_lower_caps: Mapping[str, float] = {}
         self.awaited_seconds: float | None = None
         """Seconds until the database is to be opened again, for a daemon without one; None: never."""
         self.last_state, self.last_state_file = last_state, last_state_file
@@ -174,6 +175,7 @@ class DaemonComponents:
         planner.spot = self.spot
         planner.standing_of_cloud = self.world.cloud.standing
         planner.transfers_of_cloud = self.world.cloud.transfers
+        planner.lower_caps = self._lower_caps
         self.settings, self.planner = settings, planner
         learning = settings.learning
         self.learning.beliefs = Beliefs(
@@ -183,6 +185,12 @@ class DaemonComponents:
         self.learning.tries.fraction = settings.workload.explore_fraction
         self.liveness.floor_seconds = settings.daemon.stall_seconds
         self._controllers: dict[str, Controller] = {}
+
+    def _lower_caps(self) -> Mapping[str, float]:
+        """Return the caps that were lowered by order; the last known ones while there is no database."""
+        if self.storage is not None:
+            self._known_lower_caps = self.storage.orders.lower_caps
+        return self._known_lower_caps
 
     def _note_boot(self, record: InstanceRecord) -> None:
         """Record how long a node took to become ready."""

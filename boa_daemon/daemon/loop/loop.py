@@ -244,6 +244,7 @@ class Daemon(AdaptiveDaemon):
         self.metrics.goes_so_far(self.watched.shortfall)
         self.news.look(decision.state.now)
         if self.storage is not None:
+            self.storage.store.look_at_launches(decision.state.now)
             rates = current_figures(decision.state, dict(self.storage.queue.active))
             if self.kept is not None:
                 self.kept.take(rates, self.work.progress, self.spot, now=decision.state.now)

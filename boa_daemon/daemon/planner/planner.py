@@ -30,6 +30,7 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.resource_needs import excluded_for, lack_on_node, without_gpu_types
 from boa_daemon.job.container import RUN_AS_USER, NoContainers, usable_tool, why_unlimited
+from boa_daemon.job.run_options import run_options
 from boa_daemon.learning.beliefs import PlannedFigures
 from boa_daemon.learning.boot_times import BootTimes
 from boa_daemon.learning.learning_step import LearntClasses
@@ -67,6 +68,7 @@ class Planner(LearntClasses):
         self.settings, self._cloud = settings, cloud
         self._boot_seconds = settings.cloud.boot_seconds if cloud.boot_seconds is None else cloud.boot_seconds
         self.boots: BootTimes | None = None
+        self.lower_caps: Callable[[], Mapping[str, float]] = dict
         self.standing_of_cloud: Callable[[], Extras] = tuple
         self.transfers_of_cloud: Callable[[], Mapping[str, Transfer]] = dict
         """What the cloud bills without a node, by kind, in addition to the settings."""
@@ -155,20 +157,18 @@ class Planner(LearntClasses):
 
     def short_for(self, content: Mapping[str, Any]) -> dict[str, str]:
         """Return by GPU type what machines lack for the cores and memory that a job may use on a node."""
-        cpus, memory = content.get("cpus"), content.get("memory_gb")
-        if (cpus is None and memory is None) or self._cloud.is_this_machine:
+        limits = run_options(content)
+        if not limits.has_limits or self._cloud.is_this_machine:
             return {}
         lacks = {
-            kind: lack_on_node(cpus, memory, machine, self._catalog)
-            for kind, machine in self.on_demand.items()
+            kind: lack_on_node(limits, machine, self._catalog) for kind, machine in self.on_demand.items()
         }
         return {kind: why for kind, why in lacks.items() if why}
 
     def unenforced(self, content: Mapping[str, Any]) -> str:
-        """Return a note if this machine cannot enforce a job's `cpus` and `memory_gb`."""
-        has_limits = content.get("cpus") is not None or content.get("memory_gb") is not None
+        """Return a note if this machine cannot enforce a job's limits."""
         is_here = engine_kind(self.settings.engine.name).on_this_machine
-        if not (has_limits and is_here):
+        if not (run_options(content).has_limits and is_here):
             return ""
         why = self._why_unlimited_in_image if content.get("image") else self._why_unlimited
         return f"Its {why}; in an `image` that {' or '.join(RUN_AS_USER)} runs they are." if why else ""
@@ -384,7 +384,7 @@ class Planner(LearntClasses):
         return (*standing_of(self.settings.budget), *self.standing_of_cloud())
 
     def rules(self) -> Rules:
-        """Return the rules of the site's ticks."""
+        """Return the rules of the site's ticks; caps that were lowered by order hold."""
         return rules_of(
             self.settings,
             self.machines,
@@ -392,6 +392,7 @@ class Planner(LearntClasses):
             standing_usd_per_hour=sum(usd for _, usd in self.standing()),
             fixed=self.paid.fixed,
             transfers=self._transfers(),
+            lower_caps=self.lower_caps(),
         )
 
     def _transfers(self) -> Mapping[str, Transfer]:

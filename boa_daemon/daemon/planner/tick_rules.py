@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.store.order_log import lowest
 from boa_daemon.tick.facts.limits import Caps, FixedCost, Steady
 from boa_daemon.tick.facts.state import Rules, Transfer, WarmPool
 from policies.model import InstanceType
@@ -18,10 +20,12 @@ def rules_of(
     standing_usd_per_hour: float,
     fixed: tuple[FixedCost, ...],
     transfers: Mapping[str, Transfer],
+    lower_caps: Mapping[str, float] = MappingProxyType({}),
 ) -> Rules:
     """Return the rules; `standing_usd_per_hour` and `fixed` are what the site costs without a node.
 
-    `transfers` are, by GPU type, what it takes to bring a checkpoint to a far machine.
+    `transfers` are, by GPU type, what it takes to bring a checkpoint to a far machine. `lower_caps` are
+    dollars per ``day`` and ``month`` that were ordered; they hold where they are below the settings'.
     """
     budget, steady, daemon = settings.budget, settings.steady, settings.daemon
     return Rules(
@@ -31,8 +35,8 @@ def rules_of(
         max_nodes=budget.max_instances,
         warm_pool=warm_pool,
         caps=Caps(
-            usd_per_day=budget.usd_per_day_cap,
-            usd_per_month=budget.usd_per_month_cap,
+            usd_per_day=lowest(budget.usd_per_day_cap, lower_caps.get("day")),
+            usd_per_month=lowest(budget.usd_per_month_cap, lower_caps.get("month")),
             usd_per_hour=budget.usd_per_hour_ceiling,
             instances=budget.max_instances,
             standing_usd_per_hour=standing_usd_per_hour,

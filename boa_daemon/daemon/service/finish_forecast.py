@@ -2,9 +2,11 @@
 
 Running jobs continue at their present width. Waiting jobs start in the order of the plan, as soon as enough
 GPUs of their type are free or booted. A job whose nodes a cap per day or month does not pay for now starts on
-GPUs that fall free, or on nodes of its own once the next day or month has begun. Three simulations run: with
-the expected remaining work, and with the 5 % and 95 % quantiles of the class's sizes. Later arrivals
-and changes of width are not modelled.
+GPUs that fall free, or on nodes of its own once the next day or month has begun. Where the budget is below
+the load, the account is played on (`accrual_forecast`). A job that is told to stop waits again; nodes that go
+back have no GPUs. Below a limit on nodes, those that may still be rented come after a boot. Three simulations
+run: with the expected remaining work, and with the 5 % and 95 % quantiles of the class's sizes. Later
+arrivals and changes of width are not modelled.
 
 Cost: O(jobs log jobs), half a second for 11,000 (benchmarks/tick.py).
 """
@@ -12,20 +14,24 @@ Cost: O(jobs log jobs), half a second for 11,000 (benchmarks/tick.py).
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf, isfinite
+from math import floor, inf, isfinite
 
 from boa_daemon.daemon.planner.dates import hours_on
-from boa_daemon.tick.facts.state import ClusterState, JobState, Plan
-from boa_daemon.tick.money.spending import price_of_next
+from boa_daemon.daemon.service.accrual_forecast import Course, Machines, starts_by_accrual
+from boa_daemon.tick.facts.state import ClusterState, JobState, Plan, WaitReason
+from boa_daemon.tick.money.spending import live_nodes, price_of_next, prices_in_use
 from boa_daemon.tick.room.service_order import waiting_in_order
 from boa_daemon.units import SECONDS_PER_HOUR, format_hours, format_instant
-from policies.model import InstanceType, JobClass, JobId, Width
+from policies.model import InstanceType, JobClass, JobId, NodeId, Width
 from policies.online.work_left import work_left_at
 
 LEVELS = (0.05, 0.95)
+_ROOM: frozenset[WaitReason] = frozenset(("node-limit", "cap-hour", "cap-instances"))
+"""What jobs wait for where more nodes may come than are asked for."""
 MOST_JOBS = 20_000
 """Largest number of jobs to forecast; running jobs come first."""
 
@@ -44,7 +50,7 @@ class FinishForecast:
     """When a job ends and what it costs until then, with 90 % intervals: epoch seconds and dollars.
 
     `starts_at` is when a waiting job starts, if jobs need as long as expected. `opens_at` is when its cap's
-    day or month ends, if the job waits for that and not for other jobs.
+    day or month ends, if the job waits for that and not for other jobs. `accrues`: it waits for money.
     """
 
     at: float
@@ -55,6 +61,7 @@ class FinishForecast:
     usd_high: float
     starts_at: float | None = None
     opens_at: float | None = None
+    accrues: bool = False
 
     @property
     def document(self) -> dict[str, float | None]:
@@ -79,6 +86,8 @@ class FinishForecast:
         if self.starts_at is not None:
             wait = format_hours(max(self.starts_at - now, 0.0) / SECONDS_PER_HOUR)
             why = "by the jobs before it"
+            if self.accrues:
+                why = "when the jobs before it and the money that accrues leave room for its nodes"
             if self.opens_at is not None:
                 why = f"a boot after its cap has room again at {format_instant(self.opens_at)}"
             start = f"It should start in {wait}, {why}. "
@@ -109,8 +118,9 @@ def forecast_finishes(
         (name, course) for name in names if (course := courses.get(name)) is not None and not course.runs
     ]
     opens = _opens(plan)
-    (lows, _), (ends, by_money), (highs, _) = (
-        _played(state, plan, courses, at, boot_hours=boot_hours, queue=queue, opens=opens) for at in range(3)
+    play = _played if plan.accrual is None else _accrued
+    (lows, _, _), (ends, starts, by_money), (highs, _, _) = (
+        play(state, plan, courses, at, boot_hours=boot_hours, queue=queue, opens=opens) for at in range(3)
     )
     found: dict[JobId, FinishForecast] = {}
     for name, course in courses.items():
@@ -129,8 +139,9 @@ def forecast_finishes(
             usd_low=(low + startup) * rate,
             usd=(expected + startup) * rate,
             usd_high=(high + startup) * rate,
-            starts_at=None if course.runs else at - SECONDS_PER_HOUR * (startup + expected),
+            starts_at=None if course.runs else state.now + SECONDS_PER_HOUR * starts[name],
             opens_at=opens[name] if name in by_money else None,
+            accrues=plan.waiting.get(name) == "budget",
         )
     return found
 
@@ -152,12 +163,13 @@ def _courses(state: ClusterState, plan: Plan, known: Mapping[JobId, JobEstimate]
     found = {}
     alike: dict[tuple[object, ...], _Course | None] = {}
     for name, job in jobs:
-        width = job.job.width if job.slots else plan.widths.get(name)
+        runs = bool(job.slots) and name not in plan.stops
+        width = job.job.width if runs else plan.widths.get(name) or plan.unpaid.get(name)
         about = known.get(name)
         if width is None or about is None:
             continue
         if job.slots:
-            course = _course(state, machines, job, width, about)
+            course = _course(state, machines, job, width, about, runs=runs)
         else:
             # Thousands of waiting jobs differ in nothing that counts here.
             like = id(about.job_class), about.size_gpu_hours, about.spread
@@ -171,7 +183,13 @@ def _courses(state: ClusterState, plan: Plan, known: Mapping[JobId, JobEstimate]
 
 
 def _course(
-    state: ClusterState, machines: Mapping[str, InstanceType], job: JobState, width: Width, about: JobEstimate
+    state: ClusterState,
+    machines: Mapping[str, InstanceType],
+    job: JobState,
+    width: Width,
+    about: JobEstimate,
+    *,
+    runs: bool = False,
 ) -> _Course | None:
     """Return how a job continues at a width; None when one of its phases does not allow the width."""
     left, whole = job.job.remaining_gpu_hours, job.job.scale * about.job_class.size_gpu_hours
@@ -182,9 +200,9 @@ def _course(
     return _Course(
         width=width,
         hours=(took * min(low / left, 1.0), took, took * max(high / left, 1.0)),
-        startup_hours=0.0 if job.slots else about.job_class.startup_hours,
+        startup_hours=0.0 if runs else about.job_class.startup_hours,
         usd_per_hour=_usd_per_hour(state, machines, job, width),
-        runs=bool(job.slots),
+        runs=runs,
     )
 
 
@@ -209,7 +227,7 @@ def _usd_per_hour(
 ) -> float:
     """Return the dollars per hour of a job's GPUs: their share of their nodes."""
     nodes = [state.nodes[slot.node] for slot in job.slots if slot.node in state.nodes]
-    if nodes:
+    if nodes and len(nodes) == width.gpus:
         return sum(node.usd_per_hour / node.instance_type.gpus for node in nodes)
     machine = machines.get(width.gpu_type)
     if machine is None:
@@ -227,13 +245,17 @@ def _played(
     boot_hours: float,
     queue: Sequence[tuple[JobId, _Course]],
     opens: Mapping[JobId, float],
-) -> tuple[dict[JobId, float], set[JobId]]:
+) -> tuple[dict[JobId, float], dict[JobId, float], set[JobId]]:
     """Simulate once; `at` selects low, expected or high work, and `queue` has the jobs that wait, in order.
 
-    Returns the hours until each job ends, and the jobs that start on nodes for which a cap opens first.
+    Returns the hours until each job ends and until each waiting job starts, and the jobs that start on nodes
+    for which a cap opens first.
     """
     free: dict[str, list[tuple[float, int]]] = {}
+    leaving = _leaving(plan)
     for node in state.nodes.values():
+        if node.id in leaving:
+            continue
         if node.phase == "requested":
             waited = (state.now - node.launched_at) / SECONDS_PER_HOUR
             free.setdefault(node.instance_type.gpu_type, []).append(
@@ -244,7 +266,15 @@ def _played(
     for name, count in plan.launches.items():
         machine = plan.instance_types[name]
         free.setdefault(machine.gpu_type, []).append((boot_hours, count * machine.gpus))
+    for kind, gpus in _still_to_rent(state, plan, queue).items():
+        free.setdefault(kind, []).append((boot_hours, gpus))
     ends = {name: course.hours[at] for name, course in courses.items() if course.runs}
+    for name, job in state.jobs.items():
+        # GPUs of a job that stops.
+        gone = job.slots and name not in ends
+        for slot in job.slots if gone else ():
+            if slot.node in state.nodes and slot.node not in leaving:
+                free.setdefault(state.nodes[slot.node].instance_type.gpu_type, []).append((0.0, 1))
     for name, end in ends.items():
         width = courses[name].width
         free.setdefault(width.gpu_type, []).append((end, width.gpus))
@@ -252,6 +282,7 @@ def _played(
     for pool in free.values():
         heapq.heapify(pool)
     by_money: set[JobId] = set()
+    starts: dict[JobId, float] = {}
     for name, course in queue:
         kind, gpus = course.width.gpu_type, course.width.gpus
         pool, opens_in = free.setdefault(kind, []), inf
@@ -264,9 +295,90 @@ def _played(
             # It gets nodes of its own, which jobs after it may use once it has ended.
             start, in_all[kind] = opens_in, in_all.get(kind, 0) + gpus
             by_money.add(name)
+        starts[name] = start
         ends[name] = start + course.startup_hours + course.hours[at]
         heapq.heappush(pool, (ends[name], gpus))
-    return ends, by_money
+    return ends, starts, by_money
+
+
+def _leaving(plan: Plan) -> set[NodeId]:
+    """Return the nodes that go back, now or once their jobs have stopped."""
+    noted = (note.what.removeprefix("node ") for note in plan.held if note.what.startswith("node "))
+    return {*plan.releases, *plan.forced, *noted}
+
+
+def _still_to_rent(state: ClusterState, plan: Plan, queue: Sequence[tuple[JobId, _Course]]) -> dict[str, int]:
+    """Return the GPUs of nodes that a limit on nodes or dollars per hour leaves to the first waiting job."""
+    first = next((course.width.gpu_type for name, course in queue if plan.waiting.get(name) in _ROOM), None)
+    caps = [cap for cap in plan.room_caps if first in cap.node_sizes]
+    if first is None or not caps:
+        return {}
+    leaving = _leaving(plan)
+    present = [node for node in state.nodes.values() if node.phase != "stopped" and node.id not in leaving]
+    counts: dict[str, int] = {}
+    for node in present:
+        counts[node.instance_type.gpu_type] = counts.get(node.instance_type.gpu_type, 0) + 1
+    for name, count in plan.launches.items():
+        kind = plan.instance_types[name].gpu_type
+        counts[kind] = counts.get(kind, 0) + count
+    left = min(
+        (cap.size - sum(size * counts.get(kind, 0) for kind, size in cap.node_sizes.items()))
+        / cap.node_sizes[first]
+        for cap in caps
+    )
+    nodes = floor(left + 1e-9)
+    return {first: nodes * caps[0].gpus[first]} if nodes > 0 else {}
+
+
+def _accrued(
+    state: ClusterState,
+    plan: Plan,
+    courses: Mapping[JobId, _Course],
+    at: int,
+    *,
+    boot_hours: float,
+    queue: Sequence[tuple[JobId, _Course]],
+    opens: Mapping[JobId, float],
+) -> tuple[dict[JobId, float], dict[JobId, float], set[JobId]]:
+    """Simulate once as `_played` does, where jobs wait for money to accrue."""
+    assert plan.accrual is not None
+    kinds = {kind.gpu_type: kind for kind in plan.instance_types.values()}
+    kinds |= {node.instance_type.gpu_type: node.instance_type for node in state.nodes.values()}
+    leaving = _leaving(plan)
+    nodes = [node for node in live_nodes(state) if node.id not in leaving]
+    rented = Counter(node.instance_type.gpu_type for node in nodes)
+    ready_in: dict[str, float] = {}
+    for node in nodes:
+        if node.phase == "requested":
+            waited = (state.now - node.launched_at) / SECONDS_PER_HOUR
+            ready_in[node.instance_type.gpu_type] = max(boot_hours - waited, 0.0)
+    ready_in |= {plan.instance_types[name].gpu_type: boot_hours for name in plan.launches}
+    for name, count in plan.launches.items():
+        rented[plan.instance_types[name].gpu_type] += count
+    machines = Machines(
+        gpus={kind: machine.gpus for kind, machine in kinds.items()},
+        usd_per_hour=prices_in_use(state, kinds),
+        rented=rented,
+        ready_in=ready_in,
+    )
+
+    def course(name: JobId) -> Course:
+        one = courses[name]
+        opens_in = max(opens.get(name, state.now) - state.now, 0.0) / SECONDS_PER_HOUR
+        return Course(
+            width=one.width, hours=one.hours[at], startup_hours=one.startup_hours, not_before=opens_in
+        )
+
+    order = [name for name in dict.fromkeys((*plan.order, *courses)) if name in courses]
+    starts, ends = starts_by_accrual(
+        plan.accrual,
+        machines,
+        {name: course(name) for name in order if courses[name].runs},
+        {name: course(name) for name, _ in queue},
+        boot_hours=boot_hours,
+    )
+    late = {name for name in starts if name in opens and starts[name] >= course(name).not_before > 0.0}
+    return {name: end for name, end in ends.items() if courses[name].runs or name in starts}, starts, late
 
 
 def _taken(pool: list[tuple[float, int]], gpus: int, *, by: float) -> float:

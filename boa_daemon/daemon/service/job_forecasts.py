@@ -8,9 +8,11 @@ forecast of the tick before.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
+from math import inf
 from typing import Any
 
 from boa_daemon.daemon.loop.loop import Daemon
@@ -19,6 +21,7 @@ from boa_daemon.daemon.service.finish_forecast import FinishForecast, JobEstimat
 from boa_daemon.inputs.job_file import due_at
 from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.limits import day_of, month_of
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.room.deadline_advice import LEAST_PROBABILITY, boot_hours_of
 from boa_daemon.tick.room.service_order import places_in_queue
@@ -35,6 +38,10 @@ MOST_FINISHES = 100
 
 MOST_AT_ONCE = 500
 """Largest number of jobs whose ends are computed for a request: a hundredth of a second."""
+
+
+MOST_OF_TIME = 0.1
+"""Largest part of the time in which ends of more jobs than that are computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +61,25 @@ class JobForecasts:
         self._last = _Forecast(document=_document_of({}))
         self._places: tuple[Decision | None, Mapping[JobId, int]] = (None, {})
         self._alone, self._is_prepared = threading.Lock(), False
+        self._next_at = -inf
 
     def prepare(self) -> None:
-        """Compute the forecast of the last decision; from the second time on, requests leave it to this."""
+        """Compute the forecast of the last decision; from the second time on, requests leave it to this.
+
+        With many jobs it is computed again only once it has taken no more than a tenth of the time: while
+        submissions bring ticks forward, it would take as long as they do.
+        """
         decision = self._daemon.standing.decision
-        if decision is not None:
-            self._is_prepared = True
+        if decision is None:
+            return
+        self._is_prepared = True
+        began = time.monotonic()
+        if len(decision.state.jobs) <= MOST_AT_ONCE or began >= self._next_at:
             with self._alone:
                 self._compute(decision)
-            self.places()
+            took = time.monotonic() - began
+            self._next_at = began + took / MOST_OF_TIME
+        self.places()
 
     def finishes(self) -> Mapping[JobId, FinishForecast]:
         """Return when the jobs should end, by the last decision or, with many jobs, the one before."""
@@ -137,6 +154,23 @@ class JobForecasts:
                     if answer.verdict != "infeasible":
                         others[job.id] = present[job.id]
         return found
+
+    def opens_at(self, name: JobId) -> float | None:
+        """Return when a job that is in no queue may start at the earliest; None if unknown."""
+        decision = self._daemon.standing.decision
+        if decision is None or name not in decision.state.all_jobs:
+            return None
+        state, terms = decision.state, decision.state.all_jobs[name].terms
+        match decision.plan.waiting.get(name):
+            case "not-before":
+                return terms.not_before
+            case "resting":
+                return terms.rests_until
+            case "user-day-cap" | "team-day-cap":
+                return day_of(state.now).ends_at
+            case "team-month-cap":
+                return month_of(state.now).ends_at
+        return None
 
     def sentences(self, name: JobId) -> list[str]:
         """Return sentences on when a job should end and how likely its due date is."""

@@ -10,7 +10,7 @@ from typing import Any
 from boa_daemon.daemon.jobs.job_visibility import file_for, public_cause, row_for
 from boa_daemon.daemon.jobs.liveness import first_report_limit
 from boa_daemon.daemon.money.job_cost import cost_of
-from boa_daemon.daemon.service.orders import interrupt, others_on, resize
+from boa_daemon.daemon.service.orders import HELD_BY, hold, interrupt, others_on, release, resize, weigh
 from boa_daemon.daemon.service.service_base import NotAllowed, ServiceBase, UnknownJob
 from boa_daemon.engines.generation_units import RIGID
 from boa_daemon.errors import InputError, did_you_mean
@@ -23,7 +23,8 @@ from boa_daemon.tick.facts.ports import ArtifactStore
 from boa_daemon.tick.facts.reasons import JobReason
 from boa_daemon.tick.facts.state import WaitReason
 from boa_daemon.tick.room.shortfall import shortfall_sentence
-from boa_daemon.units import dollars, format_hours
+from boa_daemon.units import counted, dollars, format_hours
+from policies.answer import was_changed
 from policies.model import JobId
 
 LEAST_LOST_GPU_HOURS = 0.001
@@ -105,9 +106,9 @@ class JobService(ServiceBase):
         }
 
     def _starts_at(self, name: JobId) -> float | None:
-        """Return when a waiting job should start, as far as that can be foretold."""
+        """Return when a waiting job should start, or may at the earliest, as far as that can be foretold."""
         finish = self.outlook.finishes().get(name)
-        return None if finish is None else finish.starts_at
+        return self.outlook.opens_at(name) if finish is None else finish.starts_at
 
     def _job(self, job: JobRecord, places: Mapping[JobId, int]) -> dict[str, Any]:
         decision = self.daemon.standing.decision
@@ -176,7 +177,8 @@ class JobService(ServiceBase):
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
         reason = decision.reason(name, holds_gpus=bool(record.slots))
         choice = width_choice(decision.state, decision.plan, name)
-        weighed = [] if choice is None else [_weighed(choice)]
+        is_own = not was_changed(decision.plan.reasons, name)
+        weighed = [] if choice is None else [_weighed(choice, is_own=is_own)]
         if not record.slots:
             weighed += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in self._troubles()]
         if bool(record.slots) != decision.state.all_jobs[name].is_running and name not in decision.plan.slots:
@@ -288,6 +290,7 @@ class JobService(ServiceBase):
         if not record.is_active:
             return {"as_of": self._as_of(), "job": name, "status": record.status, "changed": False}
         job = self.daemon.cancel(name)
+        self.note_order(user, "cancel", name, f"job {name} of {record.user} was cancelled")
         status = "cancelling" if job is not None and job.is_active else "cancelled"
         return {"as_of": self._as_of(), "job": name, "status": status, "changed": True}
 
@@ -329,6 +332,9 @@ class JobService(ServiceBase):
             job for job, status in member_statuses(self._storage().queue, group).items() if status in ACTIVE
         ]
         found = self.daemon.cancel_all(left)
+        if found:
+            said = f"{counted(len(found), 'job')} of group {name} of {group.user} were cancelled"
+            self.note_order(user, "cancel", name, said)
         stopping = sum(job.is_active for job in found)
         status = "cancelling" if stopping else "cancelled"
         return {
@@ -348,6 +354,9 @@ class JobService(ServiceBase):
         """
         record = self.owned(name, user, is_admin)
         job = resize(self.daemon, record, gpus) if record.is_active and not record.is_cancelled else None
+        if job is not None and dict(job.content) != dict(record.content):
+            width = "the widths of its file" if gpus is None else counted(gpus, "GPU")
+            self.note_order(user, "resize", name, f"job {name} of {record.user} was given {width}")
         return {
             "as_of": self._as_of(),
             "job": name,
@@ -355,6 +364,63 @@ class JobService(ServiceBase):
             "gpus": gpus,
             "changed": job is not None and dict(job.content) != dict(record.content),
         }
+
+    def hold(self, name: JobId, *, is_held: bool, user: str, is_admin: bool) -> dict[str, Any]:
+        """Make a job wait until it is released, or release it.
+
+        Raises:
+            InputError: when there is no such job, or it runs and would lose its work.
+            NotAllowed: when it belongs to another user, or an administrator holds it.
+        """
+        record = self.owned(name, user, is_admin)
+        held_by = record.content.get(HELD_BY, "")
+        if held_by and held_by not in (user, record.user) and not is_admin:
+            raise NotAllowed(f"job {name} is held by {held_by}: only administrators may release it")
+        job = None
+        if record.is_active and not record.is_cancelled and bool(held_by) != is_held:
+            job = hold(self.daemon, record, user=user) if is_held else release(self.daemon, record)
+        if job is not None:
+            words = "ordered to wait" if is_held else "released"
+            self.note_order(
+                user, "hold" if is_held else "release", name, f"job {name} of {record.user} was {words}"
+            )
+        return self._ordered(record, job is not None, is_held=is_held)
+
+    def weigh(self, name: JobId, *, weight: float, user: str, is_admin: bool) -> dict[str, Any]:
+        """Set the worth of an hour of a job's time, which orders it among jobs of the same purse.
+
+        Raises:
+            InputError: when there is no such job.
+            NotAllowed: when it belongs to another user, or would outweigh what its user's jobs weigh now.
+        """
+        record = self.owned(name, user, is_admin)
+        if not is_admin:
+            self._check_weight(record, weight)
+        before, job = float(record.content["weight"]), None
+        if record.is_active and not record.is_cancelled and weight != before:
+            job = weigh(self.daemon, record, weight)
+        if job is not None:
+            said = f"the weight of job {name} of {record.user} was set from {before:g} to {weight:g}"
+            self.note_order(user, "weigh", name, said)
+        return self._ordered(record, job is not None, weight=weight)
+
+    def _check_weight(self, record: JobRecord, weight: float) -> None:
+        """Refuse a weight above the greatest that the purse's jobs were submitted with.
+
+        Raises:
+            NotAllowed: when it is.
+        """
+        active = list(self._storage().queue.active.values())
+        own = [job for job in active if (job.team, job.user if not job.team else "") == _purse_of(record)]
+        most = max(float(job.content["weight"]) for job in own)
+        if weight > most:
+            purse = f"team {record.team}" if record.team else f"user {record.user}"
+            raise NotAllowed(f"the jobs of {purse} weigh at most {most:g}: only administrators may give more")
+
+    def _ordered(self, record: JobRecord, changed: bool, **more: Any) -> dict[str, Any]:
+        return {
+            "as_of": self._as_of(), "job": record.id, "status": record.status, "changed": changed, **more,
+        }  # fmt: skip
 
     def interrupt(self, name: JobId, *, user: str, is_admin: bool) -> dict[str, Any]:
         """Rehearse a spot interruption of one of a job's nodes.
@@ -374,19 +440,27 @@ class JobService(ServiceBase):
         return {"as_of": self._as_of(), "job": name, "node": node, "ends_by": at}
 
 
+def _purse_of(record: JobRecord) -> tuple[str, str]:
+    """Return whose money a job spends: its team's, or else its user's."""
+    return (record.team, "" if record.team else record.user)
+
+
 def _running_seconds(job: JobRecord, now: float) -> float:
     """Return the seconds that the running generation has held its GPUs."""
     return max(now - job.started_at, 0.0) if job.is_active and job.started_at is not None else 0.0
 
 
-def _weighed(choice: Choice) -> str:
-    """Return the sentence on a job's widths; it calls the chosen one the best only if it costs least."""
+def _weighed(choice: Choice, *, is_own: bool) -> str:
+    """Return the sentence on a job's widths; it calls the chosen one the best only if it costs least.
+
+    `is_own`: the width is the policy's own; otherwise its reason says what changed it.
+    """
     if choice.is_best:
         return f"For the rest of its phase it is the best of the possible widths: {choice.sentence}."
-    return (
-        f"For the rest of its phase: {choice.sentence}; "
-        "later phases, restarts and whole nodes decide for the chosen one."
-    )
+    decides = "later phases, restarts and whole nodes decide for the chosen one"
+    if not is_own:
+        decides = "the chosen one is for the reason that is given above"
+    return f"For the rest of its phase: {choice.sentence}; {decides}."
 
 
 def _rigidity(job: JobRecord) -> list[str]:

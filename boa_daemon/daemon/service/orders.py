@@ -1,4 +1,4 @@
-"""Orders of a user for an active job: another width, or a rehearsed interruption.
+"""Orders of a user for an active job: another width or weight, a hold, or a rehearsed interruption.
 
 An ordered width replaces the limits in the job's file, which are stored beside it. The policy then plans the
 job at that width only; caps and budgets still apply.
@@ -15,7 +15,8 @@ from boa_daemon.errors import BoaError, InputError
 from boa_daemon.store.records import JobRecord
 from policies.model import NodeId
 
-ORDERED, IN_FILE = "ordered_gpus", "gpus_in_file"
+ORDERED, IN_FILE, HELD_BY = "ordered_gpus", "gpus_in_file", "held_by"
+MOST_WEIGHT = 1e6
 
 
 class CannotRehearse(BoaError):
@@ -53,6 +54,34 @@ def _with_width(content: Mapping[str, Any], gpus: int | None) -> Mapping[str, An
     if gpus is None:
         return {**plain, "min_gpus": least, "max_gpus": most}
     return {**plain, "min_gpus": gpus, "max_gpus": gpus, ORDERED: gpus, IN_FILE: [least, most]}
+
+
+def hold(daemon: Daemon, record: JobRecord, *, user: str) -> JobRecord | None:
+    """Make a job wait until it is released; a running one saves and stops first. None when it is over.
+
+    Raises:
+        InputError: when it runs and would lose its work.
+    """
+    if record.is_rigid and record.slots:
+        raise InputError(
+            f"job {record.id} is not known to be elastic: it would lose its work",
+            hint="Set elastic: true in its file if it saves and resumes, or cancel it",
+        )
+    return daemon.change(record.id, lambda job: replace(job, content={**job.content, HELD_BY: user}))
+
+
+def release(daemon: Daemon, record: JobRecord) -> JobRecord | None:
+    """End a hold; None when the job is over."""
+
+    def how(job: JobRecord) -> JobRecord:
+        return replace(job, content={key: value for key, value in job.content.items() if key != HELD_BY})
+
+    return daemon.change(record.id, how)
+
+
+def weigh(daemon: Daemon, record: JobRecord, weight: float) -> JobRecord | None:
+    """Set the worth of an hour of a job's time, as `weight` in its file; None when it is over."""
+    return daemon.change(record.id, lambda job: replace(job, content={**job.content, "weight": weight}))
 
 
 def interrupt(daemon: Daemon, record: JobRecord) -> tuple[NodeId, float]:

@@ -76,6 +76,11 @@ class ServiceBase:
             raise NotAllowed(f"job {name} is of user {record.user}; you are {user}")
         return record
 
+    def note_order(self, user: str, what: str, target: str, said: str) -> None:
+        """Record an order in the log of decisions."""
+        now = self.daemon.world.clock.now()
+        self._storage().orders.note(user=user, what=what, target=target, said=said, at=now)
+
     def _as_of(self) -> float:
         """Return the instant of the last decision, or of the daemon's start."""
         decision = self.daemon.standing.decision

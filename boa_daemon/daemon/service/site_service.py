@@ -12,11 +12,13 @@ from boa_daemon.daemon.service.service_base import NotReady, ServiceBase
 from boa_daemon.daemon.settings.settings_reload import PendingChanges
 from boa_daemon.daemon.watch.daemon_health import LATE_SECONDS, LATE_TICKS
 from boa_daemon.daemon.watch.purse_alerts import purse_document
+from boa_daemon.errors import InputError
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.learning.class_document import class_document
 from boa_daemon.learning.kappa_document import kappa_document
 from boa_daemon.learning.observed_rhythm import work_by_hour
 from boa_daemon.planning.promises import promise_rows
+from boa_daemon.store.order_log import lowest
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.tick.decide.decision import decide
 from boa_daemon.tick.money.ledger import bill, bill_by_kind
@@ -152,9 +154,40 @@ class SiteService(ServiceBase):
         return [f"no tick was done for {since}, and one is due every {every:.0f} s: see the daemon's log"]
 
     def decisions(self, *, limit: int = 20, acting: bool = False) -> dict[str, Any]:
-        """Return the newest decisions."""
+        """Return the newest decisions of ticks, and the newest orders of people."""
         found = self._storage().store.decisions(limit=limit, with_actions=acting)
-        return {"as_of": self._as_of(), "decisions": found}
+        return {"as_of": self._as_of(), "decisions": found, "orders": self._storage().orders.newest(limit)}
+
+    def caps(self) -> dict[str, Any]:
+        """Return the caps of a day and a month: in force, and what the settings allow."""
+        budget, lower = self.daemon.settings.budget, self._storage().orders.lower_caps
+        return {
+            "as_of": self._as_of(),
+            "caps": {
+                window: {"usd": lowest(cap, lower.get(window)), "usd_in_settings": cap}
+                for window, cap in (("day", budget.usd_per_day_cap), ("month", budget.usd_per_month_cap))
+            },
+        }
+
+    def lower_cap(self, window: str, usd: float | None, *, user: str) -> dict[str, Any]:
+        """Lower the cap of a day or a month; None sets it back to what the settings say.
+
+        Raises:
+            InputError: when the settings' cap is lower: `boa config apply` raises caps, with consent.
+        """
+        before = self.caps()["caps"][window]
+        if usd is not None and before["usd_in_settings"] is not None and usd > before["usd_in_settings"]:
+            raise InputError(
+                f"the settings cap a {window} at ${before['usd_in_settings']:,.2f}, and ${usd:,.2f} is more",
+                hint="Change the settings file and run `boa config apply`",
+            )
+        self._storage().orders.lower(window, usd)
+        self.daemon.wake(0.0)
+        after = self.caps()["caps"][window]["usd"]
+        if after != before["usd"]:
+            said = " to ".join("none" if one is None else f"${one:,.2f}" for one in (before["usd"], after))
+            self.note_order(user, "cap", window, f"the cap of a {window} was changed from {said}")
+        return self.caps()
 
     def decision(self, tick: int) -> dict[str, Any]:
         """Return the record of one decision, for `boa replay`."""

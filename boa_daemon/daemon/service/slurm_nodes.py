@@ -16,6 +16,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any
 
@@ -45,6 +46,8 @@ AT_ONCE: frozenset[WaitReason] = frozenset(
     }
 )  # fmt: skip
 """Reasons to wait that do not pass within minutes: the request is refused at once."""
+MOST_COMMENTS = 50
+"""Jobs of Slurm that are told why they wait, in one comparison: each is a command."""
 NO_TROUBLE: frozenset[WaitReason] = frozenset({"nodes-to-come", "gpus-to-fall-free"})
 """Reasons to wait for which a request is never refused: its nodes come."""
 
@@ -63,6 +66,9 @@ class SlurmNodes:
         self._asked_at: dict[str, float] = {}
         self._given_at: dict[str, float] = {}
         self._last: dict[str, str] = {}
+        self._comments: dict[str, str] = {}
+        self._requeued: set[str] = set()
+        self._why: dict[str, str] = {}
         self.trouble = ""
 
     @property
@@ -83,14 +89,14 @@ class SlurmNodes:
         active = [] if storage is None else list(storage.queue.active.values())
         return [(str(job.content[NODE_KEY]), job) for job in active if NODE_KEY in job.content]
 
-    def resume(self, hostlist: str) -> dict[str, Any]:
+    def resume(self, nodes: str) -> dict[str, Any]:
         """Ask for nodes of Slurm, each once; return their jobs, and which were refused and why.
 
         Raises:
             InputError: when it is no host list.
             NotReady: when the database cannot be written now.
         """
-        names = _names(hostlist)
+        names = _names(nodes)
         with self._lock:
             return self._resume(names)
 
@@ -160,13 +166,13 @@ class SlurmNodes:
             rows.append((own, *found[1:]))
         return rows
 
-    def suspend(self, hostlist: str) -> dict[str, Any]:
+    def suspend(self, nodes: str) -> dict[str, Any]:
         """Give nodes of Slurm back; a node that never was, or is gone, is given back already.
 
         Raises:
             InputError: when it is no host list.
         """
-        names = _names(hostlist)
+        names = _names(nodes)
         with self._lock:
             self._given_at |= dict.fromkeys(names, self._daemon.world.clock.now())
             for name in names:
@@ -209,6 +215,11 @@ class SlurmNodes:
     def _refuse(self, refused: Mapping[str, str]) -> None:
         """Power nodes down in Slurm with the reason; what Slurm does not hear now is said again."""
         self._owed |= refused
+        if refused:
+            # A job of Slurm leaves the node with the power-down: only now it says for which it waits.
+            self._slurm.forget_listings()
+            with suppress(SlurmSilent):
+                self._comment(refused)
         by_reason: dict[str, list[str]] = defaultdict(list)
         for name, why in self._owed.items():
             by_reason[why].append(name)
@@ -221,6 +232,38 @@ class SlurmNodes:
                 _LOG.warning("Slurm did not take back %s: %s", ",".join(names[:5]), error)
             for name in names:
                 self._owed.pop(name, None)
+
+    def _comment(self, why: Mapping[str, str], *, joined: AbstractSet[str] = frozenset()) -> None:
+        """Let ``squeue -O admin_comment`` say why jobs of Slurm wait for nodes, until they have them.
+
+        Raises:
+            SlurmSilent: when Slurm does not answer.
+        """
+        if not why and not self._comments:
+            return
+        jobs = self._slurm.jobs()
+        changes: dict[str, str] = {}
+        for job in jobs:
+            said = self._comments.get(job.id, "")
+            if job.is_live and (now_said := next((why[host] for host in job.hosts if host in why), "")):
+                if said != f"boa: {now_said}":
+                    changes[job.id] = f"boa: {now_said}"
+                self._requeued.discard(job.id)
+            elif job.is_live and said and joined >= set(job.hosts):
+                changes[job.id] = ""
+            elif job.waits and said and job.id not in self._requeued:
+                # Slurm forgets the comment of a job that it requeues.
+                changes[job.id] = said
+                self._requeued.add(job.id)
+        known = {job.id for job in jobs}
+        self._comments = {job: text for job, text in self._comments.items() if job in known}
+        self._requeued &= known
+        for number, text in list(changes.items())[:MOST_COMMENTS]:
+            try:
+                self._slurm.comment(number, text)
+            except SlurmRefused as error:
+                _LOG.warning("job %s of Slurm is not told why it waits: %s", number, error)
+            self._comments[number] = text
 
     def after_tick(self) -> None:
         """Compare both lists in a thread, unless the last comparison still waits for Slurm."""
@@ -281,6 +324,7 @@ class SlurmNodes:
                 _LOG.info("Slurm does not want these nodes any more: %s", ", ".join(unwanted[:10]))
                 self._daemon.cancel_all(unwanted)
             self._say_what_waits(live, now)
+            self._comment(self._why, joined={name for name, node in nodes.items() if node.is_joined})
             self._drain(live)
 
     def _why_ended(self, name: str) -> str:
@@ -297,14 +341,16 @@ class SlurmNodes:
         decision = self._daemon.standing.decision
         if decision is None:
             return
+        self._why = {}
         refused, patience = {}, self._said.patience_seconds
         sentences: dict[str, str] = {held.code: held.sentence for held in decision.plan.held}
         for name, job in live.items():
             code = decision.plan.waiting.get(job.id)
-            if code is None or code in NO_TROUBLE or job.slots or job.id not in decision.state.all_jobs:
+            if code is None or job.slots or job.id not in decision.state.all_jobs:
                 continue
-            if code in AT_ONCE or now - job.arrived_at > patience:
-                refused[name] = sentences.get(code, WAIT_REASON_TEXTS[code])
+            self._why[name] = sentences.get(code, WAIT_REASON_TEXTS[code])
+            if code not in NO_TROUBLE and (code in AT_ONCE or now - job.arrived_at > patience):
+                refused[name] = self._why[name]
         if refused:
             self._daemon.cancel_all([live[name].id for name in refused])
             self._refuse(refused)

@@ -19,6 +19,7 @@ from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.groups import members, size_of
 from boa_daemon.inputs.job_file import check_job
 from boa_daemon.job.code import CodeFailed, digest_of_archive
+from boa_daemon.store.database import allow_for_rows
 from boa_daemon.store.groups import find_group
 from boa_daemon.store.queue import NewJob, PendingSubmission
 from boa_daemon.store.storage import Storage
@@ -47,6 +48,7 @@ class Submissions(ServiceBase):
         """
         queue = self._storage().queue
         rows = self._checked(contents, user)
+        allow_for_rows(len(rows))
         if user not in self.daemon.settings.users:
             return self.settled(queue.enter(rows, at=self.daemon.world.clock.now()))
         # Check one at a time: two submissions that fit alone may not fit together.

@@ -20,7 +20,6 @@ import platformdirs
 
 from boa_daemon.daemon.settings.daemon_paths import StateFile
 from boa_daemon.errors import InputError
-from boa_daemon.job.whole_files import write_whole
 
 FOR_ONE_RUN = "BOA_FOR_ONE_RUN"
 """Variable of a daemon that lives for one run: its settings are not remembered for the next daemon."""
@@ -77,6 +76,8 @@ def write_applied(state: Path, applied: AppliedSettings, explicit: Path | None, 
     Raises:
         OSError: when the disk is full or the folder cannot be written.
     """
+    from boa_daemon.job.whole_files import write_whole  # noqa: PLC0415 - clients read these files, and write none
+
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_whole(state / FILE_NAME, json.dumps(asdict(applied), indent=1, default=str) + "\n", mode=0o600)
     names = dict.fromkeys((_names(explicit)[0], *applied.files))

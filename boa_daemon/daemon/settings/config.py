@@ -381,6 +381,11 @@ class ApiSettings(Strict):
     hosts: list[str] = Field(
         default_factory=list, description="names by which a browser may reach the page over TCP"
     )
+    page_orders: Annotated[bool, Limit("true")] = Field(
+        default=False,
+        description="let the page cancel, resize, hold and weigh jobs and lower caps, with the rights of who "
+        "is signed in; otherwise the page only reads",
+    )
     proxies: Annotated[list[str], Limit("more")] = Field(
         default_factory=list,
         description="addresses, and users of this machine at the unix socket, of proxies that sign people in "

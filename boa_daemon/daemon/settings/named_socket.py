@@ -8,6 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
+from boa_daemon.daemon.settings.applied_settings import pointed_state
 from boa_daemon.daemon.settings.daemon_paths import or_system, paths_from
 from boa_daemon.errors import InputError
 
@@ -37,6 +38,16 @@ def _is_there(path: Path) -> bool:
     return True
 
 
+def folder_of(file: Path) -> Path:
+    """Return the folder that relative paths of a settings file start from: of the file that a link names.
+
+    Kubernetes links the files of a volume into a hidden folder that has another name after each change. There
+    the volume itself is meant, so that a state folder stays where it is.
+    """
+    found = file.resolve().parent
+    return file.absolute().parent if found.name.startswith("..") else found
+
+
 def named_socket(explicit: Path | None = None) -> Path | None:
     """Return the socket that files and environment name; None where only whole settings can say.
 
@@ -45,9 +56,9 @@ def named_socket(explicit: Path | None = None) -> Path | None:
     found: dict[str, str] = {}
     for file in setting_files(explicit):
         try:
-            section = tomllib.loads(file.read_text(encoding="utf-8")).get("daemon", {})
+            section = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("daemon", {})
             given = {key: section[key] for key in ("state_dir", "socket") if section.get(key) is not None}
-            found |= {key: str(file.resolve().parent / value) for key, value in given.items()}
+            found |= {key: str(folder_of(file) / value) for key, value in given.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return None
     for key in ("state_dir", "socket"):
@@ -57,3 +68,9 @@ def named_socket(explicit: Path | None = None) -> Path | None:
         return or_system(paths_from(found.get("state_dir"), found.get("socket")).socket)
     except InputError:
         return None
+
+
+def nothing_is_set(explicit: Path | None = None) -> bool:
+    """Whether no file and no variable sets anything, and no daemon is known that ran by these files."""
+    is_set = bool(setting_files(explicit)) or any(name.startswith("BOA_") for name in os.environ)
+    return not is_set and pointed_state(explicit) is None

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from boa_daemon.backends.cloud_kinds import CLOUD_KINDS, cloud_kind
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon.settings.config import AWS_ONLY, Settings
-from boa_daemon.daemon.settings.named_socket import setting_files
+from boa_daemon.daemon.settings.config import (
+    AWS_ONLY,
+    BudgetSettings,
+    Settings,
+    TeamSettings,
+    UserSettings,
+)
+from boa_daemon.daemon.settings.named_socket import folder_of, setting_files
 from boa_daemon.daemon.settings.setting_conflicts import SettingConflict, refused, warned_of
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_document
-from boa_daemon.inputs.schema import Strict, checked
+from boa_daemon.inputs.schema import Limit, Strict, checked
 from policies import plugins
 from policies.errors import BrokenPlugin, UnknownPolicy
 from policies.registry import find_placer, find_policy
@@ -29,6 +37,10 @@ from policies.registry import find_placer, find_policy
 PREFIX = "BOA_"
 OF_TEAM, REFERENCES = "team:", ("env:", "ssm:", "secretsmanager:")
 """Prefix of a team in [secrets], and prefixes of references to secrets."""
+_NO_SETTINGS = frozenset({"BOA_GATE", "BOA_GATE_HYBRID", "BOA_SLURM_NODE"})
+"""Variables of jobs whose names begin like a section's."""
+_RESEMBLANCE = 0.85
+"""From which a variable's name is a setting's, misspelt: two letters in BUDGET_USD_PER_DAY_CAP."""
 _BUDGETS = frozenset({"usd_per_hour", "usd_per_month"})
 _PATHS = (
     "classes",
@@ -52,6 +64,17 @@ _SECTIONS = {
     for name, field in Settings.model_fields.items()
     if isinstance(field.annotation, type) and issubclass(field.annotation, Strict)
 }
+
+
+_LIMITS = sorted(
+    {
+        key
+        for kind in (BudgetSettings, UserSettings, TeamSettings)
+        for key, known in kind.model_fields.items()
+        if "_" in key and any(isinstance(each, Limit) for each in known.metadata)
+    }
+)
+"""Names of limits that are clear without their section."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +115,7 @@ def load_settings(
         if not isinstance(document.content, Mapping):
             raise document.error("settings are a table with sections such as [budget]")
         _check_names(checked(Settings, document.content, document=document), document)
-        _merge(merged, document.content, beside=path.resolve().parent)
+        _merge(merged, document.content, beside=folder_of(path))
     words = from_environment(os.environ if environment is None else environment)
     _checked(words, "the environment")
     _merge(merged, words)
@@ -238,18 +261,22 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the settings in ``BOA_<SECTION>_<KEY>`` variables; other BOA_ variables are ignored.
+    """Return the settings in ``BOA_<SECTION>_<KEY>`` variables.
+
+    Other BOA_ variables are ignored, as those of a job, unless they look like a misspelt setting: a cap that
+    a variable was to state must not be left out in silence.
 
     Raises:
-        InputError: when the section exists and the key does not.
+        InputError: when a variable names no setting and looks as if it was to.
     """
     tables: dict[str, dict[str, Any]] = {}
     for name, text in sorted(environment.items()):
-        if not name.startswith(PREFIX):
+        if not name.startswith(PREFIX) or name in _NO_SETTINGS:
             continue
         words = name.removeprefix(PREFIX).lower()
         section = next((known for known in _SECTIONS if words.startswith(f"{known}_")), None)
         if section is None:
+            _refuse_misspelt(name, words)
             continue
         key = words.removeprefix(f"{section}_")
         kind = _SECTIONS[section]
@@ -258,6 +285,30 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]
             raise InputError(f"the environment variable {name} names no setting of [{section}]", hint=hint)
         tables.setdefault(section, {})[key] = _value(text, kind, key)
     return tables
+
+
+def _refuse_misspelt(name: str, words: str) -> None:
+    """Refuse a variable that looks like a setting: section misspelt, left out, or one of names.
+
+    Raises:
+        InputError: when it does.
+    """
+    problem = f"the environment variable {name} names no setting"
+    if words in _SECTIONS:
+        raise InputError(
+            problem,
+            hint=f"Name a key of [{words}]: {name}_{next(iter(_SECTIONS[words].model_fields)).upper()}",
+        )
+    tables = Settings.model_fields.keys() - _SECTIONS.keys()
+    if section := next((each for each in tables if words.startswith(f"{each}_")), None):
+        raise InputError(problem, hint=f"[{section}] can be given in a file only")
+    known = {f"{section}_{key}": key for section, kind in _SECTIONS.items() for key in kind.model_fields}
+    meant = [full for full, key in known.items() if key == words and "_" in key]
+    meant = meant or get_close_matches(re.sub("_+", "_", words), known, n=1, cutoff=_RESEMBLANCE)
+    if meant:
+        raise InputError(problem, hint=f"Did you mean {PREFIX}{meant[0].upper()}?")
+    if key := next((key for key in _LIMITS if words.endswith(f"_{key}")), None):
+        raise InputError(problem, hint=f"A limit {key!r} of a user or a team can be given in a file only")
 
 
 def _value(text: str, kind: type[Strict], key: str) -> Any:

@@ -17,11 +17,13 @@ import shlex
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -34,6 +36,7 @@ from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.settings.config import AlertSettings, Settings, TeamSettings, UserSettings
 from boa_daemon.errors import CloudFailed, InputError, MissingExtra
+from boa_daemon.extras import install_command
 from boa_daemon.inputs.plain_text import one_line, plain_text
 from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
@@ -47,7 +50,8 @@ from policies.errors import BrokenPlugin
 
 _LOG = logging.getLogger("boa.alerts")
 SUBJECT_LETTERS = 100
-SEND_SECONDS = 10.0
+SEND_SECONDS, MOST_SEND_SECONDS, CLOSE_SECONDS = 10.0, 30.0, 10.0
+"""Seconds for each part of an answer, for a whole message, and for all that wait when the daemon stops."""
 PROBE_SECONDS, CONNECT_SECONDS = 120.0, 5.0
 
 
@@ -120,7 +124,7 @@ class Alerts:
                 self._said = set(connection.scalars(select(ALERTS.c.key)))
         self._failed: dict[str, str] = {}
         self._probed: tuple[float, str] = (float("-inf"), "")
-        self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="boa-alerts")
+        self._sender = _Sender()
 
     def say(self, key: str, sentence: str, *, at: float) -> bool:
         """Send an alert unless it was sent before; return whether it was sent."""
@@ -153,7 +157,7 @@ class Alerts:
             settings.webhook, settings.sns_topic, settings.command, settings.apprise, settings.notifiers
         )
         if channels:
-            self._sender.submit(_send, channels, sentence, self._failed)
+            self._sender.send(channels, sentence, self._failed)
 
     def fault(self) -> str:
         """Return which channels lost their last message or do not answer; empty if all is well.
@@ -179,7 +183,7 @@ class Alerts:
         _LOG.info(sentence)
         channels = _channels(user.webhook, None, None, user.apprise)
         if channels:
-            self._sender.submit(_send, channels, sentence, self._failed, f" of {whose}")
+            self._sender.send(channels, sentence, self._failed, f" of {whose}")
 
     def tell_owners(
         self,
@@ -203,7 +207,7 @@ class Alerts:
         _LOG.warning(sentence, extra={"alert": key})
         if channels:
             once = list({one[:2]: one for one in channels}.values())
-            self._sender.submit(_send, once, sentence, self._failed, " of an owner")
+            self._sender.send(once, sentence, self._failed, " of an owner")
         return True
 
     def latest(self, limit: int) -> list[dict[str, Any]]:
@@ -216,7 +220,7 @@ class Alerts:
 
     def close(self) -> None:
         """Send the waiting alerts, and stop."""
-        self._sender.shutdown(wait=True)
+        self._sender.close()
 
 
 _Channel: TypeAlias = tuple[str, str, Callable[[str, str], None]]
@@ -240,20 +244,60 @@ def _channels(
     return [*set_ones, *(("apprise channel", url, _to_apprise) for url in apprise), *plugged]
 
 
-def _send(channels: Sequence[_Channel], sentence: str, failed: dict[str, str], whose: str = "") -> None:
-    """Send a sentence over channels; a failed channel is logged and does not stop the others.
+class _Sender:
+    """Sends messages one after the other, away from the ticks, each with a limit of time."""
 
-    `failed` has why the last message of each kind of channel was lost; `whose` tells users' channels apart.
-    """
-    for name, address, do in channels:
-        key = f"{name}{whose}"
-        try:
-            do(address, sentence)
-            failed.pop(key, None)
-        except Exception as error:
-            # The address of a webhook is a secret, and errors quote it.
-            _LOG.error("an alert could not be sent to the %s: %s", name, _said(error))
-            failed[key] = _said(error)
+    def __init__(self) -> None:
+        self._line = ThreadPoolExecutor(max_workers=1, thread_name_prefix="boa-alerts")
+        self._until = inf
+
+    def send(
+        self, channels: Sequence[_Channel], sentence: str, failed: dict[str, str], whose: str = ""
+    ) -> None:
+        """Have a sentence sent over channels; a failed channel is logged and does not stop the others.
+
+        `failed` has why the last message of each kind of channel was lost; `whose` tells channels apart.
+        """
+        self._line.submit(self._send, channels, sentence, failed, whose)
+
+    def close(self) -> None:
+        """Send what waits, for `CLOSE_SECONDS` at most, and stop."""
+        self._until = time.monotonic() + CLOSE_SECONDS
+        self._line.shutdown(wait=True)
+
+    def _send(self, channels: Sequence[_Channel], sentence: str, failed: dict[str, str], whose: str) -> None:
+        for name, address, do in channels:
+            said = self._tried(partial(do, address, sentence))
+            if said:
+                # The address of a webhook is a secret, and errors quote it.
+                _LOG.error("an alert could not be sent to the %s: %s", name, said)
+                failed[f"{name}{whose}"] = said
+            else:
+                failed.pop(f"{name}{whose}", None)
+
+    def _tried(self, do: Callable[[], None]) -> str:
+        """Return why a message could not be sent; empty if it was.
+
+        Limits of libraries are for each part of an answer, and a server that sends a byte now and then would
+        keep every later message waiting, and the daemon from stopping.
+        """
+        said: list[str] = []
+
+        def tell() -> None:
+            try:
+                do()
+            except Exception as error:
+                said.append(_said(error))
+            else:
+                said.append("")
+
+        began = time.monotonic()
+        thread = threading.Thread(target=tell, name="boa-alert", daemon=True)
+        thread.start()
+        # The daemon may be told to stop meanwhile.
+        while thread.is_alive() and time.monotonic() < min(began + MOST_SEND_SECONDS, self._until):
+            thread.join(0.1)
+        return said[0] if said else f"no answer within {time.monotonic() - began:.0f} s"
 
 
 def _unreachable(settings: AlertSettings) -> Iterator[str]:
@@ -287,7 +331,7 @@ def check_channels(settings: Settings) -> None:
             try:
                 from apprise import Apprise  # noqa: PLC0415 - optional, and slow to import
             except ImportError:
-                hint = "pip install 'boa-daemon[apprise]'"
+                hint = install_command("apprise")
                 raise MissingExtra(f"{section} apprise needs the library apprise", hint=hint) from None
             if not Apprise().add(url):
                 raise InputError(
@@ -297,12 +341,16 @@ def check_channels(settings: Settings) -> None:
                 )
 
 
+class _NotTaken(CloudFailed):
+    """A service of apprise refused a message; the sentence has no address."""
+
+
 def _to_apprise(url: str, sentence: str) -> None:
     from apprise import Apprise  # noqa: PLC0415 - optional, and slow to import
 
     service = Apprise()
     if not service.add(url) or not service.notify(title=subject_of(sentence), body=sentence):
-        raise CloudFailed("the service did not take it")
+        raise _NotTaken("the service did not take it; the log of apprise says why")
 
 
 def subject_of(sentence: str) -> str:
@@ -354,7 +402,7 @@ def _said(error: Exception) -> str:
         return f"answer {answer.status_code}"
     if isinstance(error, subprocess.CalledProcessError):
         return f"exit code {error.returncode}"
-    if isinstance(error, InputError | BrokenPlugin):
+    if isinstance(error, InputError | BrokenPlugin | _NotTaken):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

@@ -41,6 +41,13 @@ function folded(rows) {
   return groups;
 }
 
+// Orders of people stand among the ticks by their instants, back to the oldest tick that is listed.
+function withOrders(groups, orders_, decisions_) {
+  const oldest = decisions_.length >= 100 ? decisions_.at(-1).at : -Infinity;
+  const all = [...groups, ...orders_.filter((one) => one.at >= oldest).map((one) => ({ order: one }))];
+  return all.sort((a, b) => (b.order ?? b.rows[0]).at - (a.order ?? a.rows[0]).at);
+}
+
 const dayOf = (row) => new Date(row.at * 1000).toLocaleDateString("en-GB", { weekday: "long", day: "numeric", month: "long" });
 
 function tickDetails(row) {
@@ -65,7 +72,13 @@ const decisions = {
     const rows = doc.decisions.filter((row) => words.every((word) => heldOrDone(row).includes(word)));
     const drawn = [];
     let day = "";
-    for (const group of folded(rows)) {
+    const said = (doc.orders ?? []).filter((one) => words.every((word) => `order ${one.user} ${one.what} ${one.target} ${one.said}`.toLowerCase().includes(word)));
+    for (const group of withOrders(folded(rows), said, doc.decisions)) {
+      if (group.order) {
+        if (dayOf(group.order) !== day) drawn.push(el("h3", { class: "day" }, (day = dayOf(group.order))));
+        drawn.push(el("p", { class: "tick order" }, el("span", { class: "soft" }, `${clock(group.order.at)} · ordered by ${group.order.user} · `), group.order.said));
+        continue;
+      }
       if (dayOf(group.rows[0]) !== day) drawn.push(el("h3", { class: "day" }, (day = dayOf(group.rows[0]))));
       if (group.rows.length < 3) drawn.push(...group.rows.map(tickDetails));
       else drawn.push(el("details", { class: "tick", "data-key": `from${group.rows.at(-1).tick}` },

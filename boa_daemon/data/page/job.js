@@ -90,7 +90,7 @@ const job = {
   title: "Job", every: 3000, parent: "jobs",
   load: async (name) => {
     const doc = await ask(`page/jobs/${name}`);
-    await tail(name);
+    await Promise.all([tail(name), whoAmI()]);
     return { doc, log: `${log.next}/${log.node}/${log.said}` };
   },
   draw({ doc }, name) {
@@ -100,6 +100,7 @@ const job = {
     return [el("h1", {}, name), el("div", { class: "grid" },
       whyCard(doc),
       card("Facts", "w5", el("dl", { class: "facts" }, facts.map(([key, value]) => [el("dt", {}, key), el("dd", {}, value)]))),
+      jobOrders(doc),
       card("Width over time", "w7", widthChart(doc, until)),
       card(["Speed-up of its class ", el("small", {}, "dashed: stated; line with band: measured, 95 %")], "w5", speedupChart(doc.speedups, doc)),
       card("Progress", "", trailCharts(doc)),

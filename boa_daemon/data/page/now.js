@@ -155,8 +155,8 @@ function queueTable(rows) {
 
 const now = {
   title: "Now", every: 4000,
-  load: async () => ({ doc: await ask("page/now"), past: await ask("page/history", { hours: 24 }).catch(() => null), week: await weekBefore() }),
-  draw({ doc, past, week: lastWeek }) {
+  load: async () => ({ caps: (await whoAmI()) && me.is_admin ? await ask("caps").catch(() => null) : null, doc: await ask("page/now"), past: await ask("page/history", { hours: 24 }).catch(() => null), week: await weekBefore() }),
+  draw({ doc, past, week: lastWeek, caps }) {
     const burn = doc.usd_per_hour ?? 0, budget = doc.budget_usd_per_hour, nodes = fleetNodes(doc);
     const burnt = past?.series.usd_per_hour, [kind, state, words] = verdict(doc), idle = idleUsd(nodes);
     const day = doc.books?.day, month = doc.books?.month, [begins, ends] = monthOf(doc.as_of ?? doc.now ?? 0), ofMonth = pace(month, budget, (ends - begins) / 3600);
@@ -168,6 +168,7 @@ const now = {
       tile("GPUs", number(doc.gpus_used ?? 0), `of ${number(doc.gpus ?? 0)} in use`, `${counted(doc.nodes ?? 0, "node")}${doc.max_instances ? ` of at most ${doc.max_instances}` : ""}${idle >= 0.005 ? `; ${usd(idle)}/h idle or booting` : ""}`),
       doc.books ? card("Caps", "w5", ...Object.entries(doc.books).map(([name, books]) => capBar(name, books)), ...(doc.purses || []).map((purse) => capBar(`${purse.kind} ${purse.name}`, purse, `by ${purse.kind} ${purse.name} this ${purse.window.split(" ")[0]}`))) : null,
       card(["Dollars per hour, last 24 hours"], doc.books ? "w7" : "", burnt ? timeChart({ since: past.since, step: past.step_seconds, height: 190, part: doc.books ? 7 : 12, series: [{ name: "dollars per hour", values: burnt, kind: "line" }], label: "Dollars per hour in the last 24 hours", yName: "$/h", say: usd, marks: budget ? [{ name: "budget", value: budget }] : [] }) : empty("Nothing was written down yet. A minute after the first tick it begins.")),
+      capOrders(caps?.caps),
       fleet(doc, nodes),
       card(["Queue ", el("small", {}, `${counted((doc.running ?? 0) + (doc.waiting ?? 0), "job")}${doc.queue.length >= 200 ? ", the first 200" : ""}`)], "",
         doc.why.length ? el("p", { class: "soft" }, doc.why.map((why) => `${counted(why.jobs, "job")}: ${why.said}`).join(". ") + ".") : null,

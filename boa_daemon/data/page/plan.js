@@ -3,7 +3,7 @@
 const set = { budget: null, price: 1, load: 1, minutes: 0 };
 
 function slider(name, text, value, { min, max, step }, change) {
-  return el("label", { class: "slider" }, el("span", {}, name), el("output", {}, text), el("input", { type: "range", min, max, step, value, "data-key": name, "aria-valuetext": text, oninput: (event) => { change(Number(event.target.value)); redraw(); } }));
+  return el("label", { class: "slider" }, el("span", {}, name), el("output", {}, text), el("input", { type: "range", min, max, step, value, "data-key": name, "aria-label": name, "aria-valuetext": text, oninput: (event) => { change(Number(event.target.value)); redraw(); } }));
 }
 
 // Phase by phase where they are few; the range where a job changes its width often.

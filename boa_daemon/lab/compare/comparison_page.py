@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from boa_daemon.lab.compare.cells import REFERENCE, CellResult, Comparison
@@ -18,10 +17,13 @@ from boa_daemon.lab.compare.comparison_summary import (
 )
 from boa_daemon.lab.compare.timeline import record
 from boa_daemon.planning.plots import as_svg
-from boa_daemon.planning.report_page import whole_page, write_page
+from boa_daemon.planning.report_page import Heading, PageTable, Part, Picture, Report, write_page
+from boa_daemon.tasks.content_hash import code_hash
 from boa_daemon.tasks.tasks import Tasks
 from boa_daemon.units import counted, format_hours
 
+NOTEWORTHY = 0.02
+"""The page tells of a spend over the budget from this fraction on."""
 HEADINGS = ("policy", "setting", "mean JCT", "p95", "spent", "ratio", "same money")
 
 
@@ -35,18 +37,78 @@ def write_comparison(
     tasks: Tasks,
 ) -> None:
     """Write the report. For it the reference and its best rival are run once more with seed 0."""
-    parts = [
-        f"<h1>{escape(plot.title)}</h1>",
-        f"<p>{escape(about(comparison))}</p>",
-        as_svg(draw_money(plot)),
-        '<p class="note">Hollow points did not spend the same as BOA. Dashed: the plan, for GPUs that boot '
-        "in no time and are rented one by one. Grey: no policy can reach this area.</p>",
+    parts: list[Part] = [
+        Picture(
+            svg=as_svg(draw_money(plot)),
+            words="Mean job completion time against money, a point for each policy and budget. Hollow points "
+            "did not spend the same as BOA. Dashed: the plan, for GPUs that boot in no time and are rented "
+            "one by one. Grey: no policy can reach this area.",
+        ),
+        about(comparison),
     ]
     for budget in comparison.budgets:
         for cap in comparison.caps:
             own = at_cap(rows, cap), at_cap(lines, cap)
             parts += _section(comparison, *own, budget.amount, plot.unit, tasks=tasks)
-    write_page(whole_page(plot.title, parts), path)
+    report = Report(
+        title=plot.title,
+        lead=verdict(comparison, lines),
+        bad=bad_news(comparison, lines),
+        parts=parts,
+        made_by=f"Run with code {code_hash()}.",
+    )
+    write_page(report.html, path)
+
+
+def verdict(comparison: Comparison, lines: Sequence[PolicyLine]) -> str:
+    """Return in a sentence who waits least for the same money, and by how much."""
+    said = []
+    for budget in comparison.budgets:
+        for cap in comparison.caps:
+            own = [line for line in at_cap(lines, cap) if line.budget == budget.amount]
+            rival = best_rival(own, budget.amount)
+            where = (
+                "" if len(comparison.budgets) * len(comparison.caps) == 1 else f"{budget}{cap_text(cap)}: "
+            )
+            if rival is None:
+                mean = format_hours(own[0].mean_jct_hours)
+                said.append(f"{where}{comparison.reference} takes {mean} on average")
+                continue
+            paid = rival.ratio_at_equal_spend
+            ratio = rival.ratio if paid is None else paid
+            money = "for more money" if paid is None else "for the same money"
+            said.append(
+                f"{where}{money} the best of {counted(len(own) - 1, 'rival')}, {rival.policy}, waits "
+                f"{ratio_text(ratio)} times as long as {comparison.reference}"
+            )
+    text = "; ".join(said)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def bad_news(comparison: Comparison, lines: Sequence[PolicyLine]) -> list[str]:
+    """Return what speaks against the reference or the figures, in sentences."""
+    said = []
+    for line in lines:
+        if line.policy == comparison.reference:
+            off = line.mean_usd_per_hour / line.budget - 1.0
+            if off > NOTEWORTHY:
+                said.append(f"{line.policy} spent {off:.0%} more than its budget.")
+            continue
+        ratio = line.ratio_at_equal_spend
+        if ratio is not None and ratio.mean < 1.0:
+            said.append(f"{line.policy} waits less than {comparison.reference}: {ratio_text(ratio)} times.")
+        elif ratio is not None and ratio.low is not None and ratio.low < 1.0:
+            said.append(
+                f"Between {line.policy} and {comparison.reference} these runs do not decide: "
+                f"{ratio_text(ratio)}."
+            )
+    apart = [one.policy for one in lines if not one.at_equal_spend and one.policy != comparison.reference]
+    if apart:
+        names = ", ".join(dict.fromkeys(apart))
+        said.append(f"Not at equal spend, so read the last column: {names}.")
+    if comparison.seeds == 1:
+        said.append("One seed: the figures are of one order of these jobs, and have no interval.")
+    return said
 
 
 def about(comparison: Comparison) -> str:
@@ -151,29 +213,40 @@ def _section(
     unit: str,
     *,
     tasks: Tasks,
-) -> list[str]:
+) -> list[Part]:
     """Return the page's section on one budget and cap."""
     own = [line for line in lines if line.budget == budget]
     amount = f"{budget:,.4g} GPUs" if unit == "gpus" else f"${budget:,.2f} per hour"
-    parts = [f"<h2>Budget {escape(amount + cap_text(own[0].max_nodes))}</h2>", _table(own, unit)]
+    parts: list[Part] = [Heading(f"Budget {amount}{cap_text(own[0].max_nodes)}"), _table(own, unit)]
     why = decompose(rows, lines, budget)
     if why is not None:
-        parts.append(f"<p>{escape(decomposition_text(why))}</p>")
+        parts.append(decomposition_text(why))
     rival = best_rival(lines, budget)
     chosen = [comparison.reference, *([] if rival is None else [rival.policy])]
     shown = {row.policy: row for row in rows if row.budget == budget and row.seed == 0}
     asked = {p: tasks.submit(record, comparison.settings_of_row(shown[p])) for p in chosen}
     runs = {policy: future.result() for policy, future in asked.items()}
-    parts += [as_svg(draw_waiting(runs)), as_svg(draw_timeline(runs, unit))]
+    names = " and ".join(runs)
+    parts.append(
+        Picture(
+            svg=as_svg(draw_waiting(runs)),
+            words=f"The share of jobs that are done within each time, under {names}.",
+        )
+    )
+    parts.append(
+        Picture(
+            svg=as_svg(draw_timeline(runs, unit)),
+            words=f"GPUs rented and used, the burn rate, and the queue over time, under {names}.",
+        )
+    )
     return parts
 
 
-def _table(lines: Sequence[PolicyLine], unit: str) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in HEADINGS)
-    body = "".join(
-        f"<tr{' class=boa' if line.policy == lines[0].policy else ''}>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in table_cells(line, unit, lines[0].policy))
-        + "</tr>"
-        for line in lines
+def _table(lines: Sequence[PolicyLine], unit: str) -> PageTable:
+    return PageTable(
+        title="Each policy for the same money",
+        columns=HEADINGS,
+        rows=tuple(table_cells(line, unit, lines[0].policy) for line in lines),
+        right=frozenset(range(2, len(HEADINGS))),
+        mine=frozenset(at for at, line in enumerate(lines) if line.policy == lines[0].policy),
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

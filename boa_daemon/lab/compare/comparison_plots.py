@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from boa_daemon.lab.compare.study import PairedRatios
 
 COLOURS = (
-    "#d9480f",
-    "#2b8a3e",
+    "#c2410c",
+    "#237032",
     "#862e9c",
     "#c2255c",
-    "#5c940d",
+    "#4a7a08",
     "#0b7285",
-    "#e67700",
+    "#a85500",
     "#5f3dc4",
     "#a61e4d",
     "#087f5b",
-    "#846358",
+    "#7a5a4f",
     "#495057",
-    "#d6336c",
+    "#b02a5b",
 )
 LINE_HEIGHT = 0.042
 """Least distance between two labels, as a fraction of the plot's height."""

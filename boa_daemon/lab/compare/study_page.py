@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,13 +32,15 @@ from boa_daemon.lab.compare.study import (
 )
 from boa_daemon.lab.compare.study_file import Study
 from boa_daemon.planning.plots import as_svg
-from boa_daemon.planning.report_page import REPORT_STYLE, STYLE, PageTable, whole_page, write_page
+from boa_daemon.planning.report_page import Heading, PageTable, Part, Picture, Report, write_page
 from boa_daemon.tasks.content_hash import code_hash
 from boa_daemon.units import counted, format_hours
 
 PRINTED = ("traces", "ratios", "regret", "robustness")
 """The tables that the command prints; pages have all."""
 BLOCKS = ("summary", *PRINTED, "best", "worlds", "gain", "hours", "loads", "notes")
+LEADING = ("ratios", "best")
+"""The tables that stand before the others on an HTML page."""
 SUFFIXES = (".html", ".htm", ".md")
 _Figure: TypeAlias = tuple[float, str, TraceLine]
 """A figure, its star, and the trace it is of."""
@@ -221,6 +222,56 @@ class StudyReport:
             if found
         ]
 
+    def verdict(self) -> str:
+        """Return in a sentence how the best rival fares, and how far the reference is from the bound."""
+        reference, home = self.study.file.reference, self.study.worlds[0]
+        best = [one.best for one in self.traces if one.best is not None]
+        if not best:
+            return f"No rival of {reference} has finished in {home} yet."
+        means = [one.waiting.mean for one in best]
+        least, most = min(means), max(means)
+        ahead = sum(mean > 1.0 for mean in means)
+        span = f"{least:.2f}" if f"{least:.2f}" == f"{most:.2f}" else f"{least:.2f} to {most:.2f}"
+        cases = counted(len(best), "trace" if len(self.study.budgets) == 1 else "case")
+        over = max(one.regret.mean for one in self.traces)
+        return (
+            f"For the same money the best rival of {reference} waits {span} times as long in {home}, and "
+            f"longer in {ahead} of {cases}; {reference} is within a factor of {over:.2f} of what no policy "
+            "can beat."
+        )
+
+    def bad_news(self) -> list[str]:
+        """Return what speaks against the reference or the figures, in sentences."""
+        reference = self.study.file.reference
+        rows = [one for one in self.rivals if one.budget == ALL or len(self.study.budgets) == 1]
+        said = [
+            f"In {one.world} {one.policy} waits less than {reference}: {ratio_text(one.waiting)} times."
+            for one in rows
+            if one.waiting.mean < 1.0
+        ]
+        open_ones = [
+            f"{one.policy} in {one.world}"
+            for one in rows
+            if one.waiting.mean >= 1.0 and one.waiting.low is not None and one.waiting.low < 1.0
+        ]
+        if open_ones:
+            more = f" and {len(open_ones) - 5} more" if len(open_ones) > 5 else ""
+            said.append(f"Not decided, as the interval holds 1: {', '.join(open_ones[:5])}{more}.")
+        lost = [one for one in self.traces if one.best is not None and one.best.waiting.mean < 1.0]
+        said += [
+            f"On {one.trace} for {one.budget} {one.best.policy} waits {ratio_text(one.best.waiting)} times."
+            for one in lost[:5]
+            if one.best is not None
+        ]
+        over = [one for one in self.traces if one.spend_over_budget > 1.02]
+        said += [
+            f"{reference} spent {one.spend_over_budget:.0%} of its budget on {one.trace}, {one.budget}."
+            for one in over[:5]
+        ]
+        if self.failures:
+            said.append(f"{counted(len(self.failures), 'cell')} failed, and left no figure.")
+        return said
+
     def loads(self) -> list[str]:
         """Return a sentence per drawn load on its goodness of fit."""
         return [f"{name}: {one.sentence}" for name, one in self.study.loads.items()]
@@ -254,17 +305,27 @@ def write_report(path: Path, report: StudyReport, only: str | None = None) -> No
     if path.suffix.lower() == ".md":
         write_page(_in_markdown(path, report, only), path)
         return
-    title = report.study.file.title
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        *(f"<p>{escape(words)}</p>" for words in (*report.sentences(), *report.loads())),
-    ]
     shown = [one for one in report.rivals if one.budget == ALL or len(report.study.budgets) == 1]
+    reference = report.study.file.reference
+    parts: list[Part] = []
     if shown:
-        parts.append(as_svg(draw_ratios(shown, report.study.file.reference)))
-    parts += [table.html for table in report.tables().values()]
-    parts.append(f"<footer>{escape(_made_by())}</footer>")
-    write_page(whole_page(title, parts, style=STYLE + REPORT_STYLE), path)
+        words = (
+            f"Each rival's mean job completion time over that of {reference}, for the same money: right of "
+            "the line it waits longer. Bars are 95 % intervals; a hollow point spent more in some pairs."
+        )
+        parts.append(Picture(svg=as_svg(draw_ratios(shown, reference)), words=words))
+    tables = report.tables()
+    first = [tables.pop(name) for name in LEADING if name in tables]
+    parts += [*first, *report.sentences(), *report.loads()]
+    parts += [Heading("All tables"), *tables.values()] if tables else []
+    page = Report(
+        title=report.study.file.title,
+        lead=report.verdict(),
+        bad=report.bad_news(),
+        parts=parts,
+        made_by=_made_by(),
+    )
+    write_page(page.html, path)
 
 
 def page_text(path: Path, study: Study, only: str | None = None) -> str:

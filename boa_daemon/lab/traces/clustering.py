@@ -35,6 +35,7 @@ from scipy.cluster.vq import kmeans2, vq
 from boa_daemon.errors import InputError
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.traces.workload import SHORTEST_WINDOW_HOURS, Workload
+from policies.fast_dataclasses import fast_init
 from policies.links.gpu_kinds import card_of
 from policies.model import JobClass, Phase
 from policies.speedup import MAX_GPUS, Amdahl, Floats, PowerLaw, SpeedupCurve, Table
@@ -47,6 +48,7 @@ _TRIES, _SEED, _SPAN = 5, 0, 4
 DEFAULT = "amdahl:0.97"
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
     """What a job did: its width, its hours, and its GPU type."""
@@ -179,9 +181,9 @@ def _groups(some: Sequence[Ran], most: int) -> list[list[Ran]]:
     points = np.array([[math.log(one.gpus), math.log(one.hours)] for one in some])
     centres = _centres(points, most)
     labels = vq(points, centres)[0]
-    groups = [
-        [one for one, label in zip(some, labels, strict=True) if label == k] for k in range(len(centres))
-    ]
+    groups: list[list[Ran]] = [[] for _ in centres]
+    for one, label in zip(some, labels.tolist(), strict=True):
+        groups[label].append(one)
     return sorted(
         (group for group in groups if group),
         key=lambda group: sum(math.log(one.gpus * one.hours) for one in group) / len(group),
@@ -247,7 +249,8 @@ def _class(
         rescale_hours=old.rescale_hours,
     )
     jobs = [
-        replace(one.job, class_name=name, scale=size / mean) for one, size in zip(group, sizes, strict=True)
+        TraceJob(one.job.id, one.job.arrived_at_seconds, name, size / mean)
+        for one, size in zip(group, sizes, strict=True)
     ]
     return job_class, jobs
 

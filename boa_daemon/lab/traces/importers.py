@@ -7,7 +7,8 @@ the tests come from there.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -260,12 +261,17 @@ def import_source(name: str, source: Path, options: Options) -> Workload:
             )
     if options.seed is not None and options.profiles is None:
         raise InputError("--seed draws from --profiles, which was not given")
-    # A million rows are millions of objects without cycles: the collector would scan them again and again.
+    with many_objects(), regular_file(source) as path:
+        return chosen.importer(path, options)
+
+
+@contextmanager
+def many_objects() -> Iterator[None]:
+    """Rest the collector of cycles: a million rows have none, and it would scan them again and again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        with regular_file(source) as path:
-            return chosen.importer(path, options)
+        yield
     finally:
         if was_enabled:
             gc.enable()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, tzinfo
-from functools import cache
 from zoneinfo import ZoneInfo
 
 from boa_daemon.errors import InputError
@@ -12,7 +11,8 @@ from boa_daemon.lab.traces.csv_tables import TableRow
 
 _NAMED = re.compile(r"(?P<time>.+?\d)\s*(?P<zone>[A-Za-z][A-Za-z0-9_+/-]*)")
 _UTC_NAMES = ("UTC", "GMT", "Z")
-_PLAIN = re.compile(r"(\d{4}-\d{2}-\d{2})[T ](\d{2}):(\d{2}):(\d{2})", re.ASCII)
+_PLAIN = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}", re.ASCII)
+_EPOCH_BEGINS = datetime(1970, 1, 1)
 _MILLISECONDS_FROM = 1e11
 """Counts from here on are of milliseconds: as seconds they would be of the year 5138."""
 _EPOCH = re.compile(r"\d{9,}(\.\d+)?", re.ASCII)
@@ -42,11 +42,9 @@ def instant_seconds(text: str, zone: tzinfo = UTC) -> float:
         ValueError: when the text is no time, names an unknown zone, or the zone's clocks skip the time.
     """
     text = text.strip()
-    if zone is UTC and (plain := _PLAIN.fullmatch(text)):
+    if zone is UTC and _PLAIN.fullmatch(text):
         # Most times are of this form: a million of them should take a second.
-        hour, minute, second = int(plain[2]), int(plain[3]), int(plain[4])
-        if hour < 24 and minute < 60 and second < 60:
-            return _day_seconds(plain[1]) + hour * 3600.0 + minute * 60.0 + second
+        return (datetime.fromisoformat(text) - _EPOCH_BEGINS).total_seconds()
     if _EPOCH.fullmatch(text):
         return epoch_seconds(float(text))
     # Most times name no zone: a million rows should not pay for the search.
@@ -112,12 +110,6 @@ def row_seconds(row: TableRow, column: str, zone: tzinfo = UTC) -> float:
         reason = f": {error}" if "Invalid isoformat" not in str(error) else ""
         problem = f"{column} must be YYYY-MM-DD HH:MM:SS; got {text!r}{reason}"
         raise row.refuse(problem) from None
-
-
-@cache
-def _day_seconds(day: str) -> float:
-    """Return the begin of a day in UTC, in seconds since the epoch."""
-    return datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()
 
 
 def _named_zone(name: str) -> tzinfo:

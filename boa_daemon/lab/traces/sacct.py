@@ -78,9 +78,9 @@ def import_sacct(source: Path, options: Options) -> Workload:
     zone = zone_of(options.time_zone)
     dropped: Counter[str] = Counter()
     states: Counter[str] = Counter()
-    by_job: dict[str, list[_Row]] = defaultdict(list)
+    by_job: dict[str, tuple[_Row, ...]] = {}
     for job, found in _rows(path, zone, dropped, states):
-        by_job[job].append(found)
+        by_job[job] = (*by_job.get(job, ()), found)
     # Each job's rows are dropped as soon as the job is made: both together would take twice the memory.
     jobs = [one for job in list(by_job) if (one := _job(job, by_job.pop(job), dropped, path))]
     said = []

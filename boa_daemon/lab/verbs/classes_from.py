@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.cli.common.byte_progress import byte_progress
 from boa_daemon.cli.common.daemon_client import say_next
 from boa_daemon.cli.common.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.cli.common.planning_options import cell
 from boa_daemon.errors import InputError
 from boa_daemon.lab.traces.clustering import DEFAULT, MOST_CLASSES, Clustered, cluster
 from boa_daemon.lab.traces.goodness_of_fit import goodness_of_fit
-from boa_daemon.lab.traces.importers import import_source
+from boa_daemon.lab.traces.importers import import_source, many_objects
 from boa_daemon.lab.traces.load_model import fit_load
 from boa_daemon.lab.verbs.trace import gpu_sources
+from boa_daemon.text_files import shown_by
 from boa_daemon.traces.workload import Options
 from boa_daemon.traces.writer import write_workload
 
@@ -49,9 +51,11 @@ def classes_from(
     Raises:
         InputError: when the history cannot be read, or has classes of its own.
     """
-    found = import_source(kind, source, options)
-    clustered = cluster(found, speedup=speedup or DEFAULT, most=most or MOST_CLASSES)
-    files = write_workload(clustered.workload, out)
+    with many_objects():
+        with byte_progress(f"reading {source}") as told, shown_by(told):
+            found = import_source(kind, source, options)
+        clustered = cluster(found, speedup=speedup or DEFAULT, most=most or MOST_CLASSES)
+        files = write_workload(clustered.workload, out)
     document: dict[str, Any] = {
         "source": clustered.workload.source,
         "jobs": len(clustered.workload.trace.jobs),

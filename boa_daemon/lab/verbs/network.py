@@ -10,6 +10,7 @@ import typer
 
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.errors import MissingExtra
+from boa_daemon.extras import install_command
 from boa_daemon.lab.network.case import read_case
 from boa_daemon.lab.network.fit import fit_file
 from boa_daemon.lab.network.simulate import simulate as run_experiment
@@ -56,7 +57,7 @@ def simulate(
     try:
         outcome = run_experiment(experiment, engine=engine.value)
     except ImportError as missing:
-        raise MissingExtra(str(missing), hint="Install it with: pip install 'boa-daemon[fast]'") from None
+        raise MissingExtra(str(missing), hint=install_command("fast")) from None
     answer = outcome.as_json()
     show(
         output,

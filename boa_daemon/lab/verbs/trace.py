@@ -10,11 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
+from boa_daemon.cli.common.byte_progress import byte_progress
 from boa_daemon.cli.common.daemon_client import ConfigOption, SocketOption, a_client
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.errors import InputError
-from boa_daemon.lab.traces.importers import HISTORIES, import_source, source_names
+from boa_daemon.lab.traces.importers import HISTORIES, import_source, many_objects, source_names
 from boa_daemon.lab.verbs.trace_fit import fit
+from boa_daemon.text_files import shown_by
 from boa_daemon.traces.workload import GpuSource, Options, Workload
 from boa_daemon.traces.writer import write_workload
 
@@ -42,7 +44,7 @@ def write_history(
     from boa_daemon.daemon.service.backtest import past_workload  # noqa: PLC0415 - slow to import, and few ask
 
     with a_client(config, socket) as client:
-        found = past_workload(client.get("/past", days=days))
+        found = past_workload(client.past(days=days))
     _show(output, _summary(found, write_workload(found, out)))
 
 
@@ -110,8 +112,11 @@ def import_trace(
         gpus=gpus,
         gpu_types=gpu_sources(price or [], instance_type or []),
     )
-    found = import_source(source, src, options)
-    _show(output, _summary(found, write_workload(found, out)))
+    with many_objects():
+        with byte_progress(f"reading {src}") as told, shown_by(told):
+            found = import_source(source, src, options)
+        files = write_workload(found, out)
+    _show(output, _summary(found, files))
 
 
 def _show(output: OutputFormat, summary: dict[str, Any]) -> None:

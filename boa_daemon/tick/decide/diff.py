@@ -6,7 +6,7 @@ releases never wait for launches, and a GPU is free before its next job starts. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
@@ -32,19 +32,23 @@ NAMED_JOBS = 4
 
 def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     """Return the actions that turn the observed cluster into the planned one, in the order to do them."""
-    held = {held.what: held.sentence for held in plan.held} if plan.held else {}
+    held = {held.what: held.why for held in plan.held} if plan.held else {}
     jobs = state.all_jobs
     orders: list[Action] = []
     # Skipped when empty: most plans have orders of only one or two kinds.
     if plan.given_up or plan.ends:
         orders += _ends(state, plan)
     for job in plan.stops:
-        orders.append(_stop(state, jobs[job], held.get(f"job {job}") or why_stopped(state, plan, job)))
+        orders.append(_stop(state, jobs[job], why_stopped(state, plan, job)))
     for job in plan.slots:
         if jobs[job].slots:
             orders.append(_stop(state, jobs[job], why_moved(state, plan, job)))
-    for node in (*plan.releases, *plan.forced):
+    for node in plan.releases:
         orders.append(_terminate(state, plan, node, held.get(f"node {node}", "") if held else ""))
+    for node in plan.forced:
+        orders.append(
+            _terminate(state, plan, node, held.get(f"node {node}") or _why_forced(state, node, held))
+        )
     for job, slots in plan.slots.items():
         orders.append(_start(state, plan, job, slots))
     if plan.launches:
@@ -65,6 +69,13 @@ def _ends(state: ClusterState, plan: Plan) -> Iterator[Action]:
 def _stop(state: ClusterState, seen: JobState, reason: str) -> StopJob:
     job = seen.job.id
     return StopJob(id=f"t{state.tick}-stop-{job}", job=job, generation=seen.generation, reason=reason)
+
+
+def _why_forced(state: ClusterState, node: str, held: Mapping[str, str]) -> str:
+    """Return why a node ends under its jobs: a limit of one of them."""
+    jobs = (job for job in dict.fromkeys(state.nodes[node].gpus) if job is not None)
+    found = next((held[f"job {job}"] for job in jobs if f"job {job}" in held), None)
+    return found or "its jobs were told to stop, and a cap could break before they have"
 
 
 def _terminate(state: ClusterState, plan: Plan, node: str, held: str) -> TerminateNode:

@@ -8,31 +8,49 @@ from math import inf, isfinite
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.tick.explain.explain_sharing import explain_links, explain_neighbours, explain_span
+from boa_daemon.tick.explain.headline import noted
+from boa_daemon.tick.facts.limits import Held, HeldCode
 from boa_daemon.tick.facts.offers import closed_until
 from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
 from boa_daemon.tick.facts.state import ClusterState, JobState, Plan, WaitReason
+from boa_daemon.tick.money.spending import live_nodes
 from boa_daemon.tick.money.team_turns import TEAM_CODES
-from boa_daemon.tick.room.narrowing import BY_VALUE
-from boa_daemon.tick.room.service_order import waiting_in_order
+from boa_daemon.tick.room.service_order import BY_ARRIVAL, waiting_in_order
 from boa_daemon.units import counted, format_hours, format_instant
-from policies.answer import was_changed
+from policies.answer import Accrual, was_changed
 from policies.model import JobId, Width
 
 _ASKED_AGAIN: frozenset[WaitReason] = frozenset(
     ("out-of-stock", "quota", "denied", "throttled", "bad-request", "no-price")
 )
 """Reasons that come from the cloud, which is asked again after a while."""
-_ROOM: frozenset[WaitReason] = frozenset(
-    ("node-limit", "cap-hour", "cap-instances", "quota", "out-of-stock", "fleet-full")
+_MONEY: frozenset[WaitReason] = frozenset(("budget", "cap-day", "cap-month"))
+_ROOM: frozenset[WaitReason] = _MONEY | frozenset[WaitReason](
+    (
+        "node-limit",
+        "cap-hour",
+        "cap-instances",
+        "quota",
+        "out-of-stock",
+        "fleet-full",
+        "gpus-to-fall-free",
+    )
 )
-"""Reasons of jobs that compete for scarce room."""
+"""Reasons of jobs that compete for scarce room or money."""
+_BESIDE_DATES: frozenset[WaitReason] = frozenset(
+    ("cap-day", "cap-month", "cap-hour", "cap-instances", "node-limit", "team-day-cap", "team-month-cap")
+)
+"""Limits that the programme of a date does not count."""
+_NAMED_AS_ENDS: frozenset[HeldCode] = frozenset(("max-usd", "max-hours"))
+"""Notes that are the reason of an ordered end, which the first sentence says."""
 _NO_WIDTH: Mapping[WaitReason, str] = {
-    "budget": "Jobs are served by weight per dollar of work left, the most first.",
     "cap-hour": "The nodes of its narrowest width cost more than that ceiling; other jobs go on.",
     "cap-instances": "Its narrowest width takes more nodes than that cap; other jobs go on.",
     "spot": "It starts on demand in time where spot does not come.",
 }
 """The consequence for a job that has no width at all for one of these reasons."""
+_WITHOUT_WIDTH: frozenset[WaitReason] = frozenset((*_NO_WIDTH, "budget"))
+"""Reasons for which a job has no width at all."""
 MOST_NAMED = 4
 """How many of the jobs before a waiting one are named."""
 _UNPLANNED = "No new plan can be made, and the last one lacks its class"
@@ -57,12 +75,17 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     else:
         sentences.append(_left_out(plan, job) or _width(plan, job, width))
     sentences += _leaving(plan, job)
-    if job_id in plan.waiting and width is not None:
+    told: Held | None = None
+    if job_id in plan.waiting:
         sentences += _order(state, plan, job)
+    if job_id in plan.waiting and width is not None:
+        told = noted(plan, job_id)
         sentences.append(_wait(state, plan, job, width))
     elif job_id in plan.slots:
         when = "It starts now" if not job.slots else "Once it has stopped it starts"
         sentences.append(f"{when} on {_nodes(slot.node for slot in plan.slots[job_id])}.")
+    if job_id in plan.dates and plan.waiting.get(job_id) in _BESIDE_DATES:
+        sentences.append("What is said of its date is limits apart: it does not know of this one.")
     if job_id in plan.head_starts:
         later = plan.head_starts[job_id]
         sentences.append(
@@ -75,7 +98,8 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
         )
     if job_id in plan.ends:
         sentences.append(f"It {plan.ends[job_id]}, and is ended.")
-    sentences += [f"Held back: {held.sentence}." for held in plan.held if held.what == f"job {job_id}"]
+    notes = (held for held in plan.held if held.what == f"job {job_id}" and held is not told)
+    sentences += [f"Held back: {held.why}." for held in notes if held.code not in _NAMED_AS_ENDS]
     slots = plan.slots.get(job_id, job.slots)
     if job_id in state.jobs and len({slot.node for slot in slots}) > 1:
         nodes = dict.fromkeys(slot.node for slot in slots)
@@ -122,6 +146,8 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
         return f"It rests for {rest:.0f} s more before it is tried again."
     if reason == "not-before" and job.terms.not_before is not None:
         return f"It is not to start before {format_instant(job.terms.not_before)} (not_before)."
+    if reason == "held":
+        return f"It waits until it is released: {job.terms.held_by or 'somebody'} ordered so."
     if reason == "after":
         other = None if job.terms.waits_for is None else state.all_jobs.get(job.terms.waits_for)
         how = "is over" if other is None else "is running" if other.slots else "waits itself"
@@ -134,8 +160,9 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
             f"{said and ':'}{said}. It may start after midnight UTC."
         )
     if reason in TEAM_CODES:
-        said = next((held.sentence for held in plan.held if held.what == f"team {job.terms.team}"), "")
-        return f"It is held back: {said or WAIT_REASON_TEXTS[reason]}."
+        team = f"team {job.terms.team}"
+        said = next((held.why for held in plan.held if held.what == team), "")
+        return f"It is held back{f' with its {team}' if said else ''}: {said or WAIT_REASON_TEXTS[reason]}."
     return ""
 
 
@@ -162,12 +189,13 @@ def _leaving(plan: Plan, job: JobState) -> list[str]:
 def _left_out(plan: Plan, job: JobState) -> str:
     """Return why a ceiling gives a job no width; empty if none does."""
     reason = plan.waiting.get(job.job.id)
-    if job.job.id in plan.widths or reason is None or reason not in _NO_WIDTH:
+    if job.job.id in plan.widths or reason is None or reason not in _WITHOUT_WIDTH:
         return ""
     why = plan.reasons.get(job.job.id)
     numbers = f" ({why})" if why and was_changed(plan.reasons, job.job.id) else ""
     who = "is to wait" if job.slots else "waits"
-    return f"It {who}: {WAIT_REASON_TEXTS[reason]}{numbers}. {_NO_WIDTH[reason]}"
+    then = f" {_NO_WIDTH[reason]}" if reason in _NO_WIDTH else ""
+    return f"It {who}: {WAIT_REASON_TEXTS[reason]}{numbers}.{then}"
 
 
 def _width(plan: Plan, job: JobState, width: Width | None) -> str:
@@ -182,7 +210,12 @@ def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
     """Return what a job waits for; a running job works on meanwhile, unless it is stopping."""
     reason = plan.waiting[job.job.id]
     of_type = [node for node in state.nodes.values() if node.instance_type.gpu_type == width.gpu_type]
-    free = sum(node.free_gpus for node in of_type if node.phase == "ready")
+    leaving = {*plan.releases, *plan.forced}
+    free = sum(
+        node.free_gpus
+        for node in of_type
+        if node.phase == "ready" and node.ends_by is None and node.id not in leaving
+    )
     coming = [node for node in of_type if node.phase == "requested"]
     new = sum(
         count for name, count in plan.launches.items() if plan.instance_types[name].gpu_type == width.gpu_type
@@ -199,10 +232,14 @@ def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
         seconds = _asked_again_in(state, plan, width)
         more = f"; it is asked again in {seconds:.0f} s" if isfinite(seconds) else ""
     elif reason == "node-limit":
-        more = f" ({sum(node.phase != 'stopped' for node in state.nodes.values())} held)"
-    else:
+        held = sum(node.phase != "stopped" for node in state.nodes.values())
+        most = [f", of {cap.size:.0f} at most" for cap in plan.room_caps if cap.code == "node-limit"]
+        more = f" ({held} held, {sum(plan.launches.values())} asked for now{''.join(most[:1])})"
+    elif (note := noted(plan, job.job.id)) is not None:
         # The note on the limit has the numbers.
-        said = next((held.sentence for held in plan.held if held.code == reason), said)
+        said = note.why
+    elif reason == "budget" and plan.accrual is not None:
+        more = f" ({_money_now(state, plan.accrual)})"
     who = "It waits" if not job.slots else "It works on at its present width, and waits for the planned one"
     if job.slots and (job.is_stopping or job.job.id in {*plan.stops, *plan.ends}):
         who = "It is to wait"
@@ -211,16 +248,26 @@ def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
 
 def _order(state: ClusterState, plan: Plan, job: JobState) -> list[str]:
     """Return the rule of service, and which jobs a job that waits for scarce room stands behind."""
-    queue = waiting_in_order(state, plan)
-    if plan.waiting[job.job.id] not in _ROOM or job.job.id not in queue:
+    queue, reason = waiting_in_order(state, plan), plan.waiting[job.job.id]
+    if reason not in _ROOM or job.job.id not in queue:
         return []
     place = queue.index(job.job.id)
-    rule = f"{BY_VALUE[:1].upper()}{BY_VALUE[1:]}" if plan.order else "Jobs are served by arrival"
+    rule = plan.order_rule or BY_ARRIVAL
     first = f"{_some(queue[:place])} {'comes' if place == 1 else 'come'} before it" if place else "it is next"
+    more = "with more money" if reason in _MONEY else "with more room"
     return [
         f"It is number {place + 1} of {len(queue)} in the queue: {first}.",
-        f"{rule}; it moves up when a job ends, or with more room.",
+        f"{rule[:1].upper()}{rule[1:]}; it moves up when a job ends, or {more}.",
     ]
+
+
+def _money_now(state: ClusterState, accrual: Accrual) -> str:
+    """Return what the accrued money pays for now, beside what is rented."""
+    rented = sum(node.usd_per_hour for node in live_nodes(state))
+    return (
+        f"the budget of {accrual.per_hour:.2f} USD/hour now pays for {accrual.most_per_hour:.2f}, and "
+        f"{rented:.2f} are rented"
+    )
 
 
 def _some(jobs: Sequence[JobId]) -> str:

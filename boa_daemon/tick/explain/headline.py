@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from boa_daemon.tick.facts.limits import Held, HeldCode
 from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
 from boa_daemon.tick.facts.state import ClusterState, Plan
 from boa_daemon.tick.room.service_order import NOT_IN_QUEUE, waiting_in_order
 from policies.answer import was_changed
 from policies.model import JobId
+
+_OF_MOVES: frozenset[HeldCode] = frozenset(
+    ("minimum-hold", "moves-of-job", "moves-of-all", "no-effect", "restart-worth", "not-ready", "not-free")
+)
+"""Notes on moves that are not made, which are no reason to stop."""
 
 
 def headline(state: ClusterState, plan: Plan, name: JobId) -> str:
@@ -25,6 +31,7 @@ def headline(state: ClusterState, plan: Plan, name: JobId) -> str:
         return f"Job {name} has to wait: its class is in no plan."
     if code in NOT_IN_QUEUE and code is not None:
         return f"Job {name} has to wait: {WAIT_REASON_TEXTS[code]}."
+    width = width or plan.unpaid.get(name)
     wants = f" for {width}" if width is not None else ""
     why = f": {WAIT_REASON_TEXTS[code]}" if code is not None else ""
     queue = waiting_in_order(state, plan)
@@ -46,8 +53,7 @@ def _running(state: ClusterState, plan: Plan, name: JobId) -> str:
         to = "" if width is None or name not in state.claims else f", and then goes on with {width}"
         return f"Job {name} is stopping{to}."
     if name in plan.stops:
-        noted = next((note.sentence for note in plan.held if note.what == f"job {name}"), None)
-        return f"Job {name} stops: {noted or why_stopped(state, plan, name)}."
+        return f"Job {name} stops: {why_stopped(state, plan, name)}."
     if name in plan.slots:
         return f"Job {name} {why_moved(state, plan, name)}."
     if width is None or name in state.unplanned:
@@ -60,8 +66,22 @@ def _running(state: ClusterState, plan: Plan, name: JobId) -> str:
     return f"Job {name} runs on {held}{f': {why}' if why else ', as planned'}."
 
 
+def noted(plan: Plan, name: JobId) -> Held | None:
+    """Return the note on the limit that a job waits for: its own, that on its nodes, or any of the limit."""
+    code, width = plan.waiting.get(name), plan.widths.get(name)
+    notes = [note for note in plan.held if note.code == code]
+    kinds = {kind.gpu_type: kind.name for kind in plan.instance_types.values()}
+    machine = kinds.get(width.gpu_type) if width is not None else None
+    own = (note for note in notes if note.what == f"job {name}")
+    launches = (note for note in notes if machine is not None and note.what.endswith(f" {machine}"))
+    return next(own, None) or next(launches, None) or next(iter(notes), None)
+
+
 def why_stopped(state: ClusterState, plan: Plan, job: JobId) -> str:
     """Return why a job should hold nothing: an end of its nodes comes before what it waits for then."""
+    own = (note for note in plan.held if note.what == f"job {job}" and note.code not in _OF_MOVES)
+    if (note := next(own, None)) is not None:
+        return note.why
     leaves, waits = _why_left(state, job), plan.waiting.get(job)
     if leaves:
         return leaves

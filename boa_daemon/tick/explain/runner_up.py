@@ -156,12 +156,15 @@ class WidthLimits:
     state: ClusterState
     plan: Plan
     counts: Mapping[str, int]
-    known: dict[tuple[Width | None, Width], str]
+    with_room: frozenset[JobId]
+    known: dict[tuple[Width | None, Width, bool], str]
 
     @classmethod
     def of(cls, state: ClusterState, plan: Plan) -> WidthLimits:
         """Return the limits under which a plan was made."""
-        return cls(state=state, plan=plan, counts=gpu_counts(_with_room(state, plan)), known={})
+        fitting = dict(_with_room(state, plan))
+        counts = gpu_counts(fitting.values())
+        return cls(state=state, plan=plan, counts=counts, with_room=frozenset(fitting), known={})
 
     @property
     def are_none(self) -> bool:
@@ -180,30 +183,36 @@ class WidthLimits:
             return f"its user ordered {ordered} GPUs"
         if seen.is_rigid and seen.slots and width != job.width:
             return "nothing shows that it would keep its work on other GPUs"
-        waits = job.id in self.plan.waiting and not seen.slots
-        now = None if waits else self.plan.widths.get(job.id)
-        question = now, width
+        question = self.plan.widths.get(job.id), width, job.id in self.with_room
         if question not in self.known:
-            caps = (cap.name for cap in self.plan.room_caps if not cap.holds_instead(self.counts, width, now))
-            self.known[question] = next((f"{name} leaves no room for it" for name in caps), "")
+            self.known[question] = self._forbidding(*question)
         return self.known[question]
 
+    def _forbidding(self, now: Width | None, width: Width, has_room: bool) -> str:
+        """Return which cap forbids a width instead of the planned one, whose room is counted or not."""
+        counts = self.counts
+        if not has_room and now is not None:
+            # Those before it have all the room. A narrower width would wait for the same.
+            counts = {**counts, now.gpu_type: counts.get(now.gpu_type, 0) + now.gpus}
+        caps = (cap.name for cap in self.plan.room_caps if not cap.holds_instead(counts, width, now))
+        return next((f"{name} leaves no room for it" for name in caps), "")
 
-def _with_room(state: ClusterState, plan: Plan) -> Iterator[Width]:
+
+def _with_room(state: ClusterState, plan: Plan) -> Iterator[tuple[JobId, Width]]:
     """Yield the widths that have room together: of jobs that hold GPUs or start, then by order of service."""
-    rest: list[Width] = []
-    given: list[Width] = []
+    rest: list[tuple[JobId, Width]] = []
+    given: list[tuple[JobId, Width]] = []
     for name in dict.fromkeys((*plan.order, *plan.widths)):
         if name in plan.widths and name in state.jobs:
             has_room = state.jobs[name].slots or name in plan.slots
-            (given if has_room else rest).append(plan.widths[name])
+            (given if has_room else rest).append((name, plan.widths[name]))
     yield from given
-    counts = gpu_counts(given)
-    for width in rest:
+    counts = gpu_counts(width for _, width in given)
+    for name, width in rest:
         if not all(cap.holds_instead(counts, width, None) for cap in plan.room_caps):
             return
         counts[width.gpu_type] = counts.get(width.gpu_type, 0) + width.gpus
-        yield width
+        yield name, width
 
 
 def _of_widths(found: WidthComparison) -> Choice:

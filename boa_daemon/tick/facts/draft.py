@@ -43,7 +43,8 @@ class Draft:
 
     No stage changes `rules`, `allocator` and `placer`. `set_aside` gives the reason for each waiting job that
     this tick does not plan for. `allocation` is the policy's answer, reduced to what money, caps and rests
-    allow. `left_out` gives the reason for each job that lost its width. `lent` holds the planned widths of
+    allow. `left_out` gives the reason for each job that lost its width, `unpaid` the widths of those that
+    wait for money to accrue. `lent` holds the planned widths of
     jobs that hold more GPUs than planned. `room` is where wishes may be placed; None if there are no wishes.
     `claimed` are nodes reserved for waiting jobs. `is_at_node_limit`: jobs wait because no more nodes may be
     rented. Jobs in `other_market` must move to nodes of the other market, at any width. `planned_reasons` are
@@ -57,6 +58,7 @@ class Draft:
     plan: Plan = _NO_PLAN
     set_aside: Mapping[JobId, WaitReason] = field(default_factory=lambda: _NOTHING)
     left_out: Mapping[JobId, WaitReason] = field(default_factory=lambda: _NOTHING)
+    unpaid: Mapping[JobId, Width] = field(default_factory=lambda: _NOTHING)
     lent: Mapping[JobId, Width] = field(default_factory=lambda: _NOTHING)
     changes: Changes = NO_CHANGES
     room: PlaceableNodes | None = None

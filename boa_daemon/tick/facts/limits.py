@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from math import fsum
+from math import fsum, inf
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -50,6 +50,8 @@ HeldNumber: TypeAlias = Literal[
 
 _NO_NUMBERS: Mapping[HeldNumber, float] = MappingProxyType({})
 DAY_SECONDS = 86_400.0
+_CENT = 0.005
+"""Dollars that are not shown as nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,23 +59,30 @@ class HeldMoney:
     """The money of a purse that leaves no room, in dollars, and when there is room again.
 
     `reserved_usd` is set aside for what runs: what it may cost until it can have been stopped, or for as long
-    as a launch must be affordable. `room_at` is when the purse's day or month ends, in seconds since the
-    epoch; what is reserved and not spent is free sooner, when jobs end.
+    as a launch must be affordable. `needed_usd` is the least that the purse must have left for what is not
+    done. `room_at` is when the purse's day or month ends, in seconds since the epoch; what is reserved and
+    not spent is free sooner, when jobs end.
     """
 
     spent_usd: float
     reserved_usd: float
     room_at: float
+    needed_usd: float = 0.0
 
-    @property
-    def sentence(self) -> str:
-        """The money in words."""
+    def sentence(self, cap_usd: float | None) -> str:
+        """Return the money in words, for a purse with a cap if it is known."""
         at = datetime.fromtimestamp(self.room_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
         said = f"{self.spent_usd:,.2f} USD is spent"
-        if self.reserved_usd >= 0.005:
+        if self.reserved_usd >= _CENT:
             said += f", {self.reserved_usd:,.2f} USD is reserved for what runs"
-            return f"{said}; there is room at {at}, or sooner when running jobs end"
-        return f"{said}; there is room at {at}"
+        if self.needed_usd >= _CENT:
+            said += f", it takes {self.needed_usd:,.2f} USD to begin"
+        # What is spent stays spent: an end of running jobs gives back what is reserved for them alone.
+        left = inf if cap_usd is None else cap_usd - self.spent_usd
+        sooner = self.reserved_usd >= _CENT and left >= max(self.needed_usd, _CENT)
+        if cap_usd is not None and self.needed_usd > cap_usd:
+            return f"{said}, which the cap never has"
+        return f"{said}; there is room at {at}{', or sooner when running jobs end' if sooner else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +96,16 @@ class Held:
 
     @property
     def sentence(self) -> str:
-        """The reason as a sentence for people; what is spent is said once, with the money."""
+        """The reason as a sentence for people, with its subject."""
+        return f"{self.what}: {self.why}"
+
+    @property
+    def why(self) -> str:
+        """The reason for people without its subject; what is spent is said once, with the money."""
         names = self.numbers.keys() - ({"spent_usd"} if self.money is not None else frozenset())
         said = ", ".join(NUMBERS[name](value) for name, value in self.numbers.items() if name in names)
-        line = f"{self.what}: {SENTENCES[self.code]}{f' ({said})' if said else ''}"
-        return line if self.money is None else f"{line}: {self.money.sentence}"
+        line = f"{SENTENCES[self.code]}{f' ({said})' if said else ''}"
+        return line if self.money is None else f"{line}: {self.money.sentence(self.numbers.get('cap_usd'))}"
 
 
 SENTENCES: Mapping[HeldCode, str] = MappingProxyType(

@@ -9,9 +9,8 @@ returns `Refused`, and the next tick reads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from boa_daemon.tick.facts.actions import (
     Action,
@@ -36,9 +35,23 @@ from boa_daemon.tick.facts.state import (
     UserMoney,
 )
 from boa_daemon.tick.facts.team_money import TeamMoney
-from policies.errors import InvalidProblem
 from policies.fast_dataclasses import fast_init
-from policies.model import GpuSlot, JobId, NodeId, check_positive
+from policies.model import GpuSlot, JobId, NodeId
+
+if TYPE_CHECKING:
+    from boa_daemon.tick.facts.job_spec import JobSpec
+
+
+def __getattr__(name: str) -> Any:
+    """Return `JobSpec` to those who look for it here, as engines of other projects do.
+
+    It is not imported above: it brings what a job imports, which a simulation does not need.
+    """
+    if name == "JobSpec":
+        from boa_daemon.tick.facts import job_spec  # noqa: PLC0415
+
+        return job_spec.JobSpec
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +138,6 @@ class Charge:
 RunPhase: TypeAlias = Literal["starting", "running", "stopping", "stopped", "finished", "failed", "unknown"]
 """What a generation is doing. `stopped`, `finished` and `failed` are ends; `unknown`: not readable."""
 ENDS: frozenset[RunPhase] = frozenset({"stopped", "finished", "failed"})
-_NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,58 +151,6 @@ class Manifest:
     step: int
     sha256: str
     path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
-    """What to run for a job.
-
-    `run` is a shell command, started in `workdir` once on every node of the job; `setup` runs before it. Both
-    run in the container image `image`, with `cpus` and `memory_gb` (0: all). `code` is the digest of the
-    job's code; `workdir` is then inside a copy of that code. `secrets` are references by variable name,
-    `data` are sources by name. `user` submitted the job.
-
-    After an order to stop, the job has `stop_grace_seconds` to write its checkpoint. The newest
-    `keep_checkpoints` are kept, and the newest `log_bytes` of its output. `result` names a file, relative to
-    `workdir`, that must exist at the end; if empty, none must. Files that match `artifacts` are kept at the
-    end of the job.
-
-    With `gate` the job's DDP models ask the gate, if one runs, without a change to the script; the gate ranks
-    by `weight`. An `is_rigid` job runs at one width, and its log says at each start how to change that.
-    `record` is the job as it was submitted, in JSON; engines only keep it. `slurm_options` are options of
-    `sbatch` for the job, which only the slurm engine reads.
-    """
-
-    job: JobId
-    name: str
-    class_name: str
-    run: str
-    workdir: str = "."
-    environment: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
-    stop_grace_seconds: float = 60.0
-    log_bytes: int = 64 * 2**20
-    result: str = ""
-    gate: bool = True
-    weight: float = 1.0
-    is_rigid: bool = False
-    keep_checkpoints: int = 2
-    code: str = ""
-    setup: str = ""
-    image: str = ""
-    cpus: float = 0.0
-    memory_gb: float = 0.0
-    artifacts: tuple[str, ...] = ()
-    user: str = ""
-    secrets: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
-    data: Mapping[str, str] = field(default_factory=lambda: _NO_ENVIRONMENT)
-    record: str = ""
-    slurm_options: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.job or not self.run.strip():
-            raise InvalidProblem(f"job {self.job or self.name!r} needs an id and a command to run")
-        check_positive(f"stop_grace_seconds of {self.job}", self.stop_grace_seconds)
-        check_positive(f"log_bytes of {self.job}", self.log_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

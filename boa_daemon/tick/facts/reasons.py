@@ -47,6 +47,7 @@ WAIT_REASON_TEXTS: Mapping[WaitReason, str] = MappingProxyType(
         "given-up": "it is not started again: it failed, reached a limit, or its `after` job ended badly",
         "resting": "it failed or its nodes refused it; it is tried again after a while",
         "not-before": "its file sets a later start (not_before)",
+        "held": "it was ordered to wait until it is released",
         "after": "another job has to end first",
         "user-day-cap": "its user's cap for today (UTC) is spent",
         "team-day-cap": HELD["team-day-cap"],

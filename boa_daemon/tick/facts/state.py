@@ -18,7 +18,7 @@ from boa_daemon.tick.facts.retries import ANY_RETRIES, Failure, GivenUp, Retries
 from boa_daemon.tick.facts.room_caps import RoomCap
 from boa_daemon.tick.facts.team_money import TeamMoney
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.answer import NodePrices, changed_widths
+from policies.answer import Accrual, NodePrices, changed_widths
 from policies.fast_dataclasses import fast_init, replace
 from policies.memo import LatestMemo
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
@@ -32,6 +32,7 @@ UnqueuedReason: TypeAlias = Literal[
     "given-up",
     "resting",
     "not-before",
+    "held",
     "after",
     "user-day-cap",
     "team-day-cap",
@@ -182,7 +183,8 @@ class JobTerms:
 
     `money_ends_at` and `hours_end_at` are when the job reaches the cost and the run time that its file allows
     if it keeps its GPUs; None without a limit, or while it waits below the limit. `checkpoint_gb` is the
-    size of its last checkpoint in GB (1e9 bytes), if measured.
+    size of its last checkpoint in GB (1e9 bytes), if measured. `held_by` is the user who ordered that it
+    waits until it is released; empty for none.
     """
 
     user: str = ""
@@ -203,6 +205,7 @@ class JobTerms:
     grace_seconds: float = 0.0
     due: Due | None = None
     checkpoint_gb: float | None = None
+    held_by: str = ""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -500,8 +503,9 @@ class Plan:
     what the policy remembers. `node_prices` is what widths and nodes are worth to the policy, if known, for
     comparing alternatives.
 
-    `order` is the order of service of the jobs that compete for scarce room, `room_caps` are the limits on
-    the room for all widths together.
+    `order` is the order of service of the jobs that compete for scarce room, by `order_rule` in words;
+    `room_caps` are the limits on the room for all widths together. `accrual` is the money that jobs wait for
+    where the budget is below the load, and `unpaid` are the widths of the jobs that have none until then.
     """
 
     widths: Mapping[JobId, Width]
@@ -527,6 +531,9 @@ class Plan:
     ends: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
     order: tuple[JobId, ...] = ()
     room_caps: tuple[RoomCap, ...] = ()
+    order_rule: str = ""
+    accrual: Accrual | None = None
+    unpaid: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
 
     def with_widths(
         self, changes: Mapping[JobId, Width | None], why: Callable[[JobId], str], **others: Any

@@ -185,11 +185,14 @@ class CapProjection:
         """Return the purse of a cap that has the least left."""
         return min((purse for purse in self._purses if purse.code == code), key=lambda purse: purse.left)
 
-    def held(self, what: str, code: CapCode) -> Held:
-        """Return why something is not done, with the numbers and the money behind it."""
-        return Held(what=what, code=code, numbers=self.numbers(code), money=self._money(code))
+    def held(self, what: str, code: CapCode, *, usd_per_hour: float = 0.0) -> Held:
+        """Return why something is not done, with the numbers and the money behind it.
 
-    def _money(self, code: CapCode) -> HeldMoney | None:
+        `usd_per_hour` is the price of a node that is not launched.
+        """
+        return Held(what=what, code=code, numbers=self.numbers(code), money=self._money(code, usd_per_hour))
+
+    def _money(self, code: CapCode, usd_per_hour: float) -> HeldMoney | None:
         """Return the money behind a refusal; None for a cap that is not about dollars in a window."""
         if code in ("cap-instances", "cap-hour"):
             return None
@@ -198,6 +201,7 @@ class CapProjection:
             spent_usd=dollars(round(purse.spent)),
             reserved_usd=max(dollars(round(purse.cap - purse.spent - purse.left)), 0.0),
             room_at=purse.window.ends_at,
+            needed_usd=usd_per_hour * self._ahead(purse.window) / SECONDS_PER_HOUR,
         )
 
     @property

@@ -102,12 +102,21 @@ def _wound_down(state: ClusterState, plan: Plan, projection: CapProjection, code
     refused = {plan.instance_types[name].gpu_type for name in plan.launches}
     late = {job for job, width in plan.widths.items() if width.gpu_type in refused and job in plan.waiting}
     cut = hold_back(state, plan, touched | stopped, letting_go=frozenset(stopped))
-    held = (
-        *(projection.held(f"job {job}", code) for job in sorted(stopped)),
-        *(projection.held(f"node {node}", code) for node in sorted(gone)),
-        *(projection.held(f"{n} {name}", code) for name, n in plan.launches.items()),
-    )
     jobs = state.all_jobs
+    held = (
+        *(
+            projection.held(f"job {job}", code, usd_per_hour=_price(state, jobs[job]))
+            for job in sorted(stopped)
+        ),
+        *(
+            projection.held(f"node {node}", code, usd_per_hour=state.nodes[node].usd_per_hour)
+            for node in sorted(gone)
+        ),
+        *(
+            projection.held(f"{n} {name}", code, usd_per_hour=_price_of_next(state, plan, name))
+            for name, n in plan.launches.items()
+        ),
+    )
     stops = [job for job in sorted(stopped) if not jobs[job].is_stopping]
     waiting = [job for job in plan.widths if job in touched | stopped | late]
     return replace(
@@ -192,19 +201,30 @@ def _fewer_launches(state: ClusterState, plan: Plan, projection: CapProjection) 
     held: list[Held] = []
     codes: dict[str, CapCode] = {}
     for name, count in plan.launches.items():
-        price = most_usd_per_hour(plan.instance_types[name], state.offers)
+        price = _price_of_next(state, plan, name)
         fits, code = projection.room_for(price)
         allowed[name] = count if fits >= count else floor(fits)
         left = launches_left(plan, name, allowed[name])
         if left < count:
             gpu_type = plan.instance_types[name].gpu_type
             codes[gpu_type] = code
-            held.append(projection.held(f"{count - left} {name}", code))
+            held.append(projection.held(f"{count - left} {name}", code, usd_per_hour=price))
         if left:
             projection.add(price, left)
     if not held:
         return plan
     return replace(cut_launches(plan, allowed), waiting=_waiting(plan, codes), held=(*plan.held, *held))
+
+
+def _price_of_next(state: ClusterState, plan: Plan, name: str) -> float:
+    """Return the most that the next node of a type may cost per hour."""
+    return most_usd_per_hour(plan.instance_types[name], state.offers)
+
+
+def _price(state: ClusterState, job: JobState) -> float:
+    """Return the cost per hour of the nodes that a job is on."""
+    names = {slot.node for slot in job.slots} & state.nodes.keys()
+    return sum(state.nodes[name].usd_per_hour for name in names)
 
 
 def _waiting(plan: Plan, codes: Mapping[str, CapCode]) -> Mapping[JobId, WaitReason]:

@@ -69,14 +69,14 @@ def judge_teams(state: ClusterState, plan: Plan, caps: Caps) -> TeamVerdict:
                 break
             projection.stop(jobs[job])
             stops[job] = code
-            held.append(projection.held(job, code))
+            held.append(projection.held(jobs[job], jobs[job].slots, code))
         for job, slots in plan.slots.items():
             if job not in jobs or job in stops or slots == jobs[job].slots:
                 continue
             code = projection.start(jobs[job], slots)
             if code is not None:
                 waits[job] = code
-                held.append(projection.held(job, code))
+                held.append(projection.held(jobs[job], slots, code))
     return TeamVerdict(stops=stops, waits=waits, forced=tuple(sorted(forced)), held=tuple(held))
 
 
@@ -134,13 +134,16 @@ class _TeamProjection:
 
     def start(self, job: JobState, slots: Iterable[GpuSlot]) -> TeamCap | None:
         """Count a start if every cap has room for it; otherwise return the cap without room."""
-        rate = usd_per_hour(self._state, slots)
-        seconds = max(self._caps.least_run_seconds, self._stop_seconds(job) + 2.0 * self._caps.tick_seconds)
+        rate, seconds = usd_per_hour(self._state, slots), self._start_seconds(job)
         for purse in self._purses:
             if self._cost(purse, rate, seconds) > max(purse.left, 0.0):
                 return purse.code
         self._charge(rate, seconds)
         return None
+
+    def _start_seconds(self, job: JobState) -> float:
+        """Return for how long a start must be affordable."""
+        return max(self._caps.least_run_seconds, self._stop_seconds(job) + 2.0 * self._caps.tick_seconds)
 
     @property
     def broken(self) -> TeamCap | None:
@@ -152,17 +155,22 @@ class _TeamProjection:
         purse = next(purse for purse in self._purses if purse.code == code)
         return {"cap_usd": purse.cap, "left_usd": round(purse.left, 6)}
 
-    def held(self, job: JobId, code: TeamCap) -> Held:
-        """Return why a job stops or does not start, with the numbers and the money behind it."""
-        numbers = self.numbers(code)
-        return Held(what=f"job {job}", code=code, numbers=numbers, money=self._money(code))
+    def held(self, job: JobState, slots: Iterable[GpuSlot], code: TeamCap) -> Held:
+        """Return why a job stops or does not start, with the numbers and the money behind it.
 
-    def _money(self, code: TeamCap) -> HeldMoney:
+        `slots` are the GPUs that it leaves, or does not get.
+        """
+        numbers, money = self.numbers(code), self._money(job, slots, code)
+        return Held(what=f"job {job.job.id}", code=code, numbers=numbers, money=money)
+
+    def _money(self, job: JobState, slots: Iterable[GpuSlot], code: TeamCap) -> HeldMoney:
         purse = min((purse for purse in self._purses if purse.code == code), key=lambda purse: purse.left)
+        needed = self._cost(purse, usd_per_hour(self._state, slots), self._start_seconds(job))
         return HeldMoney(
             spent_usd=round(purse.spent, 6),
             reserved_usd=round(max(purse.cap - purse.spent - purse.left, 0.0), 6),
             room_at=purse.window.ends_at,
+            needed_usd=needed,
         )
 
 

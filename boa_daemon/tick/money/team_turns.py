@@ -23,8 +23,7 @@ def closed_teams(state: ClusterState, rules: Rules) -> Mapping[str, TeamCap]:
     """Return the teams whose purses have no room for a start, not even for one GPU of the cheapest type."""
     if not state.teams or rules.caps is None:
         return {}
-    kinds = rules.instance_types.values()
-    least = min((kind.usd_per_hour / kind.gpus for kind in kinds), default=0.0)
+    least = least_usd_per_hour(rules)
     closed: dict[str, TeamCap] = {}
     for name, money in state.teams.items():
         rate = _rate(state, name)
@@ -33,6 +32,11 @@ def closed_teams(state: ClusterState, rules: Rules) -> Mapping[str, TeamCap]:
             if left < (rate + least) * seconds / 3600.0 or (left <= 0.0 and seconds > 0.0):
                 closed[name] = code
     return closed
+
+
+def least_usd_per_hour(rules: Rules) -> float:
+    """Return the price of one GPU of the cheapest type."""
+    return min((kind.usd_per_hour / kind.gpus for kind in rules.instance_types.values()), default=0.0)
 
 
 def behind_their_turn(state: ClusterState, aside: Collection[JobId]) -> Mapping[JobId, WaitReason]:
@@ -80,6 +84,7 @@ def money_behind(state: ClusterState, name: str, why: WaitReason, rules: Rules) 
         spent_usd=money.spent_month_usd if is_month else money.spent_today_usd,
         reserved_usd=_rate(state, name) * seconds / 3600.0,
         room_at=window.ends_at,
+        needed_usd=least_usd_per_hour(rules) * seconds / 3600.0,
     )
 
 

@@ -70,7 +70,7 @@ def _shared(state: ClusterState, allocation: Allocation, cap: RoomCap) -> Alloca
     }
     before = [job for job in allocation.order if job not in asked]
     why = _Why(cap=cap, asked=asked, found=found, fixed=fixed)
-    return allocation.with_widths(changed, why, order=(*before, *fixed, *found.order))
+    return allocation.with_widths(changed, why, order=(*before, *fixed, *found.order), order_rule=BY_VALUE)
 
 
 def _kept(state: ClusterState, job: JobId, width: Width) -> Width:

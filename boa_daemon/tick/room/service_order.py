@@ -16,6 +16,8 @@ from boa_daemon.tick.facts.claims import served_first
 from boa_daemon.tick.facts.state import ClusterState, Plan, UnqueuedReason, WaitReason
 from policies.model import JobId
 
+BY_ARRIVAL = "jobs are served by arrival"
+"""The rule of service where a plan has no other."""
 NOT_IN_QUEUE: frozenset[WaitReason] = frozenset(get_args(UnqueuedReason))
 """Reasons for which a job waits whatever is free."""
 

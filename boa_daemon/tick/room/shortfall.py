@@ -6,18 +6,20 @@ from policies.online.best_effort import Account, Shortfall
 from policies.optimum.frontier import rounded_up
 
 
-def shortfall_sentence(shortfall: Shortfall) -> str:
-    """Return how far the budget goes, as a sentence for people."""
-    unit = "GPUs" if shortfall.unit == "gpus" else "USD/hour"
-    enough = f"{rounded_up(shortfall.least_spend)} {unit}"
+def shortfall_sentence(shortfall: Shortfall, *, per: str = "hour", hours: float = 1.0) -> str:
+    """Return how far the budget goes, as a sentence; dollars per unit of time of so many hours."""
+    is_gpus = shortfall.unit == "gpus"
+    unit, scale = ("GPUs", 1.0) if is_gpus else (f"USD/{per}", hours)
+    enough = f"{rounded_up(shortfall.least_spend * scale)} {unit}"
+    budget = f"{shortfall.budget * scale:.6g} {unit}"
     least = f"the cheapest widths need {enough}"
     if shortfall.jobs_per_hour <= 0.0:
         return (
-            f"best effort: the budget of {shortfall.budget:.6g} {unit} just pays for the load ({least}), "
+            f"best effort: the budget of {budget} just pays for the load ({least}), "
             "and full planning resumes once it does so by a margin"
         )
     return (
-        f"best effort: the budget of {shortfall.budget:.6g} {unit} is below the load, and {least}. By the "
+        f"best effort: the budget of {budget} is below the load, and {least}. By the "
         f"plan the queue grows by {shortfall.gpu_hours_per_hour:.3g} GPU-hours of work and up to "
         f"{shortfall.jobs_per_hour:.3g} jobs per hour; a budget of {enough} would stop that"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -28,6 +29,7 @@ from boa_daemon.api.log_limits import MOST_LINES, WINDOW_SECONDS, FewLines
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.spare_descriptors import SPARE, SpareDescriptors
 from boa_daemon.daemon.settings.config import ApiSettings
+from boa_daemon.store.queue import JobQueue
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
@@ -428,3 +430,115 @@ def test_a_stuck_database_is_answered_within_two_seconds(served: Served, what: s
     assert served.play.storage.queue.active == {}
     one = httpx.post(f"{served.url}/v1/jobs", json={"jobs": [job_content()]}, headers=head)
     assert one.status_code == 201
+
+
+def test_the_status_comes_from_memory(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is built in the thread that answers everybody, and says why the database does not answer."""
+    play = served.play
+    play.service.submit([job_content("a", hours=9.0)], user="carol")
+    for _ in range(3):
+        play.daemon.tick()
+
+    def gone(*_args: object, **_more: object) -> None:
+        raise OSError(errno.EIO, "no database")
+
+    monkeypatch.setattr(play.storage.store.database.engine, "connect", gone)
+    monkeypatch.setattr(play.storage.store.database.engine, "begin", gone)
+    play.daemon.tick()
+    play.clock.instant += 3600.0
+    answer = httpx.get(f"{served.url}/v1/status", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.status_code == 200
+    assert "no database" in answer.json()["fault"]
+
+
+REQUEST = f"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_a_request_whose_sender_has_nothing_more_to_say_is_answered(served: Served, kind: str) -> None:
+    """`nc -N` and some proxies close their half of the connection; then the other half closes, too."""
+    with served.connect(kind) as channel:
+        channel.sendall(f"{REQUEST}\r\n".encode())
+        channel.shutdown(socket.SHUT_WR)
+        began = time.monotonic()
+        answer = said_on(channel)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b'"fault"' in answer
+    assert time.monotonic() - began < 4.0
+
+
+@pytest.mark.parametrize("part", [REQUEST, "POST /v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"])
+def test_half_a_request_is_not_waited_for(served: Served, part: str) -> None:
+    """Its sender has closed its half of the connection: nothing more can come."""
+    with served.connect("unix") as channel:
+        channel.sendall(part.encode())
+        channel.shutdown(socket.SHUT_WR)
+        began = time.monotonic()
+        said_on(channel)
+    assert time.monotonic() - began < 4.0
+
+
+AUTH = f"Authorization: Bearer {TOKEN}\r\n"
+POST = f"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n{AUTH}Content-Type: application/json\r\n"
+SHAPES: dict[str, bytes] = {
+    "HTTP/0.9": b"GET /healthz\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)),
+    "a proxy's CONNECT": f"CONNECT evil:443 HTTP/1.1\r\nHost: 127.0.0.1\r\n{AUTH}\r\n".encode(),
+    "a proxy's address": f"GET http://evil/v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\n{AUTH}\r\n".encode(),
+    "chunks of garbage": f"{POST}Transfer-Encoding: chunked\r\n\r\nZZZ\r\nhello".encode(),
+    "a negative length": f"{POST}Content-Length: -5\r\n\r\n".encode(),
+    "two lengths": f"{POST}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{{}}".encode(),
+    "a length of 5,000 digits": f"{POST}Content-Length: {'9' * 5000}\r\n\r\n".encode(),
+    "a length and chunks": f"{POST}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".encode(),
+    "JSON cut short": f'{POST}Content-Length: 5\r\n\r\n{{"a":'.encode(),
+    "deep JSON": f"{POST}Content-Length: 200000\r\n\r\n{'[' * 200_000}".encode(),
+    "a long number": f'{POST}Content-Length: 100011\r\n\r\n{{"jobs": [{"9" * 100_000}]'.encode(),
+    "half a character": f'{POST}Content-Length: 29\r\n\r\n{{"jobs": [{{"name": "\\ud800"}}]}}'.encode(),
+    "no UTF-8": f"{POST}Content-Length: 3\r\n\r\n".encode() + b"\xff\xfe\xfd",
+    "gzip": f"{POST}Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\n".encode() + b"\x1f\x8b00",
+    "a megabyte of header": f"{REQUEST}X: {'y' * 1_000_000}\r\n\r\n".encode(),
+    "a long path": f"GET /v1/{'a' * 60_000} HTTP/1.1\r\nHost: 127.0.0.1\r\n{AUTH}\r\n".encode(),
+    "odd bytes in a path": f"GET /v1/jobs/%zz%00%ff HTTP/1.1\r\nHost: 127.0.0.1\r\n{AUTH}\r\n".encode(),
+    "odd bytes in a query": f"GET /v1/jobs?user=%00 HTTP/1.1\r\nHost: 127.0.0.1\r\n{AUTH}\r\n".encode(),
+    "no host": f"GET /v1/status HTTP/1.1\r\n{AUTH}\r\n".encode(),
+    "odd bytes in a token": b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer \xff\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_whatever_comes_is_refused_as_the_senders_fault(served: Served, shape: str) -> None:
+    """At once and with a status of 4xx: nothing fails, hangs or is taken for something else."""
+    with served.connect("tcp") as channel:
+        channel.settimeout(4.0)
+        with suppress(OSError):
+            channel.sendall(SHAPES[shape])
+        assert channel.recv(12).startswith(b"HTTP/1.1 4")
+    assert httpx.get(f"{served.url}/healthz").status_code == 200
+
+
+def test_a_connection_is_not_upgraded(served: Served) -> None:
+    """A web socket would have neither a caller nor a limit of time, whatever library is installed."""
+    lines = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    for head in (REQUEST, "GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\n"):
+        with served.connect("tcp") as channel:
+            channel.sendall(f"{head}{lines}Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode())
+            assert channel.recv(12) in (b"HTTP/1.1 200", b"HTTP/1.1 401")
+    assert served.server._server.config.ws_protocol_class is None
+
+
+def test_a_large_submission_has_time_to_be_written(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crowded machine took two seconds for 3,600 jobs, and the answer was that the database was stuck."""
+    write = JobQueue._write_waiting
+
+    def slowly(queue: JobQueue) -> None:
+        with queue.database.write():
+            time.sleep(ANSWER_SECONDS + 0.5)
+            write(queue)
+
+    monkeypatch.setattr(JobQueue, "_write_waiting", slowly)
+    head = {"Authorization": f"Bearer {TOKEN}"}
+    for count, status in ((1000, 201), (20, 503)):
+        jobs = [{**job_content("a"), "count": count}]
+        answer = httpx.post(f"{served.url}/v1/jobs", json={"jobs": jobs}, headers=head, timeout=20.0)
+        assert answer.status_code == status

@@ -136,3 +136,22 @@ def test_python_m_boa_daemon_runs_boa(problem: Path) -> None:
 
     assert done.returncode == 3
     assert json.loads(done.stdout)["cheapest_feasible_spend"] == 2.0
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["for people", "for programs"])
+def test_characters_that_an_output_lacks_end_no_command(
+    tmp_path: Path, encoding: str, form: list[str]
+) -> None:
+    """A name in the file, and a terminal or a locale that has no such sign, or half of one."""
+    file = tmp_path / "problem.yaml"
+    file.write_text(PROBLEM.replace("vision", "İstanbul-✓-\U0001f600"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "boa_daemon", "solve", *form, str(file)],
+        env={**os.environ, "PYTHONIOENCODING": encoding, "LC_ALL": "C"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"stanbul" in done.stdout
+    assert not form or json.loads(done.stdout.decode(encoding))["status"] == "optimal"

@@ -69,7 +69,7 @@ def test_the_client_imports_nothing_of_the_daemon(monkeypatch: pytest.MonkeyPatc
 def test_asking_a_daemon_that_is_there_reads_no_settings_and_brings_no_helper_of_jobs(tmp_path: Path) -> None:
     """`boa status` needs the path of the socket; the settings, numpy and `boa_daemon.job` are for others."""
     (tmp_path / "boa.sock").touch()
-    needless = "{'numpy', 'yaml', 'boa_daemon.job', 'boa_daemon.daemon.settings.config'}"
+    needless = "{'numpy', 'yaml', 'httpx', 'boa_daemon.job', 'boa_daemon.daemon.settings.config'}"
     said = (
         "import sys; from boa_daemon.api.client import default_address; default_address(); "
         f"print(sorted({needless} & set(sys.modules)))"
@@ -83,6 +83,26 @@ def test_asking_a_daemon_that_is_there_reads_no_settings_and_brings_no_helper_of
         check=True,
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("verb", ["status", "jobs"])
+def test_without_a_daemon_and_settings_the_answer_loads_neither(verb: str, tmp_path: Path) -> None:
+    """Where no file and no variable sets anything, reading all settings could not name another daemon."""
+    needless = "{'numpy', 'yaml', 'httpx', 'boa_daemon.job', 'boa_daemon.daemon.settings.config'}"
+    said = (
+        f"import sys; sys.argv = ['boa', '{verb}']\nfrom boa_daemon.cli import main\n"
+        f"try: main()\nfinally: print(sorted({needless} & set(sys.modules)))"
+    )
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("BOA_")}
+    done = subprocess.run(
+        [sys.executable, "-c", said],
+        env=environment | {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip()) == (5, "[]")
 
 
 def processor_seconds(*words: str) -> float:

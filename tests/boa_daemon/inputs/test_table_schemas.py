@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from boa_daemon.cli.operate.daemon import _SCHEMAS, SchemaName
+from boa_daemon.cli.common.schemas import SCHEMAS, SchemaName
 from boa_daemon.errors import InputError
 from boa_daemon.inputs import jobs_file
 from boa_daemon.inputs.document_file import read_document
@@ -24,7 +24,7 @@ def test_the_schemas_have_the_columns_of_the_readers() -> None:
     """Every kind of file has a schema."""
     assert tuple(TraceRow.model_fields) == reader.COLUMNS
     assert tuple(ListedRow.model_fields) == jobs_file.COLUMNS
-    assert set(_SCHEMAS) == set(SchemaName)
+    assert set(SCHEMAS) == set(SchemaName)
 
 
 def is_read(row: dict[str, Any], folder: Path, *, is_trace: bool) -> bool:

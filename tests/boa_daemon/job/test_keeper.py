@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from typing import Any
 import pytest
 from engine_bench import until
 
-from boa_daemon.job.checkpoint import MANIFEST
-from boa_daemon.job.leavings import temporary_folder
+from boa_daemon.job.checkpoint import MANIFEST, write_checkpoint
+from boa_daemon.job.leavings import remove_trees, temporary_folder
 from boa_daemon.job.unit import KEPT, SCRATCH, Unit, read_json, read_own, status_of
 
 
@@ -324,3 +325,133 @@ def test_temporary_files_of_a_job_go_with_it_and_those_of_other_programs_stay(tm
     assert not Path((tmp_path / "where").read_text().strip()).exists()
     assert (theirs / "file").exists()
     shutil.rmtree(theirs)
+
+
+DEEPER = "import os, sys; os.chdir(sys.argv[1]); [(os.mkdir('d'), os.chdir('d')) for _ in range(1500)]"
+LEFT = {
+    "deep artifacts": f'mkdir out; {sys.executable} -c "{DEEPER}" out; touch out/file',
+    "deep rank files": f'd={{own}}/ranks; mkdir -p $d; {sys.executable} -c "{DEEPER}" $d; sleep 6',
+    "deep checkpoint": f'd={{checkpoints}}/g1-step1.ckpt; mkdir -p $d; {sys.executable} -c "{DEEPER}" $d',
+    "deep scratch": f'{sys.executable} -c "{DEEPER}" {{own}}/scratch',
+    "artifact with holes": "mkdir out; truncate -s 15T out/holes || truncate -s 1T out/holes; touch out/file",
+    "checkpoint with holes": (
+        "cd {checkpoints}; truncate -s 15T x || truncate -s 1T x; "
+        'echo \'{{"generation": 1, "step": 9, "sha256": "x", "path": "x"}}\' > manifest.json'
+    ),
+    "lock is a pipe": "rm -f {checkpoints}/.lock; mkfifo {checkpoints}/.lock",
+    "lock is a folder": "rm -f {checkpoints}/.lock; mkdir {checkpoints}/.lock",
+    "all is a pipe": (
+        "cd {own}; for n in kept.json lease register stop failure.json; do rm -f $n; mkfifo $n; done"
+    ),
+    "all is a folder": (
+        "cd {own}; for n in kept.json lease register stop failure.json; do rm -f $n; mkdir $n; done"
+    ),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder that is removed at once: pytest's cleaning descends by recursion."""
+    yield tmp_path
+    remove_trees(*tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_nothing_that_a_command_leaves_hinders_its_end_or_the_next_start(place: Path, left: str) -> None:
+    """Its end is recorded by the first keeper, soon, and so is that of the next generation."""
+    for number, run in ((1, LEFT[left]), (2, "true")):
+        unit = replace(
+            a_unit(place, after="", artifacts=("out/**/*", "out"), artifacts_dir=str(place / "copies")),
+            folder=place / f"g{number}",
+            generation=number,
+        )
+        where = {"own": unit.own, "checkpoints": place / "checkpoints"}
+        unit = replace(unit, run=run.format(**where))
+        unit.write()
+        with kept(unit) as keeper:
+            assert keeper.wait(timeout=60) == 0
+        end = read_own(unit.folder, "exit.json") or {}
+        assert (end.get("code"), end.get("agent_lost", False)) == (0, False), printed(unit)
+        assert "another one goes on" not in printed(unit)
+        assert status_of(unit.folder, verify=False)["manifest"] is None
+    if left == "artifact with holes":
+        assert "out/holes could not be copied" in printed(replace(unit, folder=place / "g1"))
+        assert [file.name for file in (place / "copies" / "out").iterdir()] == ["file"]
+
+
+def test_a_kill_ends_the_reading_of_a_checkpoint(tmp_path: Path) -> None:
+    """How much there is to read is for the job to say; a file with holes takes no space."""
+    found = os.statvfs(tmp_path)
+    size = int(found.f_blocks * found.f_frsize * 0.9)
+    unit = a_unit(tmp_path, after="")
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    with (folder / "x").open("wb") as file:
+        file.truncate(size)
+    (folder / MANIFEST).write_text(json.dumps({"generation": 1, "step": 9, "sha256": "x", "path": "x"}))
+    with kept(unit) as keeper:
+        until(lambda: "it ran" in printed(unit))
+        time.sleep(1.0)
+        assert keeper.poll() is None
+        keeper.send_signal(signal.SIGUSR1)
+        assert keeper.wait(timeout=20) == 0
+    assert (
+        status_of(unit.folder, verify=False)["wrong_manifest"]
+        == "the checkpoint could not be read to its end"
+    )
+
+
+def test_the_end_names_the_checkpoint_that_the_keeper_has_verified(tmp_path: Path) -> None:
+    """So no engine computes a digest within its tick; records of earlier versions are verified by readers."""
+    unit = a_unit(tmp_path, after="")
+    folder = Path(unit.checkpoint_dir)
+    write_checkpoint(folder, generation=1, step=7, write=lambda file: file.write(b"x"))
+    with kept(unit) as keeper:
+        assert keeper.wait(timeout=20) == 0
+    found = status_of(unit.folder, verify=False)
+    assert found["manifest"]["step"] == 7
+    assert not {"manifest", "wrong_manifest"} & found["exit"].keys()
+
+    (folder / found["manifest"]["path"]).write_bytes(b"other")
+    assert status_of(unit.folder, verify=False)["manifest"]["step"] == 7
+    end = json.loads((unit.folder / "exit.json").read_text())
+    (unit.folder / "exit.json").write_text(json.dumps({k: v for k, v in end.items() if "manifest" not in k}))
+    assert status_of(unit.folder, verify=False)["manifest"] is None
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_errands_use_the_region_of_the_site_and_the_command_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: bool
+) -> None:
+    """A node of another region reports to the queue and saves to the bucket at home, its secrets too."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    aws = tmp_path / "aws"
+    aws.write_text('#!/bin/sh\nfor last; do :; done\necho "$1 $AWS_REGION $AWS_DEFAULT_REGION"\n')
+    aws.chmod(0o755)
+    errands = {
+        name: f"echo $AWS_REGION $AWS_DEFAULT_REGION >> {tmp_path}/{name}"
+        for name in ("bring", "before", "beat", "keep", "after", "look")
+    }
+    arn = "secretsmanager:arn:aws:secretsmanager:sa-east-1:123456789012:secret:x"
+    unit = a_unit(
+        tmp_path,
+        run="echo [$AWS_REGION $AWS_DEFAULT_REGION] [$A] [$B]; sleep 1; false",
+        beat_seconds=0.2,
+        region="us-east-1",
+        secrets={"A": "ssm:/a", "B": arn},
+        **errands,
+    )
+    if settled:
+        (unit.folder / "keeper.json").write_text('{"pid": 1, "born": "0"}')
+        words = [sys.executable, "-m", "boa_daemon.job.keeper", "--settle", str(unit.folder)]
+        subprocess.run(words, check=True, timeout=60.0)
+    else:
+        assert kept(unit).wait(60.0) is not None
+        assert "[ eu-west-1] [ssm us-east-1 us-east-1] [secretsmanager sa-east-1 sa-east-1]" in printed(unit)
+    seen = {
+        name: (tmp_path / name).read_text().split("\n")[0] for name in errands if (tmp_path / name).exists()
+    }
+
+    assert set(seen.values()) == {"us-east-1 us-east-1"}
+    assert seen.keys() >= ({"keep", "after"} if settled else {"bring", "before", "beat", "after"})

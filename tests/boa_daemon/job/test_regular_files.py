@@ -16,7 +16,8 @@ from sampling import sampled
 from boa_daemon.engines.local_units import read_unit_status
 from boa_daemon.inputs.message_validation import parse_unit_status
 from boa_daemon.job.checkpoint import FENCE, MANIFEST, newest_checkpoint, read_fence
-from boa_daemon.job.regular_files import read_regular
+from boa_daemon.job.leavings import remove_trees
+from boa_daemon.job.regular_files import files_below, fits_its_disk, read_regular
 from boa_daemon.job.unit import KEPT, Unit, kept_checkpoints, read_json, status_of, write_json
 
 
@@ -165,3 +166,38 @@ def test_no_files_of_a_job_keep_its_end_from_being_read(
     heard = parse_unit_status(word, "test")
     assert heard is not None
     assert heard["exit"]["code"] == 1
+
+
+def test_files_below_are_those_of_a_recursive_walk_and_links_are_not_followed(tmp_path: Path) -> None:
+    """Deeper than Python's stack too, as far as a path can name it."""
+    for name in ("b/c/2", "a/1", "3"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "b" / "up").symlink_to("..")
+    os.mkfifo(tmp_path / "b" / "pipe")
+    walked = {Path(top) / name for top, _, names in os.walk(tmp_path) for name in names}
+    assert set(files_below(tmp_path)) == walked | {tmp_path / "b" / "up"}
+    assert list(files_below(tmp_path / "none")) == []
+
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    at = os.open(deep, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+    os.close(at)
+    try:
+        assert [file.name for file in files_below(deep)] == ["file"]
+    finally:
+        remove_trees(deep)
+
+
+def test_a_file_larger_than_its_disk_is_known(tmp_path: Path) -> None:
+    """It can only have holes, and reading it would take for ever."""
+    found = os.statvfs(tmp_path)
+    assert fits_its_disk(0, tmp_path)
+    assert fits_its_disk(found.f_blocks * found.f_frsize, tmp_path)
+    assert not fits_its_disk(found.f_blocks * found.f_frsize + 1, tmp_path)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from boa_daemon.cli import app
 from boa_daemon.errors import InputError
-from boa_daemon.planning.exports import EXPORTS
+from boa_daemon.planning.exports import EXPORT_KINDS, EXPORTS
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMAS = {

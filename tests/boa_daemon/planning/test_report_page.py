@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.errors import InputError
-from boa_daemon.planning.report_page import DARK, PageTable, Report, write_page
+from boa_daemon.planning.report_page import DARK, Heading, PageTable, Picture, Report, write_page
 
 NASTY = "</script><script>alert(1)</script> & <b>"
 
@@ -19,8 +19,14 @@ def a_report() -> Report:
     return Report(
         title=NASTY,
         lead=NASTY,
-        pictures=[],
-        printed=[NASTY, PageTable(title=NASTY, columns=(NASTY,), rows=((NASTY,),), right=frozenset({0}))],
+        bad=[NASTY],
+        facts={NASTY: NASTY},
+        parts=[
+            NASTY,
+            Heading(NASTY),
+            Picture(svg="<svg ></svg>", words=NASTY),
+            PageTable(title=NASTY, columns=(NASTY,), rows=((NASTY,),), right=frozenset({0})),
+        ],
         assumed={NASTY: NASTY},
         answer={"job": NASTY, "usd": 1.5},
         made_by=NASTY,

@@ -75,7 +75,14 @@ PASSING_ON_A_SERVER = {
     "lock": ("55P03", "busy"),
     "hot standby": ("25006", "read-only"),
     "deadlock": ("40P01", "busy"),
-    "password": ("28P01", "server"),
+    "password": ("28P01", "login"),
+    "no entry in pg_hba.conf": ("28000", "login"),
+    "database renamed": ("3D000", "login"),
+    "rights taken away": ("42501", "rights"),
+    "table not found": ("42P01", "tables"),
+    "schema not found": ("3F000", "tables"),
+    "statement timeout": ("57014", "busy"),
+    "serialization": ("40001", "busy"),
 }
 
 

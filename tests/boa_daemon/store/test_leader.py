@@ -22,7 +22,7 @@ from boa_daemon.store import database_setup as store_engine
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
 from boa_daemon.store.documents import Documents
-from boa_daemon.store.leader import Leadership, LedElsewhere
+from boa_daemon.store.leader import MARGIN_SECONDS, Leadership, LeadInDoubt, LedElsewhere
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import META
 
@@ -235,3 +235,46 @@ def test_eight_daemons_can_create_the_tables_at_the_same_time(postgres: str | No
     for thread in threads:
         thread.join()
     assert failed == []
+
+
+@pytest.mark.skipif(not HAS_SERVER, reason="PostgreSQL is not installed")
+def test_a_leader_stops_acting_before_its_lease_is_over(postgres: str | None) -> None:
+    """Its orders must have arrived when another may lead; a renewal counts from when it was asked for."""
+    assert postgres is not None
+    empty_database(postgres)
+    engine = open_engine(postgres)
+    migrate(engine)
+    now = [100.0]
+    leader = Leadership(engine, lease_seconds=30.0, monotonic=lambda: now[0])
+    assert leader.take() is None
+    for began in (100.0, 115.0):
+        now[0] = began
+        leader.renew()
+        now[0] = began + 30.0 - MARGIN_SECONDS
+        leader.check()
+        now[0] = began + 30.0 - MARGIN_SECONDS + 0.1
+        with pytest.raises(LeadInDoubt):
+            leader.check()
+    leader.give_up()
+    engine.dispose()
+
+
+@pytest.mark.skipif(not HAS_SERVER, reason="PostgreSQL is not installed")
+def test_a_short_lease_has_a_margin_of_a_third(postgres: str | None) -> None:
+    """A margin longer than the lease would let nobody act."""
+    assert postgres is not None
+    empty_database(postgres)
+    engine = open_engine(postgres)
+    migrate(engine)
+    now = [100.0]
+    leader = Leadership(engine, lease_seconds=3.0, monotonic=lambda: now[0])
+    assert leader.take() is None
+    for at, acts in ((102.0, True), (102.1, False)):
+        now[0] = at
+        if acts:
+            leader.check()
+        else:
+            with pytest.raises(LeadInDoubt):
+                leader.check()
+    leader.give_up()
+    engine.dispose()

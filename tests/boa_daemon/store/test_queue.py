@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from job_records import a_start, with_nodes
 from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
@@ -100,3 +101,55 @@ def test_job_numbers_continue_after_existing_folders(tmp_path: Path) -> None:
 
     assert [job.seq for job in queue.submit(rows("a", 2), at=0.0)] == [42, 43]
     queue.database.close()
+
+
+def test_two_starts_of_one_batch_do_not_get_the_same_gpu(queue: JobQueue) -> None:
+    """The second gets none of its GPUs and stays in the queue; the node's other GPUs are free for a third."""
+    one, two, three = (job.id for job in queue.submit([*rows("a", 3)], at=0.0))
+    queue.claim([a_start(one, ("n", 0), ("n", 1)), a_start(two, ("n", 1)), a_start(three, ("n", 2))], at=10.0)
+    assert queue.holders() == {"n": {0: one, 1: one, 2: three}}
+    assert (queue.active[two].status, queue.active[two].generation) == ("queued", 0)
+
+
+def test_a_node_is_idle_once_its_last_job_has_left(queue: JobQueue) -> None:
+    """While another job is on it, it has no instant since which it is idle."""
+    with_nodes(queue, "n")
+    one, two = (job.id for job in queue.submit(rows("a", 2), at=0.0))
+    queue.claim([a_start(one, ("n", 0)), a_start(two, ("n", 1))], at=10.0)
+    assert queue.instances["n"].idle_since is None
+
+    for name, at, idle_since in ((one, 20.0, None), (two, 30.0, 30.0)):
+        queue.release(queue.active[name], at=at, end="finished", status="finished")
+        assert queue.instances["n"].idle_since == idle_since
+    assert queue.instances["n"].was_used
+
+
+def test_a_job_that_stops_is_started_on_its_next_gpus_once_it_has_released_the_old_ones(
+    queue: JobQueue,
+) -> None:
+    """Until then the queue keeps what it is to move to; a generation that is not the next moves nothing."""
+    [name] = (job.id for job in queue.submit(rows("a"), at=0.0))
+    queue.claim([a_start(name, ("n", 0))], at=10.0)
+    for generation, claimed in ((3, None), (2, (("m", 0), ("m", 1)))):
+        queue.claim([a_start(name, ("m", 0), ("m", 1), generation=generation)], at=20.0)
+        claim = queue.claims.get(name)
+        slots = None if claim is None else tuple((slot.node, slot.index) for slot in claim.slots)
+        assert slots == claimed
+    assert queue.holders() == {"n": {0: name}}
+
+    queue.release(queue.active[name], at=30.0, end="stopped", status="queued")
+    assert name in queue.claims
+    queue.claim([a_start(name, ("m", 0), ("m", 1), generation=2)], at=40.0)
+    assert queue.holders() == {"m": {0: name, 1: name}}
+    assert (queue.active[name].first_started_at, queue.active[name].started_at) == (10.0, 40.0)
+    assert queue.claims == {}
+
+
+def test_starts_of_the_last_hour_are_counted(queue: JobQueue) -> None:
+    """A start leaves the count when it is an hour old."""
+    [name] = (job.id for job in queue.submit(rows("a"), at=0.0))
+    for generation, at in enumerate((0.0, 1800.0, 3600.0), start=1):
+        queue.claim([a_start(name, ("n", 0), generation=generation)], at=at)
+        queue.release(queue.active[name], at=at + 1.0, end="failed", status="queued")
+    assert queue.active[name].starts == (1800.0, 3600.0)
+    assert queue.active[name].ran_seconds == 1.0 + 1.0 + 1.0

@@ -30,16 +30,19 @@ def test_the_last_refusal_of_an_offer_is_kept_for_an_hour_or_until_a_launch(tmp_
     order("a", "x", Refused(reason="still none"), 20.0)
     order("b", "x", Refused(reason="quota"), 30.0)
     store = SqlStore(store.database)
+    store.look_at_launches(40.0)
     assert store.refused_launches(40.0) == {
         "a/x/on-demand": (20.0, "still none"),
         "b/x/on-demand": (30.0, "quota"),
     }
     assert store.refused_launches(3625.0).keys() == {"b/x/on-demand"}
     order("a", "y", Launched(nodes=("n1",), short=Refused(reason="one of two")), 50.0)
+    store.look_at_launches(60.0)
     assert store.refused_launches(60.0) == {
         "b/x/on-demand": (30.0, "quota"),
         "a/y/on-demand": (50.0, "one of two"),
     }
     order("a", "y", Launched(nodes=("n2", "n3")), 70.0)
+    store.look_at_launches(80.0)
     assert store.refused_launches(80.0).keys() == {"b/x/on-demand"}
     store.database.close()

@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Sequence
 
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.job_file import IMAGE_FORM
 from boa_daemon.job.container import TOOLS
+from boa_daemon.job.run_options import IMAGE_FORM
 
 DONE = "BOA_IMAGE_HOLDS"
 _FOLDER = "/var/lib/boa-image"

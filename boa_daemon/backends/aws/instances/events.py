@@ -59,6 +59,8 @@ class Notices:
         self._ended_at: dict[NodeId, float] = {}
         self._ran_at: dict[NodeId, float] = {}
         self._keep = keep
+        self.count = 0
+        """How many notices have come: a new one means that something has changed."""
         self._lock = Lock()
 
     def add(self, notice: Notice) -> bool:
@@ -67,6 +69,7 @@ class Notices:
         Rebalance advice is ignored: it may come long before an interruption, or without one.
         """
         with self._lock:
+            self.count += 1
             if notice.kind == "spot-warning":
                 return self._note(self._ends_by, notice.node, notice.at + SPOT_WARNING_SECONDS)
             if notice.kind == "state-change" and notice.state in _ENDING_STATES:

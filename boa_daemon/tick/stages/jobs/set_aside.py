@@ -1,10 +1,10 @@
 """May exclude waiting jobs from the decision: jobs that must not start yet.
 
 They rest after a failure or a refusal by their nodes, their file names an instant (`not_before`) or another
-job (`after`), the money of their user or team is spent, or their team is ahead of its share while a team
-behind its share has a claim. The policy is not asked about them, and no later stage gives them GPUs. Running
-jobs go on. The plan says why the jobs wait, and wakes up when a rest is over or a new day (UTC) begins. Cost:
-O(jobs).
+job (`after`), somebody ordered that they wait, the money of their user or team is spent, or their team is
+ahead of its share while a team behind its share has a claim. The policy is not asked about them, and no later
+stage gives them GPUs. Running jobs go on, unless they are ordered to wait. The plan says why the jobs wait,
+and wakes up when a rest is over or a new day (UTC) begins. Cost: O(jobs).
 """
 
 from __future__ import annotations
@@ -36,7 +36,13 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
     aside: dict[JobId, WaitReason] = dict(draft.set_aside)
     for name, job in state.bound_jobs.items():
         terms = job.terms
-        if job.slots or name in given_up:
+        if name in given_up:
+            continue
+        if terms.held_by:
+            # The only reason that applies to a running job too: it saves, stops and waits.
+            aside[name] = "held"
+            continue
+        if job.slots:
             continue
         if terms.waits_for is not None:
             aside[name] = "after"

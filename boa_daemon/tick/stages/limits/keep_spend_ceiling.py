@@ -25,6 +25,8 @@ def keep_spend_ceiling(state: ClusterState, draft: Draft) -> Draft:
         plan = replace(plan, waiting={**plan.waiting, **draft.left_out})
     if ceiling is not None:
         plan = _within(state, plan, ceiling, may_use=draft.allocation.above_ceiling == "use")
+        unpaid = {job: width for job, width in draft.unpaid.items() if plan.waiting.get(job) == "budget"}
+        plan = replace(plan, accrual=draft.allocation.accrual, unpaid=unpaid)
     if draft.set_aside:
         plan = replace(plan, waiting={**plan.waiting, **draft.set_aside})
     return draft if plan is draft.plan else replace(draft, plan=plan)

@@ -12,7 +12,7 @@ from math import isfinite
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.offers import Cooldown, RefusalKind, closed_until
-from boa_daemon.tick.facts.state import ClusterState, WaitReason
+from boa_daemon.tick.facts.state import ClusterState, Plan, WaitReason
 from boa_daemon.tick.room.launches import cut_launches, without_gangs
 from policies.fast_dataclasses import replace
 from policies.model import JobId
@@ -42,7 +42,7 @@ def check_stock(state: ClusterState, draft: Draft) -> Draft:
         plan = cut_launches(plan, {name: 0 for name, size in closed if size == 1})
         plan = without_gangs(plan, closed).looked_at_by(*again)
     if plan.waiting and not draft.has_fixed_fleet:
-        why = _reasons(state, draft, closed)
+        why = _reasons(state, replace(draft, plan=plan), closed)
         if why:
             waiting = {job: why.get(job, reason) for job, reason in plan.waiting.items()}
             plan = replace(plan, waiting=waiting)
@@ -60,9 +60,18 @@ def _reasons(
     for job in plan.waiting:
         kind = kinds[plan.widths[job].gpu_type]
         rest = whole.get(kind.name) or closed.get((kind.name, -(-plan.widths[job].gpus // kind.gpus)))
+        if rest is None and plan.waiting[job] == "nodes-to-come" and not _comes(state, plan, kind.name):
+            # It counted on nodes that were to come for wider jobs.
+            rest = next((rest for (name, _), rest in closed.items() if name == kind.name), None)
         if rest is not None:
             why[job] = _WAITS[rest.kind]
     return why
+
+
+def _comes(state: ClusterState, plan: Plan, name: str) -> bool:
+    """Return whether a node of a type boots or is asked for."""
+    booting = (node.instance_type.name for node in state.passing_nodes if node.phase == "requested")
+    return bool(plan.launches.get(name)) or name in booting
 
 
 def _closed(state: ClusterState, name: str, together: int) -> Cooldown | None:

@@ -38,9 +38,14 @@ def rent(state: ClusterState, draft: Draft) -> Draft:
     booting = coming_nodes(state)
     after = room.without(ending, state).after(draft.plan.slots)
     demand = _demand(state, waiting, after, draft.rules, booting)
-    coming = demand.launches or booting
-    reason: WaitReason = "nodes-to-come" if coming or not ending else "gpus-to-fall-free"
-    plan = _renting(draft.plan, demand.launches, demand.gangs, dict.fromkeys(waiting, reason))
+    kinds = {node.instance_type.gpu_type for node in booting}
+    if demand.launches:
+        kinds |= {kind for kind, one in draft.rules.instance_types.items() if demand.launches.get(one.name)}
+    why: dict[JobId, WaitReason] = {
+        job: "nodes-to-come" if width.gpu_type in kinds else "gpus-to-fall-free"
+        for job, width in waiting.items()
+    }
+    plan = _renting(draft.plan, demand.launches, demand.gangs, why)
     return _counting_on(draft, plan, demand.claimed)
 
 

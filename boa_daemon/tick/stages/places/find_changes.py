@@ -22,7 +22,7 @@ from policies.model import InstanceType, JobId, Width
 LEAVE_SECONDS = 120.0
 """A job releases a node that ends within this time, even with no other place: its progress is then safe."""
 _by_name: LatestMemo[Rules, Mapping[str, InstanceType]] = LatestMemo(attrgetter("by_name"))
-_to_change = field_replacer(Plan, "widths", "reasons", "order", "stops", "instance_types")
+_to_change = field_replacer(Plan, "widths", "reasons", "order", "order_rule", "stops", "instance_types")
 _latest_room = LatestRoom()
 _with_changes = field_replacer(Draft, "changes", "lent", "room", "plan")
 
@@ -34,7 +34,14 @@ def find_changes(state: ClusterState, draft: Draft) -> Draft:
     if not changes.wishes and not changes.stops and not draft.has_fixed_fleet:
         if plan.widths is allocation.widths and not allocation.order:
             return draft
-        plan = replace(plan, widths=allocation.widths, reasons=allocation.reasons, order=allocation.order)
+        plan = replace(
+            plan,
+            widths=allocation.widths,
+            reasons=allocation.reasons,
+            order=allocation.order,
+            order_rule=allocation.order_rule,
+            instance_types=_by_name(draft.rules),
+        )
         return replace(draft, plan=plan)
     lent = draft.lent
     if lent:
@@ -45,6 +52,7 @@ def find_changes(state: ClusterState, draft: Draft) -> Draft:
         allocation.widths,
         allocation.reasons,
         allocation.order,
+        allocation.order_rule,
         changes.stops,
         _by_name(draft.rules),
     )

@@ -11,7 +11,7 @@ Cost: O(jobs + nodes) if there is a ceiling; nothing otherwise.
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
 from math import ceil, floor, inf
 
 from boa_daemon.tick.facts.draft import Draft
@@ -21,7 +21,7 @@ from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
 from boa_daemon.tick.money.spending import SLACK, live_nodes, prices_in_use
 from boa_daemon.units import counted
 from policies.answer import Allocation, ChangedReasons
-from policies.fast_dataclasses import replace
+from policies.fast_dataclasses import fast_init, replace
 from policies.model import InstanceType, JobId, NodeId, Width
 
 _ANY: tuple[float, WaitReason] = (inf, "cap-instances")
@@ -40,7 +40,9 @@ def afford(state: ClusterState, draft: Draft) -> Draft:
         allocation = _served(state, allocation, draft.rules, allocation.most_usd_per_hour, waits)
     if allocation is draft.allocation:
         return draft
-    return replace(draft, allocation=allocation, left_out=waits)
+    planned = draft.allocation.widths
+    unpaid = {job: planned[job] for job, code in waits.items() if code == "budget"}
+    return replace(draft, allocation=allocation, left_out=waits, unpaid=unpaid)
 
 
 def _within_caps(
@@ -113,7 +115,8 @@ def _served(
     sizes = {kind: machine.gpus for kind, machine in rules.instance_types.items()}
     used, cost = dict.fromkeys(sizes, 0), 0.0
     served: dict[JobId, Width] = {}
-    is_saving = False
+    unserved: dict[JobId, _Unserved] = {}
+    saving_for: JobId | None = None
     for job in _order(state, allocation):
         width, runs = allocation.widths[job], bool(state.jobs[job].slots)
         kind = width.gpu_type
@@ -124,29 +127,70 @@ def _served(
         more = cost + (ceil(gpus / sizes[kind]) - ceil(used[kind] / sizes[kind])) * prices[kind]
         keeps = runs and (above == "finish" or (above == "use" and job in allocation.stay))
         rents = not runs and more > present * SLACK
-        if keeps or (more <= room and not (is_saving and rents)):
+        if keeps or (more <= room and not (saving_for and rents)):
             served[job], used[kind], cost = width, gpus, more
             continue
         waits[job] = "budget"
-        is_saving = is_saving or not runs
+        behind = saving_for if more <= room else None
+        unserved[job] = _Unserved(
+            usd_per_hour=ceiling,
+            rented=present if above == "use" and present > ceiling * SLACK else None,
+            served=len(served),
+            cost=cost,
+            more=more - cost,
+            behind=behind,
+        )
+        if not runs:
+            saving_for = saving_for or job
     if above == "leave":
-        _vacate(state, served, ceiling, waits)
-    unserved = [job for job in allocation.widths if job not in served]
-    why = partial(_why_unserved, ceiling, cost, len(served))
+        in_use, gone = _vacate(state, served, ceiling, waits)
+        for job in gone:
+            unserved[job] = _Unserved(usd_per_hour=ceiling, served=0, cost=in_use, is_vacated=True)
     # The widths are in the order of service.
     return replace(
         allocation,
         widths=served,
-        reasons=ChangedReasons(jobs=frozenset(unserved), say=why, others=allocation.reasons),
+        reasons=ChangedReasons(
+            jobs=unserved.keys(), say=lambda job: unserved[job].why, others=allocation.reasons
+        ),
     )
 
 
-def _why_unserved(ceiling: float, cost: float, served: int, _job: JobId) -> str:
-    """Return why a job has no place under the policy's ceiling."""
-    return (
-        f"the budget now pays for {ceiling:.2f} USD/hour, and the {counted(served, 'job')} served before it "
-        f"cost {cost:.2f}: jobs with the most weight per dollar of work left come first"
-    )
+@fast_init
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unserved:
+    """Why a job has no place under the policy's ceiling, in dollars per hour.
+
+    `served` jobs before it cost `cost`, and its nodes `more`. What is `rented` already is more than the
+    ceiling, if given. `behind` is the first job that money accrues for, if only that is in the way.
+    """
+
+    usd_per_hour: float
+    served: int
+    cost: float
+    more: float = 0.0
+    rented: float | None = None
+    behind: JobId | None = None
+    is_vacated: bool = False
+
+    @property
+    def why(self) -> str:
+        """The reason in words."""
+        pays = f"the budget now pays for {self.usd_per_hour:.2f} USD/hour"
+        if self.rented is not None:
+            pays = f"{pays}, {self.rented:.2f} are rented while money is left"
+        jobs = counted(self.served, "job")
+        if self.is_vacated:
+            return (
+                f"{pays}, and the nodes in use cost {self.cost:.2f}: those whose jobs come last in the order "
+                "of service go back"
+            )
+        if self.behind is not None:
+            return f"{pays}, and it accrues for job {self.behind} first: no node is rented for another job"
+        if not self.served:
+            return f"{pays}, and its nodes cost {self.more:.2f}"
+        before = f"{pays}, the {jobs} served before it cost {self.cost:.2f}"
+        return f"{before}, and its nodes would add {self.more:.2f}" if self.more else f"{before} already"
 
 
 def _order(state: ClusterState, allocation: Allocation) -> list[JobId]:
@@ -160,8 +204,12 @@ def _order(state: ClusterState, allocation: Allocation) -> list[JobId]:
 
 def _vacate(
     state: ClusterState, served: dict[JobId, Width], ceiling: float, waits: dict[JobId, WaitReason]
-) -> None:
-    """Take jobs off whole nodes until the remaining nodes cost no more than the ceiling."""
+) -> tuple[float, list[JobId]]:
+    """Take jobs off whole nodes until the others cost no more than the ceiling.
+
+    Return what the nodes cost before, and the jobs.
+    """
+    vacated: list[JobId] = []
     busy: dict[NodeId, set[JobId]] = {}
     for job, width in served.items():
         for slot in state.jobs[job].slots[: width.gpus]:
@@ -169,12 +217,15 @@ def _vacate(
                 busy.setdefault(slot.node, set()).add(job)
     cost = sum(state.nodes[name].usd_per_hour for name in busy)
     places = {job: place for place, job in enumerate(served)}
+    in_use = cost
     while busy and cost > ceiling * SLACK:
         # Vacate the node whose most urgent job comes last in the order of service.
         worst = max(busy, key=lambda name: (min(places[job] for job in busy[name]), name))
         gone = busy[worst]
+        vacated += gone
         for job in gone:
             del served[job]
             waits[job] = "budget"
         busy = {name: jobs - gone for name, jobs in busy.items() if jobs - gone}
         cost = sum(state.nodes[name].usd_per_hour for name in busy)
+    return in_use, vacated

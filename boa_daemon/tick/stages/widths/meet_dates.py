@@ -31,12 +31,15 @@ from boa_daemon.tick.room.deadline_advice import (
     markets_of,
     on_market,
 )
+from boa_daemon.tick.room.service_order import BY_ARRIVAL
 from boa_daemon.tick.stages.widths.keep_still import MoveLimits
 from boa_daemon.units import SECONDS_PER_HOUR, format_instant
 from policies.fast_dataclasses import replace
 from policies.links.gpu_kinds import spot_kind, without_market
 from policies.model import JobId, Width
 
+DATES_FIRST = "jobs whose dates ask for GPUs come first, the earliest date before others"
+"""The rule of service of jobs with dates."""
 LOOK_AGAIN_PART = 0.005
 """The next tick comes after this part of the time left, which is one step of a programme."""
 
@@ -56,6 +59,9 @@ def meet_dates(state: ClusterState, draft: Draft) -> Draft:
     before = {job: width for job, width in allocation.widths.items() if job not in waits}
     first = sorted(widths, key=lambda job: found[job].at)
     order = (*first, *(job for job in allocation.order if job not in asked))
+    rule = allocation.order_rule
+    if first:
+        rule = f"{DATES_FIRST}; then {rule or BY_ARRIVAL}"
     ceiling = allocation.most_usd_per_hour
     if ceiling is not None:
         ceiling += sum(
@@ -67,6 +73,7 @@ def meet_dates(state: ClusterState, draft: Draft) -> Draft:
         asked,
         lambda job: _why(found[job], asked[job]),
         order=order,
+        order_rule=rule,
         stay=allocation.stay - asked.keys(),
         most_usd_per_hour=ceiling,
     )

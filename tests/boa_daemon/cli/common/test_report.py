@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from accessibility import faults_of
+from browsers import Tab, a_browser
 from verbs import exit_code
+
+from boa_daemon.units import format_hours
 
 pytest.importorskip("matplotlib")
 
@@ -44,6 +48,12 @@ def reported(
     code = exit_code(monkeypatch, *words, "--report", "page.html", "-o", "json")
     assert code in (0, 3)
     return json.loads(capsys.readouterr().out), (folder / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with a_browser() as found:
+        yield found
 
 
 def cells(page: str, column: str) -> list[str]:
@@ -168,6 +178,98 @@ def test_the_reports_of_scenarios_and_of_a_plan_show_their_spend(
     spend = f"{document['mean_spend']:,.2f}"
     assert cells(page, "$/h")[-1] == spend
     assert f"the plan spends ${spend}/h" in page
+
+
+INFEASIBLE = (
+    *("whatif", "--classes", "classes.yaml", "--budget", "20000/month"),
+    *("--change", "budget=1/month", "--change", "load=x900"),
+)
+
+
+def test_a_report_begins_with_what_is_not_well(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Late jobs and infeasible scenarios stand above the picture, and the picture has them too."""
+    document, page = reported(monkeypatch, capsys, tmp_path, *CASES["calendar"])
+    verdict = unescape(page.partition("<svg")[0])
+    (late,) = document["missed"]
+    assert "Not every deadline is met. All done by" in verdict
+    assert f"1 of 2 deadlines missed: {late['job_id']} by {format_hours(late['late_hours'])}." in verdict
+    for sign in ("late", "waits", "deadline", "01 Dec", ">2026", "p4d.24xlarge"):
+        assert sign in page.partition("<svg")[2].partition("</svg>")[0]
+
+    document, page = reported(monkeypatch, capsys, tmp_path, *INFEASIBLE)
+    verdict, drawing = page.partition("<svg")[0], page.partition("<svg")[2].partition("</svg>")[0]
+    for row in document["scenarios"][1:]:
+        assert f"{row['scenario']} is infeasible: the jobs need $" in verdict
+        assert row["scenario"] in drawing
+    assert drawing.count("infeasible below $") == 2
+
+
+@pytest.mark.parametrize("words", [*CASES.values(), INFEASIBLE], ids=[*CASES, "infeasible"])
+def test_a_report_keeps_the_paths_of_its_sender(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    words: tuple[str, ...],
+) -> None:
+    """Files are named without their folders, in the answer too; prices of one's own are no exception."""
+    folder = tmp_path / "home-of-ann"
+    folder.mkdir()
+    (folder / "prices.csv").write_text(
+        "instance_type,usd_per_hour,as_of,source\np4d.24xlarge,21.957642,2026-11-01,our contract\n"
+    )
+    whole = [str(folder / word) if word.endswith((".yaml", ".csv")) else word for word in words]
+    _, page = reported(monkeypatch, capsys, folder, *whole, "--prices", str(folder / "prices.csv"))
+
+    assert "home-of-ann" not in page
+    assert "classes.yaml" in page
+
+
+@pytest.mark.parametrize(("budget", "unit"), [("900/day", "day"), ("20000/month", "month"), ("40/h", "h")])
+def test_a_report_answers_in_the_unit_asked(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    budget: str,
+    unit: str,
+) -> None:
+    """Title, table, sentences and picture: no rate in another unit stands alone."""
+    _, page = reported(monkeypatch, capsys, tmp_path, "plan", "--classes", "classes.yaml", "--budget", budget)
+    shown = re.sub(r"<style>.*?</style>", "", page.partition("<h2>What was assumed")[0], flags=re.DOTALL)
+
+    assert f"/{unit}</h1>" in shown
+    assert f">$/{unit}</th>" in shown
+    assert f"dollars per {'hour' if unit == 'h' else unit}" in shown
+    assert set(re.findall(r"\$[\d,.]+/(\w+)", shown)) == {unit}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("words", [*CASES.values(), INFEASIBLE], ids=[*CASES, "infeasible"])
+def test_a_report_is_readable_on_a_phone_by_keyboard_and_on_paper(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    browser: Any,
+    words: tuple[str, ...],
+) -> None:
+    """Both schemes: no fault of access, nothing scrolls sideways but boxes that the keyboard reaches."""
+    reported(monkeypatch, capsys, tmp_path, *words)
+    for width, scheme in ((1280, "light"), (768, "dark"), (390, "light")):
+        tab = Tab(browser, width=width, scheme=scheme)
+        tab.page.goto((tmp_path / "page.html").as_uri())
+        assert faults_of(tab.page) == []
+        if width == 390:
+            boxes = tab.page.locator(".wide").count()
+            reached = 0
+            for _ in range(boxes):
+                tab.page.keyboard.press("Tab")
+                reached += tab.page.evaluate("document.activeElement.className === 'wide'")
+            assert reached == boxes
+            assert tab.page.pdf().startswith(b"%PDF")
+        assert tab.complaints == []
+        assert all(url.startswith("file:") for url in tab.asked)
+        tab.close()
 
 
 def test_a_report_with_a_wrong_suffix_is_refused(

@@ -143,7 +143,7 @@ def test_an_infeasible_scenario_does_not_stop_the_others(tmp_path: Path) -> None
     flags = ["whatif", *a_site(tmp_path), "--budget", "45/h", "--change", "budget=20/h"]
 
     assert [row["status"] for row in answer(*flags)["scenarios"]] == ["optimal", "infeasible"]
-    assert "infeasible below 32.00" in boa(*flags).stdout
+    assert "budget=20/h is infeasible: the jobs need $32.00/h." in boa(*flags).stdout
 
 
 def test_the_plot_names_every_scenario(tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ def test_no_request_computes_the_ends_of_many_jobs_once_ticks_prepare_them(
 
     monkeypatch.setattr("boa_daemon.daemon.service.job_forecasts.forecast_finishes", counted)
     monkeypatch.setattr("boa_daemon.daemon.service.job_forecasts.MOST_AT_ONCE", 2)
+    monkeypatch.setattr("boa_daemon.daemon.service.job_forecasts.MOST_OF_TIME", 1e-9)
     play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0), SETTINGS)
     jobs = play.service.submit([job_content(hours=hours) for hours in (5.0, 1.0, 3.0)], user="ann")["jobs"]
     play.daemon.tick()
@@ -129,6 +130,9 @@ def test_no_request_computes_the_ends_of_many_jobs_once_ticks_prepare_them(
     play.service.jobs(limit=10)
     assert play.service.status()["ends"]["jobs"] == 3
     assert computed == first
+    play.daemon.after_ticks()
+    assert computed == first  # They would take more than their part of the time.
+    play.service.outlook._next_at = 0.0
     play.daemon.after_ticks()
     assert len(computed) == 2
 

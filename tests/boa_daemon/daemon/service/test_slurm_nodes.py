@@ -9,7 +9,7 @@ import pytest
 
 from boa_daemon.daemon.service.slurm_nodes import FRESH_SECONDS, SlurmNodes
 from boa_daemon.errors import InputError
-from boa_daemon.slurm.commands import SlurmJob, SlurmNode
+from boa_daemon.slurm.commands import SlurmJob, SlurmNode, SlurmRefused
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
 from boa_daemon.testing.fake_slurm import FakeSlurm
@@ -166,3 +166,40 @@ def test_node_classes_are_left_out_of_what_is_learnt(world: World) -> None:
     learner = world.site.daemon.learning.learner
     assert learner.arrived_through == 2
     assert not any(name.startswith("slurm-") for name in learner.events)
+
+
+def test_a_job_of_slurm_says_why_it_waits_until_it_has_its_nodes(tmp_path: Path) -> None:
+    """A refusal stays with the requeued job; the comment goes once all of its nodes have joined."""
+    world = World(tmp_path, budget={"usd_per_hour": 100.0, "usd_per_day_cap": 0.5})
+    world.wants("c1")
+    world.slurm.queue = [
+        SlurmJob(id="7", state="CONFIGURING", user="ann", nodes="c1"),
+        SlurmJob(id="8", state="RUNNING", user="ann", nodes="n1"),
+        SlurmJob(id="9", state="PENDING", user="ann"),
+    ]
+    world.nodes.resume("c1")
+    for _ in range(4):
+        world.passes(20.0)
+    assert list(world.slurm.comments) == ["7"]
+    assert world.slurm.comments["7"].startswith("boa: ")
+    assert "cap" in world.slurm.comments["7"]
+    world.slurm.queue = [SlurmJob(id="7", state="PENDING", user="ann")]
+    world.passes()
+    assert world.slurm.comments["7"].startswith("boa: ")
+    world.slurm.set("c1", state="allocated", marks="")
+    world.slurm.queue = [SlurmJob(id="7", state="RUNNING", user="ann", nodes="c1")]
+    world.nodes._comment({}, joined={"c1"})
+    assert world.slurm.comments == {"7": ""}
+
+
+def test_a_controller_that_refuses_or_is_silent_about_comments_stops_nothing(world: World) -> None:
+    """The node is sent back all the same, or later."""
+
+    def refuses(_job: str, _text: str) -> None:
+        raise SlurmRefused("Access/permission denied")
+
+    world.slurm.comment = refuses  # type: ignore[method-assign]
+    world.slurm.queue = [SlurmJob(id="7", state="CONFIGURING", user="ann", nodes="c1")]
+    world.wants("c1")
+    world.nodes._refuse({"c1": "the cap"})
+    assert world.slurm.told == [(("c1",), {"state": "power_down_force", "reason": "boa: the cap"})]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import Field
 
+from boa_daemon.daemon.settings.named_socket import named_socket
 from boa_daemon.daemon.settings.setting_layers import load_settings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.schema import Positive, Strict
@@ -123,3 +124,65 @@ def test_settings_of_a_plugin_are_checked_like_all_others(
     file.write_text('[plugins.pagr]\nteam = "ml"\n')
     with pytest.raises(InputError, match=r"boa\.toml:1: \[plugins\.pagr\]: no plug-in.*'pager'"):
         load_settings(file, environment={})
+
+
+MISSPELT = {
+    "a letter left out": ("BOA_BUDGT_USD_PER_DAY_CAP", "BOA_BUDGET_USD_PER_DAY_CAP"),
+    "letters swapped": ("BOA_BUGDET_MAX_INSTANCES", "BOA_BUDGET_MAX_INSTANCES"),
+    "a plural": ("BOA_CLOUDS_SPOT_MAX_USD_PER_HOUR", "BOA_CLOUD_SPOT_MAX_USD_PER_HOUR"),
+    "without its section": ("BOA_USD_PER_DAY_CAP", "BOA_BUDGET_USD_PER_DAY_CAP"),
+    "joined": ("BOA_BUDGETUSD_PER_DAY_CAP", "BOA_BUDGET_USD_PER_DAY_CAP"),
+    "a point": ("BOA_BUDGET.USD_PER_DAY_CAP", "BOA_BUDGET_USD_PER_DAY_CAP"),
+    "two signs in front": ("BOA__BUDGET_USD_PER_DAY_CAP", "BOA_BUDGET_USD_PER_DAY_CAP"),
+    "two signs within": ("BOA_BUDGET__USD_PER_DAY_CAP", "usd_per_day_cap"),
+    "the key": ("BOA_BUDGET_USD_PER_DY_CAP", "usd_per_day_cap"),
+    "the section alone": ("BOA_BUDGET", "BOA_BUDGET_USD_PER_HOUR"),
+    "a right": ("BOA_APIS_ADMINS", "BOA_API_ADMINS"),
+    "a team": ("BOA_TEAMS_RED_USD_PER_DAY_CAP", "[teams] can be given in a file only"),
+    "one team": ("BOA_TEAM_RED_USD_PER_DAY_CAP", "in a file only"),
+    "a user": ("BOA_USER_BOB_MAX_JOBS", "in a file only"),
+    "rights to secrets": ("BOA_SECRETS_WANDB", "[secrets] can be given in a file only"),
+}
+
+
+@pytest.mark.parametrize("how", MISSPELT)
+def test_a_variable_that_was_to_state_a_limit_is_not_passed_over(tmp_path: Path, how: str) -> None:
+    """The error names the variable, and the one that was meant."""
+    (tmp_path / "boa.toml").write_text("[budget]\nusd_per_hour = 1.0\n")
+    name, hint = MISSPELT[how]
+    with pytest.raises(InputError, match=f"the environment variable {re.escape(name)} names no") as refused:
+        load_settings(tmp_path / "boa.toml", environment={name: "5"})
+    assert hint in str(refused.value.hint)
+
+
+def test_variables_of_jobs_and_of_others_are_no_settings(tmp_path: Path) -> None:
+    """A command in a job reads settings beside the job's variables, and people have their own."""
+    (tmp_path / "boa.toml").write_text("[budget]\nusd_per_hour = 1.0\n")
+    source = Path(__file__).parents[4] / "boa_daemon"
+    files = [*source.glob("job/**/*.py"), *source.glob("engines/*.py"), *source.glob("api/*.py")]
+    names = {name for file in files for name in re.findall(r"\bBOA_[A-Z_]*[A-Z]\b", file.read_text())}
+    theirs = {"BOA_JOB_ID", "BOA_GPUS", "BOA_GATE", "BOA_GATE_HYBRID", "BOA_TOKEN", "BOA_IN_X", "BOA_HOME"}
+    assert len(names) > 20
+    load_settings(tmp_path / "boa.toml", environment=dict.fromkeys(names | theirs, "1"))
+
+
+def test_relative_paths_of_a_volume_of_kubernetes_stay_where_they_are(tmp_path: Path) -> None:
+    """Each change of the volume has a hidden folder of another name, to which the file is a link."""
+    volume, folders = tmp_path / "etc", []
+    volume.mkdir()
+    for version in ("..2026_11_28_10_00_00.1", "..2026_11_28_11_00_00.2"):
+        (volume / version).mkdir()
+        (volume / version / "boa.toml").write_text('[daemon]\nstate_dir = "state"\n')
+        (volume / "new").symlink_to(version)
+        (volume / "new").rename(volume / "..data")
+        if not (volume / "boa.toml").exists():
+            (volume / "boa.toml").symlink_to("..data/boa.toml")
+        folders.append(load_settings(volume / "boa.toml", environment={}).settings.daemon.state_dir)
+        assert named_socket(volume / "boa.toml") == volume / "state" / "boa.sock"
+    assert folders == [str(volume / "state")] * 2
+    elsewhere = tmp_path / "boa.toml"
+    dotfiles = tmp_path / "dotfiles"
+    dotfiles.mkdir()
+    (dotfiles / "boa.toml").write_text('[daemon]\nstate_dir = "state"\n')
+    elsewhere.symlink_to("dotfiles/boa.toml")
+    assert load_settings(elsewhere, environment={}).settings.daemon.state_dir == str(dotfiles / "state")

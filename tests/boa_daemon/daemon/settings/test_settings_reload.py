@@ -279,7 +279,7 @@ def test_a_full_disk_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as disk:
-        disk.setattr("boa_daemon.daemon.settings.applied_settings.write_whole", full)
+        disk.setattr("boa_daemon.job.whole_files.write_whole", full)
         read = a_reader()
     assert not (Path("state") / FILE_NAME).exists()
     read.save()

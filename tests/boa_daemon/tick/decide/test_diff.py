@@ -239,8 +239,8 @@ def test_the_reason_of_a_release_says_why_the_node_goes() -> None:
     assert found == [
         ("old", "stopped for 2.00 h, and not worth its disk", False),
         ("spare", "idle for 1.0 min, and no job needs it: stopped, for the warm pool", True),
-        ("dear", held.sentence, False),
-        ("new", "idle for 0 s, and no job needs it", False),
+        ("dear", held.why, False),
+        ("new", "its jobs were told to stop, and a cap could break before they have", False),
     ]
     (kept,) = diff(
         a_state(nodes=nodes, now=8000.0), replace(plan, releases=("dear",), forced=(), stopping=("dear",))
@@ -265,7 +265,7 @@ def test_the_reason_of_a_stop_is_a_note_of_the_plan_or_what_the_job_waits_for() 
     assert [(action.id, action.reason) for action in actions] == [
         ("t1-give-up-e", "it failed 4 times"),
         ("t1-end-d", "hangs"),
-        ("t1-stop-a", held.sentence),
+        ("t1-stop-a", held.why),
         ("t1-stop-b", WAIT_REASON_TEXTS["budget"]),
         ("t1-stop-c", "the plan gives it no GPUs now"),
     ]

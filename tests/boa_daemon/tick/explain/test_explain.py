@@ -79,7 +79,12 @@ def test_the_explanation_of_a_waiting_job_counts_free_booting_and_requested_gpus
             rules(),
             f"{WAIT_REASON_TEXTS['out-of-stock']}; it is asked again in 60 s",
         ),
-        (Wishes(widths={"a": 4}), {}, rules(max_nodes=0), f"{WAIT_REASON_TEXTS['node-limit']} (0 held)"),
+        (
+            Wishes(widths={"a": 4}),
+            {},
+            rules(max_nodes=0),
+            f"{WAIT_REASON_TEXTS['node-limit']} (0 held, 0 asked for now)",
+        ),
         (Wishes(widths={"a": 4}, nodes={"gpu-x4": 1}), {}, rules(), WAIT_REASON_TEXTS["fleet-full"]),
         (Wishes(widths={}, nodes={"gpu-x4": 1}), {}, rules(), "earlier jobs have them all"),
     ],
@@ -224,7 +229,7 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
             "team-day-cap", gpus=2, stops=("a",), held=(Held(what="job a", code="team-day-cap"),)
         ),
         "team-day-cap",
-        "It is to wait: job a: the team's cap for today (UTC) leaves no room for it.",
+        "It is to wait: the team's cap for today (UTC) leaves no room for it.",
     ),
     "runs, put off": (
         seen(holds=True),
@@ -363,7 +368,7 @@ def test_the_explanation_of_a_job_set_aside_quotes_known_numbers() -> None:
     )
     assert (
         explain_job(state, replace(plan, held=notes), "a")
-        == f"{PRESENT} It is held back: {notes[1].sentence}."
+        == f"{PRESENT} It is held back with its team red: {notes[1].why}."
     )
     state, plan = waiting("after", waits_for="b")
     busy = replace(state.jobs["b"], slots=some_slots("n1", 0))
@@ -388,7 +393,7 @@ def test_the_explanation_of_a_job_without_a_width_under_a_ceiling_gives_the_reas
     [
         ("out-of-stock", "; it is asked again in 60 s"),
         ("no-price", f"; it is asked again in {NO_PRICE_SECONDS:.0f} s"),
-        ("node-limit", " (3 held)"),
+        ("node-limit", " (3 held, 6 asked for now)"),
         ("loop", ""),
     ],
 )
@@ -417,7 +422,7 @@ def test_the_explanation_counts_free_booting_requested_and_stopped_nodes_of_the_
         "now: 1, stopped and started first: 1 of 2."
     )
     noted = explain_job(state, replace(plan, waiting={"a": "cap-day"}), "a")
-    assert f"It waits: {plan.held[0].sentence}. Of its" in noted
+    assert f"It waits: {plan.held[0].why}. Of its" in noted
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def state(*, holds: bool = True, ends_by: float | None = None) -> ClusterState:
         (
             state(),
             a_plan(stops=("a",), held=(Held(what="job a", code="max-usd"),)),
-            "Job a stops: job a: it has cost what its file allows, and is stopped.",
+            "Job a stops: it has cost what its file allows, and is stopped.",
         ),
         (
             state(holds=False),

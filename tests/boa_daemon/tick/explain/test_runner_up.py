@@ -80,11 +80,27 @@ def test_the_sentence_of_a_choice_says_whether_its_cost_includes_waiting() -> No
 
 @pytest.mark.parametrize("asked", ["ab", "ba"])
 def test_room_for_a_wider_width_is_asked_of_each_job_whatever_was_asked_before(asked: str) -> None:
-    """Both are planned on 4 of 12 GPUs: 8 fit for the one that runs, not for the one that waits."""
-    cap = RoomCap(code="node-limit", name="cap", size=3.0, node_sizes={"gpu": 1.0}, gpus={"gpu": 4})
-    state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1, 2, 3)})
-    widths = {name: Width("gpu", 4) for name in "ab"}
+    """Of 4 GPUs a runs on 1, so 4 fit for it; b waits for 4: it may wait for as many, and never for 8."""
+    cap = RoomCap(code="node-limit", name="cap", size=1.0, node_sizes={"gpu": 1.0}, gpus={"gpu": 4})
+    state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)})
+    widths = {"a": Width("gpu", 1), "b": Width("gpu", 4)}
     plan = Plan(widths=widths, slots={}, waiting={"b": "node-limit"}, room_caps=(cap,))
     limits = WidthLimits.of(state, plan)
-    found = {name: limits.allow(state.jobs[name].job, Width("gpu", 8)) for name in asked}
-    assert found == {"a": True, "b": False}
+    found = {
+        (name, gpus): limits.allow(state.jobs[name].job, Width("gpu", gpus))
+        for name in asked
+        for gpus in (2, 4, 8)
+    }
+    assert {one for one, is_allowed in found.items() if not is_allowed} == {("a", 8), ("b", 8)}
+
+
+def test_a_waiting_job_that_fits_beside_the_others_may_be_wider_within_the_cap() -> None:
+    """A runs on 4 of 12 GPUs b waits for 4: its own 4 are not in its way; 8 are possible, not 9."""
+    cap = RoomCap(code="node-limit", name="cap", size=3.0, node_sizes={"gpu": 1.0}, gpus={"gpu": 4})
+    held = {"a": some_slots("n1", 0, 1, 2, 3)}
+    state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held=held)
+    widths = {name: Width("gpu", 4) for name in "ab"}
+    plan = Plan(widths=widths, slots={}, waiting={"b": "nodes-to-come"}, room_caps=(cap,))
+    limits = WidthLimits.of(state, plan)
+    job = state.jobs["b"].job
+    assert [gpus for gpus in (1, 4, 8, 9) if limits.allow(job, Width("gpu", gpus))] == [1, 4, 8]

@@ -136,7 +136,6 @@ def test_defaults_that_are_not_empty_are_listed_here() -> None:
         "Cooldown.times": 1,
         "Due.sizes": ((1.0, 1.0),),
         "JobSpec.gate": True,
-        "JobSpec.keep_checkpoints": 2,
         "JobSpec.log_bytes": 64 * 2**20,
         "JobSpec.stop_grace_seconds": 60.0,
         "JobSpec.weight": 1.0,
@@ -185,6 +184,7 @@ def test_fast_dataclasses_and_bounded_caches_are_listed_here() -> None:
             "StopJob",
             "TerminateNode",
             "_Demand",
+            "_Unserved",
         ],
         "quick",
     ) | {"any_offer": 64, "_month_of_day": 64, "_why_idle": 64, "_why_start": 4096}

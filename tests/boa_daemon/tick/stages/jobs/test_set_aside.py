@@ -155,4 +155,4 @@ def test_jobs_of_teams_at_their_cap_or_ahead_of_their_share_do_not_start() -> No
         ("team blue", "team-share"),
         ("team red", "team-day-cap"),
     ]
-    assert "It is held back: team red: the team's cap for today (UTC)" in found.explain("a")
+    assert "It is held back with its team red: the team's cap for today (UTC)" in found.explain("a")

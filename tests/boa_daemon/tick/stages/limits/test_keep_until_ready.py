@@ -30,7 +30,7 @@ def test_a_job_stays_on_its_gpus_until_its_next_nodes_are_ready() -> None:
     kinds, held, text, wake_at = widened(waits)
     assert (kinds, held, wake_at) == ([], ["not-ready"], 51.0)
     assert "It starts now" not in text
-    assert "Held back: job a: its next nodes do not have what it needs yet" in text
+    assert "Held back: its next nodes do not have what it needs yet" in text
     assert widened(loads(dumps(waits))) == (kinds, held, text, wake_at), "a replay decides the same"
 
 

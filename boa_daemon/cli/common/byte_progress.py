@@ -1,4 +1,4 @@
-"""Progress while the code of a job is packed: a bar, or without a terminal a line every ten seconds."""
+"""Progress of work on many bytes: a bar, or without a terminal a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -11,20 +11,27 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from boa_daemon.cli.common.output import stderr_console
 
 QUIET_SECONDS = 1.0
-"""Code that is packed faster than this shows nothing."""
+"""Work that takes less than this shows nothing."""
 LINE_SECONDS = 10.0
 
 
 @contextmanager
-def packing_progress() -> Iterator[Callable[[int, int], None]]:
-    """Yield a function of the bytes packed and the bytes in all, which shows them on standard error."""
+def byte_progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function of the bytes done and the bytes in all, which shows them on standard error.
+
+    `what` is what is done, such as ``packing the code``.
+    """
     console = stderr_console()
     began = shown_at = time.monotonic()
     bar = Progress(
-        TextColumn("packing the code"), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
-        console=console, transient=True,
-    )  # fmt: skip
-    row = bar.add_task("", total=None)
+        TextColumn("{task.fields[what]}"),
+        BarColumn(),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    row = bar.add_task("", total=None, what=what)
 
     def told(done: int, total: int) -> None:
         nonlocal shown_at
@@ -37,7 +44,7 @@ def packing_progress() -> Iterator[Callable[[int, int], None]]:
             bar.update(row, completed=done, total=total, description=words)
         elif now - shown_at >= LINE_SECONDS:
             shown_at = now
-            console.print(f"packing the code: {words}", markup=False, highlight=False)
+            console.print(f"{what}: {words}", markup=False, highlight=False)
 
     try:
         yield told

@@ -1,0 +1,95 @@
+"""`instances/quiet_ticks.py`: a quiet site makes about one call per tick, probes included."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+from aws_rigs import AwsRig, RigMaker, a_launch, ends
+
+from boa_daemon.backends.aws.instances.events import Notice
+from boa_daemon.backends.aws.instances.quiet_ticks import LISTING, LISTING_SECONDS, QUIET_SECONDS
+from boa_daemon.testing.fake_terms import Terms
+
+TICK_SECONDS = 30.0
+
+
+def tick(rig: AwsRig) -> bool:
+    """Take one tick as the daemon does; return whether it listed the instances."""
+    rig.pass_time(TICK_SECONDS)
+    before = rig.cloud.calls.counts[LISTING]
+    rig.cloud.renew([node.id for node in rig.cloud.nodes() if node.ended_at is None])
+    rig.cloud.offers()
+    rig.cloud.refresh()
+    return rig.cloud.calls.counts[LISTING] > before
+
+
+@pytest.fixture
+def quiet(make_rig: RigMaker) -> AwsRig:
+    """Two nodes, where nothing has happened for a while."""
+    rig = make_rig(terms=Terms(boot_seconds=60.0, list_prices={"g5.xlarge": 1.006}))
+    rig.cloud.refresh()
+    rig.cloud.launch(a_launch(rig.offer(), 2))
+    assert all(tick(rig) for _ in range(int(QUIET_SECONDS / TICK_SECONDS)))
+    for _ in range(10):
+        tick(rig)
+    return rig
+
+
+def until_one_is_skipped(rig: AwsRig) -> None:
+    """Tick until the next tick but one may be without a listing."""
+    assert any(not tick(rig) for _ in range(20))
+    assert tick(rig)
+
+
+def test_probes_do_not_add_to_the_calls_of_ticks(quiet: AwsRig) -> None:
+    """Two hours make at most 1.11 calls per tick; nets are probed, and no listing is older than a tick."""
+    quiet.cloud.calls.counts.clear()
+    quiet.cloud.quiet._counted = 0
+    quiet.cloud.quiet._owed = 0
+    listed = [tick(quiet) for _ in range(240)]
+    counts = quiet.cloud.calls.counts
+
+    assert sum(counts.values()) / 240 <= 1.11, counts
+    assert min(counts["ec2:DescribeInstanceStatus"], counts["pricing:GetProducts"]) >= 38
+    assert counts["ec2:CreateTags"] >= 24
+    assert all(one or next_one for one, next_one in itertools.pairwise(listed))
+    assert (quiet.cloud.ages()["instances"] or 0.0) <= TICK_SECONDS
+
+
+@pytest.mark.parametrize(
+    "stir",
+    [
+        lambda rig: rig.cloud.notices.add(
+            Notice(kind="spot-warning", node=rig.cloud.nodes()[0].id, at=rig.clock.now())
+        ),
+        lambda rig: rig.cloud.notices.add(
+            Notice(kind="state-change", node="i-another", at=rig.clock.now(), state="running")
+        ),
+        lambda rig: rig.cloud.launch(a_launch(rig.offer(), name="t9-more")),
+        lambda rig: rig.cloud.terminate(ends(rig.cloud.nodes()[0].id)),
+        lambda rig: rig.cloud.ask_anew(),
+        lambda rig: rig.pass_time(LISTING_SECONDS),
+    ],
+    ids=["a warning", "an event of any instance", "a launch", "an end", "SIGHUP", "a late tick"],
+)
+def test_what_happens_is_looked_at_at_once(quiet: AwsRig, stir: Callable[[AwsRig], object]) -> None:
+    """After what may have changed the list, the next tick asks for it, however many probes there were."""
+    until_one_is_skipped(quiet)
+    quiet.cloud.quiet._owed = 10
+    stir(quiet)
+
+    assert tick(quiet)
+
+
+def test_an_end_that_nothing_tells_is_seen_by_the_second_tick(quiet: AwsRig) -> None:
+    """Then every tick lists, until nothing has changed for ten minutes."""
+    until_one_is_skipped(quiet)
+    quiet.cloud.quiet._owed = 10
+    node = quiet.cloud.nodes()[0].id
+    quiet.fake.end(node)
+    ticks = [tick(quiet) for _ in range(int(QUIET_SECONDS / TICK_SECONDS))]
+
+    assert all(ticks[1:]), ticks
+    assert quiet.cloud.nodes()

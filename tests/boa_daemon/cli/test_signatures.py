@@ -1,0 +1,83 @@
+"""Help of a verb from its declaration alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from boa_daemon.cli import verbs
+from boa_daemon.cli.verbs import VERBS
+
+SLOW = {"numpy", "scipy", "pydantic", "httpx", "boto3", "sqlalchemy", "yaml", "fastapi", "rich.live"}
+"""What no help needs."""
+NAMES_POLICIES = {"simulate"}
+"""Verbs whose help has a sentence of each policy, which the policies' modules say."""
+
+
+PROGRAM = f"""
+import sys
+from boa_daemon.cli import main
+try:
+    main()
+finally:
+    print(*({SLOW!r} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def slow_modules_of_help(name: str) -> set[str]:
+    """Return the slow modules that a new process loads to print the help of a verb."""
+    words = [sys.executable, "-c", PROGRAM, name, "--help"]
+    return set(subprocess.run(words, capture_output=True, text=True, check=True).stderr.split())
+
+
+def described(command: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield what help prints of a command, and of the commands of a group."""
+    yield command.name, command.help
+    for option in command.params:
+        default = str(option.default)
+        yield (
+            option.name,
+            option.opts,
+            option.secondary_opts,
+            default,
+            option.metavar,
+            getattr(option, "help", None),
+        )
+    for own in getattr(command, "commands", {}).values():
+        yield from described(own)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_help_is_that_of_the_whole_verb(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every option has its names, default and sentence, though the verb was not imported."""
+    module = "boa_daemon." + VERBS[name].target.partition(":")[0]
+    whole = list(described(verbs._command(name, VERBS[name])))
+    monkeypatch.delitem(sys.modules, module)
+    alone = list(described(verbs._command(name, VERBS[name], is_help=True)))
+    assert module not in sys.modules
+    assert alone == whole
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_help_loads_nothing_slow(name: str) -> None:
+    """`boa VERB --help` takes about the processor time of `boa --help`, which loads none of these."""
+    assert slow_modules_of_help(name) <= ({"numpy", "scipy"} if name in NAMES_POLICIES else set())
+
+
+def test_help_after_two_dashes_is_of_the_other_program() -> None:
+    """`boa exec JOB -- ls --help` runs the whole verb, which here finds no daemon."""
+    environment = os.environ | {"BOA_ADDRESS": "/nowhere/boa.sock"}
+    done = subprocess.run(
+        [sys.executable, "-m", "boa_daemon", "exec", "job-1", "--", "ls", "--help"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "no daemon listens" in done.stderr
