@@ -307,10 +307,11 @@ class InstancesAnswer(TypedDict):
 
 
 class DecisionsAnswer(TypedDict):
-    """Decisions, newest first, without their states."""
+    """Decisions, newest first, without their states, and the newest orders of people."""
 
     as_of: float
     decisions: list[dict[str, Any]]
+    orders: list[dict[str, Any]]
 
 
 class ClassesAnswer(TypedDict):

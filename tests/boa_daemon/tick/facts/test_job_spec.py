@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -44,13 +45,18 @@ def a_record(name: str, number: int) -> JobRecord:
     )
 
 
+def of_then(document: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document as JSON with the keys of an earlier version alone: later ones may have more."""
+    return {key: value for key, value in json.loads(json.dumps(document)).items() if key in known}
+
+
 @pytest.mark.parametrize(("name", "number"), [("train", 1), ("plain", 2)])
 def test_the_record_of_an_earlier_version_gives_the_order_and_the_unit_that_it_gave(
     name: str, number: int
 ) -> None:
-    """The specification and `unit.json` are equal key by key, for a job with every key and one without."""
+    """Specification and `unit.json` are equal in all keys of then, for a job with all keys and one without."""
     spec = a_record(name, number).spec
-    assert json.loads(json.dumps(spec.to_document())) == ORDERS[name]["spec"]
+    assert of_then(spec.to_document(), ORDERS[name]["spec"]) == ORDERS[name]["spec"]
 
     slots = (GpuSlot("n1", 0), GpuSlot("n1", 1))
     action = StartJob(id="t", reason="r", job=spec.job, generation=2, width=Width("t4", 2), slots=slots)
@@ -63,14 +69,16 @@ def test_the_record_of_an_earlier_version_gives_the_order_and_the_unit_that_it_g
         code_at="/code",
     )
     written = {field: getattr(unit, field) for field in Unit.__dataclass_fields__}
-    assert json.loads(json.dumps({**written, "folder": str(unit.folder)})) == ORDERS[name]["unit"]
+    document = {**written, "folder": str(unit.folder)}
+    assert of_then(document, ORDERS[name]["unit"]) == ORDERS[name]["unit"]
 
 
 @pytest.mark.parametrize("name", sorted(ORDERS))
 def test_orders_on_disk_of_an_earlier_version_are_read(name: str, tmp_path: Path) -> None:
     """`spec.json`, the state file on AWS and `unit.json` say what they said."""
-    row = {"spec": ORDERS[name]["spec"], "stands": True, "run": None}
-    assert json.loads(json.dumps(document_of(ssm_job_from(row)))) == row
+    row: dict[str, Any] = {"spec": ORDERS[name]["spec"], "stands": True, "run": None}
+    document = document_of(ssm_job_from(row))
+    assert {**document, "spec": of_then(document["spec"], row["spec"])} == row
 
     write_json(tmp_path / "unit.json", ORDERS[name]["unit"])
     unit = Unit.read(tmp_path)
@@ -88,7 +96,7 @@ def test_an_order_may_be_written_whatever_kind_of_mapping_it_holds() -> None:
         spec, environment=MappingProxyType(spec.environment), secrets=MappingProxyType(spec.secrets)
     )
     document = document_of(SsmJob(spec=other))["spec"]
-    assert json.loads(json.dumps(document)) == ORDERS["train"]["spec"]
+    assert of_then(document, ORDERS["train"]["spec"]) == ORDERS["train"]["spec"]
 
 
 def test_null_and_missing_keys_of_a_file_mean_the_default() -> None:
