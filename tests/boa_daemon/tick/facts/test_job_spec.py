@@ -54,7 +54,7 @@ def of_then(document: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, 
 def test_the_record_of_an_earlier_version_gives_the_order_and_the_unit_that_it_gave(
     name: str, number: int
 ) -> None:
-    """Specification and `unit.json` are equal in all keys of then, for a job with all keys and one without."""
+    """Order and `unit.json` are equal in all keys of then, for a job with every key and one without."""
     spec = a_record(name, number).spec
     assert of_then(spec.to_document(), ORDERS[name]["spec"]) == ORDERS[name]["spec"]
 
