@@ -11,6 +11,7 @@ from boa_daemon.daemon.money.costs import cost_rows, with_fixed_costs
 from boa_daemon.daemon.service.service_base import NotReady, ServiceBase
 from boa_daemon.daemon.settings.settings_reload import PendingChanges
 from boa_daemon.daemon.watch.daemon_health import LATE_SECONDS, LATE_TICKS
+from boa_daemon.daemon.watch.month_report import MonthReport, instant_of_month, month_money, month_report
 from boa_daemon.daemon.watch.purse_alerts import purse_document
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
@@ -279,6 +280,18 @@ class SiteService(ServiceBase):
             "usd": sum(row["usd"] for row in rows),
             "books": None if picture is None else picture.figures,
         }
+
+    def month(self, month: str) -> MonthReport:
+        """Return the report of a month such as ``2026-11``.
+
+        Raises:
+            InputError: when it is no month, or has not begun.
+        """
+        now, at = self.daemon.world.clock.now(), instant_of_month(month)
+        if at > now:
+            raise InputError(f"{month} has not begun", hint="Name a month that has")
+        money = month_money(self.daemon.settings.budget, self.daemon.planner.paid.fixed)
+        return month_report(self._storage(), at, money, now=now)
 
     def classes(self) -> dict[str, Any]:
         """Return the estimates for each class along with its configured values."""
