@@ -9,8 +9,8 @@ count as they come, and the loss is bounded by the ends of the frontier.
 
 Loads come from a trace, or from the weeks that were seen, drawn again and again. Where only the work of hours
 is known, the law takes even steps, and jobs are paid for as they come: a lower bound. Before a week was seen
-they are drawn as single jobs, by the grain of the stated load alone: what the user's own load does beyond that
-is then not known, and the loss is a lower bound.
+they are drawn as single jobs, by the grain of the stated load alone: what the load of the user does beyond
+that is then not known, and the loss is a lower bound.
 
 Cost: a fraction of a millisecond per step of the law, some tens of milliseconds in all.
 """
