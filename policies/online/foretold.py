@@ -7,9 +7,10 @@ hour: so a later multiplier also changes the jobs that run. The loss is the mean
 that of the best constant multiplier for the same money, less one. So bursts, weekends, single jobs and growth
 count as they come, and the loss is bounded by the ends of the frontier.
 
-Loads come from a trace, or from the weeks that were seen, drawn again and again. Before a week was seen they
-are drawn as single jobs, by the grain of the stated load alone: what the user's own load does beyond that is
-then not known, and the loss is a lower bound.
+Loads come from a trace, or from the weeks that were seen, drawn again and again. Where only the work of hours
+is known, the law takes even steps, and jobs are paid for as they come: a lower bound. Before a week was seen
+they are drawn as single jobs, by the grain of the stated load alone: what the load of the user does beyond
+that is then not known, and the loss is a lower bound.
 
 Cost: a fraction of a millisecond per step of the law, some tens of milliseconds in all.
 """
@@ -56,9 +57,8 @@ class PromisePrice:
         if not paths.size or paths.sum() <= 0.0:
             return None
         paths = paths / paths.mean()
-        # Where single jobs were not seen, they are as large as the stated load has them.
-        counts = paths / max(2.0 * pace.grain_hours, 1e-9) if seen is None else np.atleast_2d(seen.jobs)
-        ratios = [self._ratio(*self._run(pace, path, jobs)) for path, jobs in zip(paths, counts, strict=True)]
+        jobs = None if seen is None else seen.jobs
+        ratios = [self._ratio(*self._run(pace, path, jobs)) for path in paths]
         return max(math.fsum(ratios) / len(ratios) - 1.0, 0.0)
 
     def _ratio(self, work: Floats, spend: Floats) -> float:
@@ -67,7 +67,7 @@ class PromisePrice:
         mean, waits = np.array([work @ budgets / work.sum()]), self.frontier.mean_jct_at(budgets)
         return float(work @ waits / work.sum() / self.frontier.mean_jct_at(mean)[0])
 
-    def _run(self, pace: Pace, load: Floats, jobs: Floats) -> tuple[Floats, Floats]:
+    def _run(self, pace: Pace, load: Floats, jobs: Floats | None) -> tuple[Floats, Floats]:
         """Return the work done in each step, and what an hour of mean load costs at its multiplier."""
         hours, work = steps_of(load, jobs, min(len(load), pace.period_hours) / STEPS)
         done, cost = np.empty(len(work) + 1), np.empty(len(work) + 1)
@@ -84,13 +84,17 @@ class PromisePrice:
                 memory_age_hours=hours.item(step - 1) if step else 0.0,
                 hour_of_week=at % HOURS_PER_WEEK,
             )
-            present += came
+            if jobs is not None:
+                present += came
             found = pace_step(pace, self.table, self.table.rates * present, money)
             memory = found.memory
             cost[step] = self.table.rates_cost_at(found.position)
-            takes = self.frontier.mean_jct_at(np.array([min(max(cost.item(step), least), most)])).item()
-            done[step] = present * -math.expm1(-lasts / takes)
-            present -= done.item(step)
+            if jobs is None:
+                done[step] = came
+            else:
+                takes = self.frontier.mean_jct_at(np.array([min(max(cost.item(step), least), most)])).item()
+                done[step] = present * -math.expm1(-lasts / takes)
+                present -= done.item(step)
             spent += done.item(step) * cost.item(step)
             at += lasts
         # What is left ends as it was going.
@@ -98,13 +102,17 @@ class PromisePrice:
         return done, cost
 
 
-def steps_of(load: Floats, jobs: Floats, longest: float) -> tuple[Floats, Floats]:
+def steps_of(load: Floats, jobs: Floats | None, longest: float) -> tuple[Floats, Floats]:
     """Return the hours and the work of each step of the law: shorter where much comes at once.
 
     `load` is the work of each hour over its mean, `jobs` how many equal jobs bring it. The law sees the jobs
     of a burst one by one, and has narrowed the last ones before they come: an hour that brings more than a
-    mean part of the load is divided among its jobs. Other hours go together, up to `longest` of them.
+    mean part of the load is divided among its jobs. Other hours go together, up to `longest` of them; all do
+    where the jobs are not known.
     """
+    if jobs is None:
+        begins = np.arange(0, len(load), max(1, round(longest)))
+        return np.add.reduceat(np.ones(len(load)), begins), np.add.reduceat(load, begins)
     most = float(load.sum()) / MOST_BURSTS
     lasts: list[float] = []
     works: list[float] = []
