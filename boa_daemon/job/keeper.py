@@ -145,6 +145,7 @@ class Keeper:
         self._has_adopted = False
         self._strays: tuple[float, list[int]] = (0.0, [])
         self._first_gone_at = 0.0
+        self._kin: dict[int, int] = {}
         self._ended: dict[int, int | None] = {}
         self._errands: dict[str, tuple[subprocess.Popen[bytes], float | None]] = {}
         self._codes: dict[str, int] = {}
@@ -621,7 +622,12 @@ class Keeper:
             found |= dict.fromkeys(self._strays[1])
             for stray in self._strays[1]:
                 found |= dict.fromkeys(descendants(stray))
-        return [p for p in found if p not in mine and started_ticks(p) is not None]
+        # The kernel's list of children may lack some while others end: who was there is looked at anew.
+        ticks = {pid: started_ticks(pid) for pid in {**found, **self._kin} if pid not in mine}
+        self._kin = {
+            pid: at for pid, at in ticks.items() if at is not None and (pid in found or self._kin[pid] == at)
+        }
+        return list(self._kin)
 
     def _is_astray(self) -> bool:
         """Return whether some of an adopted command may descend from no process of this unit."""

@@ -2,7 +2,8 @@
 
 At exit, Python destroys the objects of a large framework one by one, which takes seconds and is useless: the
 last checkpoint is complete. This module skips that step. It still runs the exit handlers of Python and C, and
-flushes open files.
+flushes open files. If a library crashes in its own exit handler, which some do while a thread of theirs still
+runs, the exit code stays what it was: a launcher would end the other ranks for it, and one may still save.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import atexit
 import ctypes
 import gc
 import io
+import os
+import signal
 import sys
 import threading
 from contextlib import suppress
 
+C_EXIT_SECONDS = 30.0
+"""Time limit for the exit handlers of C; what they had to do by then is lost."""
 _FLUSHED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
 
@@ -35,4 +40,23 @@ def _leave() -> None:
     for file in sorted(files, key=lambda one: _FLUSHED.index(type(one))):
         with suppress(OSError, ValueError):
             file.flush()
-    ctypes.PyDLL(None).exit(1 if getattr(sys, "last_value", None) is not None else 0)
+    _exit_whatever_happens(1 if getattr(sys, "last_value", None) is not None else 0)
+
+
+def _exit_whatever_happens(code: int) -> None:
+    """Run the exit handlers of C and exit with this code, also if one of them crashes or hangs."""
+    libc = ctypes.CDLL(None)  # Without Python's lock, so that the handler below can run in any thread.
+    end = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda _number: os._exit(code))
+    libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    for number in (
+        signal.SIGABRT,
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGALRM,
+    ):
+        libc.signal(number, ctypes.cast(end, ctypes.c_void_p))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    signal.setitimer(signal.ITIMER_REAL, C_EXIT_SECONDS)
+    libc.exit(code)

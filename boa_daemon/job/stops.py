@@ -3,11 +3,12 @@
 The processes of a command that use `boa_daemon.job` register, each with a lock on one file of the unit. A
 stop takes these steps:
 
-1. The keeper makes the unit's request file.
+1. The keeper suspends the shells that wait for registered processes, so that their next command does not
+   start, and makes the unit's request file.
 2. It reads which processes are registered. If none is, all processes of the command get SIGTERM at once.
 3. Registered processes find the request at their next step, save and end. One that has not looked for a
    request yet gets SIGTERM, if it catches it. All other processes (loader workers, pools, pipes, launchers)
-   run on; shells that wait for a registered process are suspended, so that their next command does not start.
+   run on.
 4. When the registered processes have ended, the others get SIGTERM. When the grace is over, all are killed.
 
 No registered process is missed. A process registers after its handler of SIGTERM is in place, and looks for
@@ -230,14 +231,20 @@ class OrderedStop:
         if before is not None:
             self._resume(before)
             return
-        self.had_request = make_request(unit)
+        self.had_request = False
         """Whether the request file could be made."""
         savers = self.savers()
         self.asks_first = bool(savers)
         """Whether registered processes were asked first; else all processes got SIGTERM at once."""
         self.counted = len(savers)
-        if not savers:
-            self._note(self)
+        # Before the request: a process that saves at once has ended before its shell could be found.
+        self._suspend_shells(savers)
+        self.had_request = make_request(unit)
+        savers = self.savers()
+        self.asks_first |= bool(savers)
+        self.counted = max(self.counted, len(savers))
+        self._note(self)
+        if not self.asks_first:
             living = family()
             self._told = {pid for pid in living if _group_of(pid) == child}
             if child in living:
@@ -246,9 +253,7 @@ class OrderedStop:
                 send(self._told, signal.SIGTERM)  # Its number may name another group by now.
             self._note(self)
             return
-        self._find_shells(savers)
-        self._note(self)
-        send(self._suspended, signal.SIGSTOP)
+        self._suspend_shells(savers)
         self._tell([one.pid for one in savers if not (one.looks and self.had_request) and one.pid > 0])
 
     @property
@@ -336,6 +341,14 @@ class OrderedStop:
         if fresh:
             self._note(self)
 
+    def _suspend_shells(self, savers: list[Registered]) -> None:
+        """Suspend the shells that wait for registered processes, after they are noted."""
+        before = len(self._shells)
+        self._find_shells(savers)
+        if len(self._shells) > before:
+            self._note(self)
+            send(self._suspended, signal.SIGSTOP)
+
     def _find_shells(self, savers: list[Registered]) -> None:
         """Find the shells that wait for a registered process; they are suspended.
 
@@ -355,7 +368,7 @@ class OrderedStop:
                 is_shell = only_waits(program)
                 if program in _FOLLOWERS:
                     may_be_suspended &= not _serves_terminal(above)
-                    self._followers.append(above)
+                    self._followers += [above] if above not in self._followers else []
                 if is_shell and above not in self._shells:
                     self._shells.append(above)
                     if may_be_suspended:

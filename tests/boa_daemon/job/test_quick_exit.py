@@ -54,3 +54,36 @@ def test_a_stopped_process_runs_exit_handlers_but_no_destructors(
     ), done
     assert done.returncode == code, done
     assert ("after the stop" in done.stderr) is ("fault" in words)
+
+
+CRASHING = """
+import ctypes, os, signal, sys, threading, time
+from boa_daemon import job
+from boa_daemon.job import quick_exit
+quick_exit.C_EXIT_SECONDS = 2.0
+libc = ctypes.CDLL(None)
+for step in job.steps(1000, load=print, save=lambda file: file.write(b"x")):
+    os.kill(os.getpid(), signal.SIGTERM) if step == 3 else None
+libc.__cxa_atexit.argtypes = (ctypes.c_void_p,) * 3
+def at_the_end_of_c(name, *words):
+    libc.__cxa_atexit(ctypes.cast(getattr(libc, name), ctypes.c_void_p), *words)
+how = sys.argv[1]
+if how == "abort": at_the_end_of_c("abort", None, None)
+if how == "fault": at_the_end_of_c("strlen", 1, None)
+if how == "pause": at_the_end_of_c("pause", None, None)
+if how == "thread":
+    at_the_end_of_c("sleep", 1, None)
+    threading.Thread(target=lambda: (time.sleep(0.3), libc.abort()), daemon=True).start()
+print("written")
+"""
+
+
+@pytest.mark.parametrize("how", ["abort", "fault", "pause", "thread", ""])
+def test_a_library_that_crashes_or_hangs_at_exit_changes_no_exit_code(tmp_path: Path, how: str) -> None:
+    """The work is saved by then; torchrun would end the other ranks for a crash of one."""
+    environment = {"BOA_CHECKPOINT_DIR": "c", "BOA_PROGRESS_FILE": "p", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", CRASHING, how],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=30,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "written\n"), done

@@ -264,6 +264,35 @@ def test_a_process_killed_before_it_saved_is_not_waited_for(tmp_path: Path, keep
 WHEN = ("before it", "before it, twice", "in the middle", "in the middle, twice", "after the save")
 
 
+def test_a_process_that_saves_at_once_does_not_outrun_the_suspension_of_its_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have ended before the keeper, on a busy machine, has gone on after its request."""
+    unit = a_unit(tmp_path, "unused")
+
+    def slow(of: Unit) -> bool:
+        found = make_request(of)
+        time.sleep(1.5)
+        return found
+
+    monkeypatch.setattr(stops, "make_request", slow)
+    unit.own.mkdir(parents=True, exist_ok=True)
+    with subprocess.Popen(
+        ["bash", "-c", f"{sys.executable} {LOOP}; touch {tmp_path}/went-on"],
+        env={**os.environ, **unit.environment, **stops.variables(unit)},
+        start_new_session=True,
+    ) as shell:
+        until(lambda: any(one.looks for one in stops.registered(stops.register_file(unit))))
+        stop = stops.OrderedStop(unit, shell.pid, lambda: descendants(os.getpid()))
+        assert not stop.savers()
+        while shell.poll() is None:
+            stop.go_on()
+            time.sleep(0.02)
+    assert stop.asks_first
+    assert saved_step(unit) > 0
+    assert not (tmp_path / "went-on").exists()
+
+
 @pytest.mark.parametrize("when", WHEN)
 @pytest.mark.parametrize("command", [LOOP_ALONE, LOOP_FOLLOWED, LOOP_PIPED], ids=["alone", "then", "pipe"])
 def test_a_stop_loses_no_step_though_its_keeper_is_killed(
