@@ -54,6 +54,7 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/backends/aws/test_lease.py": "the script backends/aws/node/lease.sh",
     "boa_daemon/cli/test_daemon_verbs.py": "the verbs of the daemon, in several modules",
     "boa_daemon/cli/test_mistakes.py": "what a new user types wrong, over all verbs",
+    "boa_daemon/cli/test_widths.py": "what all verbs draw at 80 and 120 columns",
     "boa_daemon/cli/test_main.py": "the command itself, cli/__init__.py",
     "boa_daemon/lab/compare/test_compare.py": "the whole package",
     "boa_daemon/dashboard/test_scripts.py": "data/page/*.js: what the scripts of the page work out",

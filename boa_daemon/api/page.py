@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi import Path as PathParameter
+from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from boa_daemon.api.authentication import Authenticator, Caller
@@ -19,10 +20,12 @@ from boa_daemon.dashboard.assets import asset
 from boa_daemon.dashboard.job_page import job_document
 from boa_daemon.dashboard.money import MoneyView
 from boa_daemon.dashboard.overview import overview_document
+from boa_daemon.version import __version__
 
 _TYPES = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 Hours = Annotated[float, Query(gt=0.0, le=24.0 * 90, description="number of hours until now")]
 UserName = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_.@+-]{1,64}$", description="name of a user")]
+Month = Annotated[str, PathParameter(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$", description="as in 2026-11")]
 JobName = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 
 
@@ -99,6 +102,19 @@ def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
     def cost(by: CostBy = "class", hours: Hours = 24.0, caller: Caller = ask) -> dict[str, Any]:
         """Return the costs of the last hours."""
         return money.cost(by=by, hours=hours)
+
+    @router.get("/months/{month}")
+    def month(month: Month, caller: Caller = ask) -> dict[str, Any]:
+        """Return the figures of a calendar month (UTC): days, groups, jobs."""
+        return service.month(month).to_document()
+
+    @router.get("/months/{month}/page", response_class=HTMLResponse)
+    def month_page(month: Month, caller: Caller = ask) -> HTMLResponse:
+        """Return the report of a month as one HTML file to keep or to forward."""
+        text = service.month(month).page(made_by=f"Written by boa {__version__}.")
+        # A file to be saved: the policy of our own pages allows no styles inside a document.
+        kept = {"content-disposition": f'attachment; filename="boa-{month}.html"'}
+        return HTMLResponse(text, headers=kept)
 
     @router.get("/page/jobs/{name}")
     def job(name: JobName, caller: Caller = ask) -> dict[str, Any]:

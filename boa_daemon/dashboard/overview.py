@@ -59,7 +59,7 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
     active = list(service.daemon.storage.queue.active.values())
     left = {job.id: _left(decision, job) for job in active if job.slots}
     running = sorted((job for job in active if job.slots), key=lambda job: (left[job.id], job.seq))
-    places = service.outlook.places()
+    places, finishes = service.outlook.places(), service.outlook.finishes()
     waiting = sorted(
         (job for job in active if not job.slots), key=lambda job: (places.get(job.id, math.inf), job.seq)
     )
@@ -79,6 +79,8 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
                 "gpu_type": None if job.width is None else job.width.gpu_type,
                 "nodes": len({slot.node for slot in job.slots}),
                 "why": _sentence(decision, job, places.get(job.id)),
+                "place_in_queue": None if job.slots else places.get(job.id),
+                "starts_at": None if job.slots or (end := finishes.get(job.id)) is None else end.starts_at,
                 "seconds_left": None if math.isinf(seconds) else max(seconds, 0.0),
                 "waited_seconds": now - job.arrived_at,
                 "stalled_since": job.stalled_since,

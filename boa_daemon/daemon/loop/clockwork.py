@@ -15,11 +15,13 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from boa_daemon.daemon.loop.loop import Daemon
 from boa_daemon.daemon.loop.pruning import prune
 from boa_daemon.daemon.settings.daemon_paths import DaemonPaths
+from boa_daemon.daemon.watch.month_report import month_money, send_month_report
 from boa_daemon.daemon.watch.safety_nets import LOOK_SECONDS
 from boa_daemon.store.database_setup import backup, newest_backup_age
 from boa_daemon.store.fresh_connections import HUNG_SECONDS
 from boa_daemon.store.leader import RENEW_SECONDS, LedElsewhere
 from boa_daemon.units import counted
+from boa_daemon.version import __version__
 
 _LOG = logging.getLogger("boa")
 WATCH_SECONDS = 1.0
@@ -199,8 +201,23 @@ class Clockwork:
                 self._backup_again_at = time.monotonic() + BACKUP_AGAIN_SECONDS
                 self._backup()
             self._daemon.look_at_nets()
+            self._report_month()
         except Exception:
             _LOG.exception("the safety nets could not be looked at")
+
+    def _report_month(self) -> None:
+        """Send last month's report, once."""
+        daemon, storage = self._daemon, self._daemon.storage
+        if storage is None or not daemon.settings.alerts.month_report:
+            return
+        send_month_report(
+            storage,
+            daemon.alerts,
+            self._there.state / "reports",
+            month_money(daemon.settings.budget, daemon.planner.paid.fixed),
+            made_by=f"Written by boa {__version__}.",
+            now=daemon.world.clock.now(),
+        )
 
     def _backup_fault(self) -> str:
         """Return why there is no backup, or why the next one will fail; empty if all is well."""

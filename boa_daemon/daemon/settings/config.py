@@ -344,6 +344,11 @@ class AlertSettings(Strict):
     apprise: Annotated[list[Name], Private()] = Field(
         default_factory=list, description="URLs of apprise (mail, chat and others; needs the extra apprise)"
     )
+    month_report: bool = Field(
+        default=True,
+        description="send last month's figures on the first day of a month, and write them as a page to "
+        "`reports` in the state folder",
+    )
     long_wait_hours: Positive = Field(
         default=6.0, description="hours without GPUs after which a job's user may be notified that it waits"
     )

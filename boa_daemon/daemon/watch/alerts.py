@@ -148,6 +148,10 @@ class Alerts:
                 _LOG.error("an alert could not be written down: %s", type(error).__name__)
         return True
 
+    def was_sent(self, key: str) -> bool:
+        """Whether an alert of this key was sent before."""
+        return key in self._said
+
     def shout(self, sentence: str, *, key: str = "") -> None:
         """Send an alert even if it was sent before, without using the database, which may be the fault."""
         sentence = plain_text(sentence)

@@ -94,6 +94,12 @@ function table(columns, rows, caption) {
   return el("div", { class: "scroll" }, el("table", { class: "stack", "aria-label": caption }, el("thead", {}, head), el("tbody", {}, body)));
 }
 
+// What is folded is made when it is opened: thousands of cells that nobody sees cost every update.
+function folded_(key, title, make) {
+  const node = el("details", { "data-key": key, ontoggle: () => (node.open && node.childElementCount === 1 ? fill(node, {}, make()) : 0) }, el("summary", {}, title));
+  return node;
+}
+
 function segments(label, options, chosen, choose) {
   return el("div", { class: "seg", role: "group", "aria-label": label }, options.map(([value, text]) =>
     el("button", { type: "button", "aria-pressed": String(value === chosen), "data-key": `${label}:${value}`, onclick: () => choose(value) }, text)));

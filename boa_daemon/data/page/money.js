@@ -62,7 +62,14 @@ function monthCard(month) {
   f.node.append(svg("path", { class: "line", d: path(points.map(at_)) }), svg("path", { class: "line dash thin", d: path([[at, books.spent_usd], [until, ends[1]]].map(at_)) }), svg("circle", { class: "dot mine", cx: f.px(at), cy: f.py(books.spent_usd), r: 5 }));
   const over = planned ? ends[1] - planned : null;
   const words = `${usd(books.spent_usd)} so far; at the pace of the last ${span(recent.length * past.step_seconds)} ${usd(ends[1])} by the month's end${spread ? ` (${usd(ends[0])} to ${usd(ends[2])})` : ""}${planned ? `, ${usd(Math.abs(over))} ${over > 0 ? "above" : "below"} the budget` : ""}.`;
-  return card("This month", "", el("div", { class: "chart" }, f.node), el("p", { class: "why" }, words, books.cap_usd !== null && ends[1] > books.cap_usd ? el("span", { class: "bad" }, " The cap will hold jobs back.") : null));
+  return card("This month", "", el("div", { class: "chart" }, f.node), el("p", { class: "why" }, words, books.cap_usd !== null && ends[1] > books.cap_usd ? el("span", { class: "bad" }, " The cap will hold jobs back.") : null), monthLinks(at));
+}
+
+// The reports of this month and the last two, as files to keep or to forward.
+function monthLinks(at) {
+  if (STATIC) return null;
+  const names = [0, 1, 2].map((back) => { const when = new Date(at * 1000); return new Date(Date.UTC(when.getUTCFullYear(), when.getUTCMonth() - back, 1)).toISOString().slice(0, 7); });
+  return el("p", { class: "soft" }, "Reports to keep or to forward: ", names.flatMap((name, i) => [i ? ", " : "", el("a", { href: `v1/months/${name}/page`, download: `boa-${name}.html` }, name)]));
 }
 
 const money = {

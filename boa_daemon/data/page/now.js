@@ -101,10 +101,10 @@ function fleet(doc, nodes) {
     readout,
     el("ul", { class: "legend" }, [...held, ...["free", "boot", "ending"].filter((kind) => kinds.has(kind)).map((kind) => [kind, FLEET_WORDS[kind]])].map(([kind, said]) =>
       el("li", {}, svg("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { class: kind, x: 1, y: 1, width: 8, height: 8 })), said))),
-    el("details", { "data-key": "nodes" }, el("summary", {}, "As a table"), table([
+    folded_("nodes", "As a table", () => [table([
       ["node", (node) => node.id, "id"], ["type", (node) => node.type], ["zone", (node) => node.zone], ["market", (node) => node.market], ["phase", (node) => node.phase],
       ["GPUs used", (node) => `${node.used} of ${node.gpus}`, "n"], ["jobs", (node) => [...new Set(node.holders.filter(Boolean).map((holder) => holder.id))].flatMap((name, i) => [i ? ", " : "", jobLink(name)])], ["$/h", (node) => usd(node.usd_per_hour), "n"]], list, "Nodes"),
-      nodes.length > list.length ? el("p", { class: "soft" }, `The first ${list.length} of ${number(nodes.length)}: `, code("boa instances"), " lists all.") : null));
+      nodes.length > list.length ? el("p", { class: "soft" }, `The first ${list.length} of ${number(nodes.length)}: `, code("boa instances"), " lists all.") : null]));
 }
 
 // Against the plan: the budget's dollars for the whole day or month, and where this pace ends.
@@ -149,7 +149,7 @@ function queueTable(rows) {
     ["state", (job) => el("span", { class: `chip ${job.status}` }, job.stalled_since ? "stalled" : job.status)],
     ["GPUs", (job) => (job.gpus ? String(job.gpus) : ""), "n"],
     ["why", (job) => job.why, "wide"],
-    ["ends", (job) => (job.seconds_left === null ? "not known" : job.status === "waiting" ? `${span(job.seconds_left)} after its start` : `${clock(Date.now() / 1000 + job.seconds_left, job.seconds_left > 43200)} (${span(job.seconds_left)})`), "n"],
+    ["ends", (job) => (job.status === "waiting" && job.starts_at ? `starts about ${clock(job.starts_at, job.starts_at - Date.now() / 1000 > 43200)}${job.seconds_left === null ? "" : `, runs ${span(job.seconds_left)}`}` : job.seconds_left === null ? "not known" : job.status === "waiting" ? `${span(job.seconds_left)} after its start` : `${clock(Date.now() / 1000 + job.seconds_left, job.seconds_left > 43200)} (${span(job.seconds_left)})`), "n"],
   ], rows, "Jobs");
 }
 

@@ -1,0 +1,323 @@
+"""A month's report: what was spent against the budget and the month before, by whom, and how jobs fared.
+
+It is a page like those of `--report`, and a few sentences for the channels of alerts. It is made from bills
+and jobs alone, so the report of an old month can be made again while they are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from boa_daemon.daemon.money.cost_labels import UNUSED_ROW
+from boa_daemon.daemon.money.costs import cost_rows, with_fixed_costs
+from boa_daemon.daemon.settings.config import BudgetSettings
+from boa_daemon.daemon.settings.daemon_paths import make_folder
+from boa_daemon.daemon.watch.alerts import Alerts
+from boa_daemon.errors import InputError
+from boa_daemon.job.whole_files import write_whole
+from boa_daemon.planning.report_page import PageTable, Picture, Report
+from boa_daemon.store.storage import Storage
+from boa_daemon.store.tables import JOBS
+from boa_daemon.tick.facts.limits import DAY_SECONDS, FixedCost, Window, month_of
+from boa_daemon.units import SECONDS_PER_HOUR, counted, format_hours
+
+GROUPS = ("team", "user", "class", "market", "kind")
+MOST_ROWS = 12
+"""Rows of a table; the rest is one row."""
+SEEN_SECONDS = 3 * DAY_SECONDS
+"""A month whose first dollars came later was not seen whole: nothing is compared with it."""
+OVER = 0.02
+"""Spend above the budget is told from this fraction on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthMoney:
+    """The budget of a month: dollars per hour, None without one; and its cap in dollars."""
+
+    usd_per_hour: float | None
+    cap_usd: float | None
+    fixed: Sequence[FixedCost] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthReport:
+    """The figures of a calendar month (UTC); `until` is before its end for the present month.
+
+    `days` are dollars by date, of the month before too; `groups` are rows of name and dollars by kind of
+    group; `ends` counts the jobs that ended by status; `hours` are those of finished jobs from submission to
+    end, with their ids.
+    """
+
+    window: Window
+    until: float
+    money: MonthMoney
+    days: Mapping[str, float]
+    groups: Mapping[str, Sequence[tuple[str, float]]]
+    ends: Mapping[str, int]
+    hours: Sequence[tuple[float, str]]
+
+    @property
+    def name(self) -> str:
+        """The month, as in ``2026-11``."""
+        return f"{_date(self.window.begins_at):%Y-%m}"
+
+    @property
+    def usd(self) -> float:
+        """Dollars spent in the month."""
+        return sum(usd for day, usd in self.days.items() if day.startswith(self.name))
+
+    @property
+    def usd_before(self) -> float:
+        """Dollars spent in the month before; 0 for a present month or one before that was not seen whole."""
+        first = f"{_date(month_of(self.window.begins_at - 1.0).begins_at + SEEN_SECONDS):%Y-%m-%d}"
+        if self.until < self.window.ends_at or min(self.days, default="9") > first:
+            return 0.0
+        return sum(usd for day, usd in self.days.items() if not day.startswith(self.name))
+
+    @property
+    def budget_usd(self) -> float | None:
+        """The budget of the part of the month that is over."""
+        if self.money.usd_per_hour is None:
+            return None
+        return self.money.usd_per_hour * (self.until - self.window.begins_at) / SECONDS_PER_HOUR
+
+    @property
+    def lead(self) -> str:
+        """The verdict in a sentence."""
+        so_far = "" if self.until >= self.window.ends_at else " so far"
+        said = f"{_date(self.window.begins_at):%B %Y}{so_far}: ${self.usd:,.2f} spent"
+        budget = self.budget_usd
+        if budget:
+            said += f", {self.usd / budget:.0%} of the budget of ${budget:,.2f}"
+        if self.usd_before > 0.0:
+            said += f" and {self.usd / self.usd_before - 1.0:+.0%} against the month before"
+        finished = self.ends.get("finished", 0)
+        said += f"; {counted(finished, 'job')} finished"
+        if self.hours:
+            said += f", {format_hours(self._mean_hours)} from submission to end on average"
+        return f"{said}."
+
+    @property
+    def bad(self) -> list[str]:
+        """What was not well, in sentences."""
+        said, budget, cap = [], self.budget_usd, self.money.cap_usd
+        if budget and self.usd > (1.0 + OVER) * budget:
+            said.append(f"${self.usd - budget:,.2f} more than the budget were spent.")
+        if cap is not None and self.usd >= 0.98 * cap:
+            said.append(f"The month's cap of ${cap:,.2f} was reached.")
+        if failed := self.ends.get("failed", 0):
+            share = failed / max(sum(self.ends.values()), 1)
+            said.append(f"{counted(failed, 'job')} failed, {share:.0%} of those that ended.")
+        unused = sum(usd for name, usd in self.groups.get("team", ()) if name == UNUSED_ROW)
+        if self.usd > 0.0 and unused > 0.1 * self.usd:
+            said.append(
+                f"${unused:,.2f}, {unused / self.usd:.0%} of the money, went to GPUs that no job used."
+            )
+        return said
+
+    @property
+    def sentences(self) -> str:
+        """The report in a few sentences, for a message."""
+        most = [f"{name} ${usd:,.2f}" for name, usd in self.groups.get("user", ())[:3] if usd >= 0.005]
+        who = [f"Most by {', '.join(most)}."] if most else []
+        return " ".join([self.lead, *self.bad, *who])
+
+    @property
+    def _mean_hours(self) -> float:
+        return sum(hours for hours, _ in self.hours) / len(self.hours)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+        return {
+            "month": self.name,
+            "since": self.window.begins_at,
+            "until": self.until,
+            "usd": self.usd,
+            "usd_before": self.usd_before,
+            "budget_usd": self.budget_usd,
+            "cap_usd": self.money.cap_usd,
+            "days": [{"day": day, "usd": usd} for day, usd in self.days.items() if day.startswith(self.name)],
+            "groups": {
+                by: [{"name": name, "usd": usd} for name, usd in rows] for by, rows in self.groups.items()
+            },
+            "jobs": dict(self.ends),
+            "mean_jct_hours": self._mean_hours if self.hours else None,
+        }
+
+    def page(self, *, made_by: str) -> str:
+        """Return the report as one HTML file."""
+        facts = {"spent": f"${self.usd:,.2f}"}
+        if self.budget_usd is not None:
+            facts["budget"] = f"${self.budget_usd:,.2f}"
+        if self.usd_before > 0.0:
+            facts["month before"] = f"${self.usd_before:,.2f}"
+        facts["jobs finished"] = f"{self.ends.get('finished', 0):,}"
+        parts: list[Picture | PageTable] = [self._picture()]
+        parts += [_table(by, rows, self.usd) for by, rows in self.groups.items() if rows]
+        if self.ends:
+            rows = tuple((status, f"{count:,}") for status, count in sorted(self.ends.items()))
+            parts.append(
+                PageTable(title="Jobs that ended", columns=("how", "jobs"), rows=rows, right=frozenset({1}))
+            )
+        if self.hours:
+            longest = tuple((job, format_hours(hours)) for hours, job in sorted(self.hours, reverse=True)[:5])
+            parts.append(
+                PageTable(
+                    title="The longest from submission to end",
+                    columns=("job", "hours"),
+                    rows=longest,
+                    right=frozenset({1}),
+                )
+            )
+        return Report(
+            title=f"{_date(self.window.begins_at):%B %Y}",
+            lead=self.lead,
+            bad=self.bad,
+            facts=facts,
+            parts=parts,
+            answer=self.to_document(),
+            made_by=made_by,
+        ).html
+
+    def _picture(self) -> Picture:
+        """Return a drawing of the dollars of each day, with the budget's day as a line."""
+        days = round((self.window.ends_at - self.window.begins_at) / DAY_SECONDS)
+        spent = [self.days.get(f"{self.name}-{day:02d}", 0.0) for day in range(1, days + 1)]
+        line = None if self.money.usd_per_hour is None else 24.0 * self.money.usd_per_hour
+        top = 1.1 * max([*spent, line or 0.0, 1e-9])
+        wide, tall, left, bottom = 720.0, 220.0, 64.0, 190.0
+        step, scale = (wide - left) / days, (bottom - 14.0) / top
+        parts = [
+            f'<rect x="{left + step * (day + 0.12):.1f}" y="{bottom - scale * usd:.1f}" '
+            f'width="{0.76 * step:.1f}" height="{scale * usd:.1f}" fill="#1769aa"><title>'
+            f"{self.name}-{day + 1:02d}: ${usd:,.2f}</title></rect>"
+            for day, usd in enumerate(spent)
+        ]
+        text = 'font-size="12" fill="#1f2933"'
+        parts += [
+            f'<text x="{left + step * (day + 0.5):.1f}" y="{bottom + 18:.0f}" text-anchor="middle" {text}>'
+            f"{_date(self.window.begins_at + day * DAY_SECONDS):%d %b}</text>"
+            for day in range(0, days, 7)
+        ]
+        for usd in (0.0, top / 2.2, top / 1.1):
+            y = bottom - scale * usd
+            parts.append(f'<line x1="{left}" x2="{wide}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e4e7eb"/>')
+            parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end" {text}>${usd:,.0f}</text>')
+        if line is not None:
+            y = bottom - scale * line
+            parts.append(
+                f'<line x1="{left}" x2="{wide}" y1="{y:.1f}" y2="{y:.1f}" stroke="#c2410c" '
+                f'stroke-dasharray="6 4"/><text x="{wide}" y="{y - 5:.1f}" text-anchor="end" font-size="12" '
+                f'fill="#c2410c">budget ${line:,.0f} a day</text>'
+            )
+        drawn = (
+            f'<svg viewBox="0 0 {wide:g} {tall:g}" font-family="system-ui, sans-serif">{"".join(parts)}</svg>'
+        )
+        most = max(range(days), key=lambda day: spent[day])
+        words = f"Dollars a day; most on {self.name}-{most + 1:02d}, ${spent[most]:,.2f}."
+        return Picture(svg=drawn, words=words if self.usd > 0.0 else "Dollars a day: nothing was spent.")
+
+
+def month_report(storage: Storage, at: float, money: MonthMoney, *, now: float) -> MonthReport:
+    """Return the report of the month (UTC) that holds the instant `at`, up to `now`."""
+    window = month_of(at)
+    until = min(now, window.ends_at)
+    before = month_of(window.begins_at - 1.0).begins_at
+
+    def rows(by: Any, since: float) -> list[dict[str, Any]]:
+        found = cost_rows(storage.queue, by=by, since=since, now=until)
+        return with_fixed_costs(found, money.fixed, by=by, since=since, now=until)
+
+    last = f"{_date(until - 1.0):%Y-%m-%d}"
+    days = {row["name"]: row["usd"] for row in rows("day", before) if row["name"] <= last}
+    ends, hours = _ends(storage, window.begins_at, until)
+    return MonthReport(
+        window=window,
+        until=until,
+        money=money,
+        days=days,
+        groups={by: [(row["name"], row["usd"]) for row in rows(by, window.begins_at)] for by in GROUPS},
+        ends=ends,
+        hours=hours,
+    )
+
+
+def send_month_report(
+    storage: Storage, alerts: Alerts, folder: Path, money: MonthMoney, *, made_by: str, now: float
+) -> Path | None:
+    """Write last month's report to `folder` and send its sentences, once; return the page, None if not now.
+
+    Nothing is sent about a month in which the books were not open yet.
+    """
+    begins = month_of(now).begins_at
+    key = f"month-report:{_date(begins - 1.0):%Y-%m}"
+    if storage.store.books_opened_at(now) >= begins or alerts.was_sent(key):
+        return None
+    report = month_report(storage, begins - 1.0, money, now=now)
+    make_folder(folder)
+    path = folder / f"{report.name}.html"
+    write_whole(path, report.page(made_by=made_by))
+    if alerts.once(key, f"{report.sentences} The page: {path}", at=now):
+        alerts.shout(f"{report.sentences} The page: {path}", key=key)
+    return path
+
+
+def month_money(budget: BudgetSettings, fixed: Sequence[FixedCost]) -> MonthMoney:
+    """Return the budget of the settings, for a month."""
+    return MonthMoney(
+        usd_per_hour=budget.mean_usd_per_hour, cap_usd=budget.usd_per_month_cap, fixed=tuple(fixed)
+    )
+
+
+def instant_of_month(text: str) -> float:
+    """Return the first instant (UTC) of a month such as ``2026-11``.
+
+    Raises:
+        InputError: when the text names no month.
+    """
+    try:
+        return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise InputError(f"{text!r} is no month", hint="Write 2026-11") from None
+
+
+def _ends(storage: Storage, since: float, until: float) -> tuple[dict[str, int], list[tuple[float, str]]]:
+    """Return how many jobs ended how, and the hours of those that finished, with their ids."""
+    columns = JOBS.c
+    query = select(columns.id, columns.status, columns.arrived_at, columns.ended_at).where(
+        columns.ended_at >= since, columns.ended_at < until
+    )
+    with storage.store.database.read() as connection:
+        found = list(connection.execute(query))
+    hours = [
+        ((row.ended_at - row.arrived_at) / SECONDS_PER_HOUR, row.id)
+        for row in found
+        if row.status == "finished"
+    ]
+    return dict(Counter(row.status for row in found)), hours
+
+
+def _table(by: str, rows: Sequence[tuple[str, float]], total: float) -> PageTable:
+    """Return the largest rows of a group, and the rest as one row."""
+    shown = [*rows[:MOST_ROWS]]
+    if len(rows) > MOST_ROWS:
+        shown.append((f"{len(rows) - MOST_ROWS} others", sum(usd for _, usd in rows[MOST_ROWS:])))
+    return PageTable(
+        title=f"By {'use' if by == 'kind' else by}",
+        columns=(by, "dollars", "share"),
+        rows=tuple(
+            (name, f"${usd:,.2f}", f"{usd / total:.1%}" if total > 0.0 else "") for name, usd in shown
+        ),
+        right=frozenset({1, 2}),
+    )
+
+
+def _date(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
