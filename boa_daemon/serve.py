@@ -267,7 +267,7 @@ def _try_reading_again(daemon: Daemon, load: SettingsReader) -> bool:
     """Reload the settings; return False, and keep the present ones, when the new ones are refused."""
     try:
         later = _read_again(daemon, load)
-    except (BoaError, ValueError) as error:
+    except (BoaError, ValueError, *PASSING) as error:
         _LOG.error("the settings stay as they were: %s", error)
         _say_refusal(daemon, load)
         return False

@@ -41,7 +41,6 @@ _OF_SQLSTATE: tuple[tuple[str, Trouble], ...] = (
     ("28", "login"),
     ("3D", "login"),
     ("42501", "rights"),
-    ("42P01", "tables"),
     ("3F", "tables"),
 )
 """Kinds of trouble by the beginning of PostgreSQL's SQLSTATE; the first that fits counts."""

@@ -221,3 +221,23 @@ def test_boa_recover_takes_an_empty_database_into_use(server: PostgresServer, tm
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"backup": None, "instances": 0, "jobs": 0, "old": None}
+
+
+@pytest.mark.exhaustive  # starts the program
+def test_a_reload_and_a_stop_while_the_server_is_down_pass(server: PostgresServer) -> None:
+    """SIGHUP and SIGTERM are handled between ticks, where an error of the database would end the daemon."""
+    if not HAS_SERVER:
+        return
+    empty_database(server.url)
+    with a_site(on(server)) as site:
+        site.up()
+        server.stop()
+        assert site.process is not None
+        site.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "could not be asked for anew" in site.log, site)
+        server.start()
+        wait_for(lambda: not site.get("/status").get("fault", "?"), site)
+        server.stop()
+        assert site.end(signal.SIGTERM) == 0
+        assert "Traceback" not in site.log
+        server.start()

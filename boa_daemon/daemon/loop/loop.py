@@ -37,7 +37,7 @@ from boa_daemon.daemon.watch.purse_alerts import (
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.samples import DAY
 from boa_daemon.store.database import held_in_time
-from boa_daemon.store.database_troubles import trouble_of
+from boa_daemon.store.database_troubles import PASSING, trouble_of
 from boa_daemon.store.leader import LeadInDoubt, LedElsewhere
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import JobRecord
@@ -521,11 +521,17 @@ class Daemon(AdaptiveDaemon):
         self.nets.look(faults, now=self.world.clock.now())
 
     def ask_anew(self) -> None:
-        """Ask for every fact from outside again, and end the rests whose cause a person may have mended."""
-        self.world.cloud.ask_anew()
-        if self.storage is not None:
-            with self._lock:
-                self.storage.store.open_mended(self.world.clock.now())
+        """Ask for every fact from outside again, and end the rests whose cause a person may have mended.
+
+        A trouble that passes is logged: this is called between ticks, where an error would end the daemon.
+        """
+        try:
+            self.world.cloud.ask_anew()
+            if self.storage is not None:
+                with self._lock:
+                    self.storage.store.open_mended(self.world.clock.now())
+        except (BoaError, *PASSING) as error:
+            _LOG.error("what people changed outside could not be asked for anew: %s", fault_of(error))
 
     def close(self) -> None:
         """Wait for the running tick and close all components; jobs and nodes continue."""
@@ -535,8 +541,11 @@ class Daemon(AdaptiveDaemon):
             self.alerts.close()
             self.world.cloud.close()
             if self.storage is not None:
-                if self.kept is not None and self.standing.decision is not None:
-                    self.kept.keep(self.work.progress, self.spot)
+                try:
+                    if self.kept is not None and self.standing.decision is not None:
+                        self.kept.keep(self.work.progress, self.spot)
+                except PASSING as error:
+                    _LOG.error("the last minutes of the history are lost: %s", fault_of(error))
                 self.storage.close()
 
     @property

@@ -446,7 +446,8 @@ def test_the_status_comes_from_memory(served: Served, monkeypatch: pytest.Monkey
     monkeypatch.setattr(play.storage.store.database.engine, "begin", gone)
     play.daemon.tick()
     play.clock.instant += 3600.0
-    answer = httpx.get(f"{served.url}/v1/status", headers={"Authorization": f"Bearer {TOKEN}"})
+    head = {"Authorization": f"Bearer {TOKEN}"}
+    answer = httpx.get(f"{served.url}/v1/status", headers=head, timeout=30.0)
     assert answer.status_code == 200
     assert "no database" in answer.json()["fault"]
 

@@ -79,7 +79,6 @@ PASSING_ON_A_SERVER = {
     "no entry in pg_hba.conf": ("28000", "login"),
     "database renamed": ("3D000", "login"),
     "rights taken away": ("42501", "rights"),
-    "table not found": ("42P01", "tables"),
     "schema not found": ("3F000", "tables"),
     "statement timeout": ("57014", "busy"),
     "serialization": ("40001", "busy"),
