@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from boa_daemon.backends.aws.client.errors import MEANINGS, meaning_of
+from boa_daemon.backends.aws.client.errors import meaning_of
 from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING, RefusalRule, rule_of
 from boa_daemon.backends.aws.instances.node_states import NODE_STATES
 
@@ -29,7 +29,7 @@ SCOPES: Mapping[str, str] = {
 def refusal_lines() -> list[str]:
     """Return the table of refusals: codes with one row together, in the order of the code's table."""
     rows: dict[RefusalRule, list[str]] = {}
-    for code in dict.fromkeys([*MEANINGS, *BY_CODE]):
+    for code in BY_CODE:
         rows.setdefault(rule_of(code, meaning_of(code, 400), ""), []).append(f"`{code}`")
     return [
         "| code | closes | others at once | rests | asked anew | what cures it |",

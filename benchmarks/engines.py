@@ -1,6 +1,6 @@
-"""The time that engines take to start, stop and resume jobs, and the cost of the helper per step.
+"""The time that engines take to start, stop and resume jobs.
 
-    python benchmarks/engines.py            # local engine and helper, about a minute
+    python benchmarks/engines.py            # local engine, about a minute
     python benchmarks/engines.py --all      # and PyTorch, Ray, and SSM whose scripts run here: some minutes
 
 The baseline is the same command without an engine, started with the same environment and stopped with
@@ -11,7 +11,6 @@ part is the difference from the baseline.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import signal
@@ -29,8 +28,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from engine_bench import DDP, NUMPY, Bench
 from engine_worlds import ENGINES, World, ray_world
 
-from boa_daemon.job.run import Run
-from boa_daemon.job.stops import REGISTER, STOP_FILE
 from boa_daemon.testing import a_node
 from boa_daemon.tick.facts.ports import Accepted
 
@@ -122,32 +119,12 @@ def a_bench(world: World, command: str) -> Iterator[Bench]:
         yield bench
 
 
-def helper_microseconds(steps: int = 50_000) -> tuple[float, float]:
-    """Return the microseconds of processor per step of (report and should_checkpoint, an empty call)."""
-    with tempfile.TemporaryDirectory() as folder:
-        told = {"BOA_PROGRESS_FILE": "progress.json", STOP_FILE: "stop", REGISTER: "register"}
-        told = {name: f"{folder}/{file}" for name, file in told.items()}
-        run = Run({"BOA_CHECKPOINT_DIR": folder, **told})
-        began = time.process_time()
-        for step in range(steps):
-            run.report(step, 64.0, 0.5, None)
-            run.should_checkpoint(None, None)
-        helped = time.process_time() - began
-        json.loads(Path(folder, "progress.json").read_text())
-    began = time.process_time()
-    for step in range(steps):
-        abs(step)
-    return 1e6 * helped / steps, 1e6 * (time.process_time() - began) / steps
-
-
 def main() -> None:
     """Print the tables."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--all", action="store_true", help="every engine, and PyTorch")
     flags.add_argument("--repeats", type=int, default=3)
     asked = flags.parse_args()
-    helped, empty = helper_microseconds()
-    print(f"helper: {helped:.1f} us per step (target 100), an empty call {empty:.2f} us\n")
     print("| what | start to first step | stop to manifest | resume to first step |\n|---|---|---|---|")
     jobs = {"numpy": f"{NUMPY} {STEPS} --pause 0.002"}
     if asked.all:

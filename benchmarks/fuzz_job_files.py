@@ -38,6 +38,8 @@ def main() -> int:
     from engine_worlds import ssm_world  # noqa: PLC0415  it imports the code under test
     from job_fuzz import Fuzz, ready_nodes  # noqa: PLC0415
 
+    from boa_daemon.job.leavings import remove_trees  # noqa: PLC0415
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     found = 0
     path = os.environ["PATH"]
@@ -55,6 +57,7 @@ def main() -> int:
                     ready_nodes(fuzz)
                     faults = fuzz.run(count, at_once=1)
             fuzz.play.close()
+            remove_trees(*place.iterdir())  # Jobs left folders deeper than Python's own way of removing them.
         found += len(faults)
         print(
             f"{engine}: {count} files, {fuzz.counts['refused']} refused, {fuzz.counts['ran']} jobs ran, "

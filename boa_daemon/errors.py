@@ -62,6 +62,10 @@ class MissingExtra(InputError):
     """The command needs an optional library."""
 
 
+NOT_SENT = "NotSent"
+"""`code` of a call that was not made, as the region that it is for does not answer."""
+
+
 class CloudFailed(BoaError):
     """The cloud refused a call or did not answer; `code` is the cloud's error code."""
 

@@ -87,6 +87,51 @@ def per_of(text: str | None) -> Per:
     return Per(names[hours], hours) if hours in names else PER_HOUR
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetTexts:
+    """Several budgets as typed, each a text for `parse_budget`, and the points of a range if it is one.
+
+    A range has two texts; `points` is None if it goes in steps of one.
+    """
+
+    texts: tuple[str, ...]
+    is_range: bool
+    points: int | None = None
+
+    @property
+    def per(self) -> Per:
+        """The unit of time of the first one."""
+        return per_of(self.texts[0])
+
+
+_RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^:]+?)")
+_POINTS = re.compile(r"(?<!gpus):(?P<points>\d+)(?=$|/)", re.IGNORECASE)
+
+
+def split_budgets(text: str) -> BudgetTexts:
+    """Return the budgets of a list or a range: ``8..40``, ``200..900/day:15``, ``8,12,20/h``, ``gpus:8..40``.
+
+    A unit at the end, or `gpus:` at the beginning, holds for all that have none of their own.
+    """
+    found = _POINTS.search(text)
+    plain = text if found is None else text[: found.start()] + text[found.end() :]
+    match = _RANGE.fullmatch(plain.strip())
+    words = plain.split(",") if match is None else [match["low"], match["high"]]
+    words = [word.strip() for word in words]
+    _, slash, per = words[-1].partition("/")
+    counts = words[0].lower().startswith("gpus:")
+    texts = []
+    for word in words:
+        if "/" in word or word.lower().startswith("gpus:"):
+            texts.append(word)
+        else:
+            texts.append(f"gpus:{word}" if counts else f"{word}{slash}{per}")
+    points = None if found is None or match is None else int(found["points"])
+    if found is not None and match is None:
+        texts[-1] += found[0]
+    return BudgetTexts(texts=tuple(texts), is_range=match is not None, points=points)
+
+
 def parse_dollars(text: str) -> float:
     """Return a total amount in dollars from ``$1,500`` or ``1500``.
 

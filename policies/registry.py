@@ -52,6 +52,8 @@ _RIVALS: Mapping[str, str] = {
     "static-fifo": "baselines:STATIC_FIFO",
     "static-srsf": "baselines:STATIC_SRSF",
     "srpt": "fixed_widths:SRPT",
+    "elastic-srpt": "elastic_srpt:ELASTIC_SRPT",
+    "gittins": "gittins:GITTINS",
     "a-srpt": "a_srpt:A_SRPT",
     "dally": "dally:DALLY",
     "static-equal": "baselines:STATIC_EQUAL",

@@ -49,6 +49,7 @@ AT_THE_ROOT = {
 NOT_OF_ONE_MODULE = {
     "boa_daemon/api/test_api.py": "the whole package, over a socket",
     "boa_daemon/backends/aws/client/test_renewed_credentials.py": "client/calls.py with renewed credentials",
+    "boa_daemon/daemon/watch/test_alert_servers.py": "alerts.py over real servers of mail and the web",
     "boa_daemon/backends/aws/test_nodes.py": "listing, ending and sweeping together",
     "boa_daemon/backends/aws/test_lease.py": "the script backends/aws/node/lease.sh",
     "boa_daemon/cli/test_daemon_verbs.py": "the verbs of the daemon, in several modules",

@@ -1,9 +1,11 @@
-"""Names of machines in several regions: `g5.xlarge` in the home region, `g5.xlarge~sa-east-1` elsewhere."""
+"""The form of region names, and names of machines in several: `g5.xlarge` at home, `g5.xlarge~sa-east-1`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+REGION = r"[a-z]{2,4}(?:-[a-z]+)+-\d{1,2}"
+"""The names of regions in all partitions, as a regular expression: `us-gov-west-1`, `eusc-de-east-1`."""
 _IN = "~"
 
 

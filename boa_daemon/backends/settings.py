@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from boa_daemon.backends.region_names import REGION
 from boa_daemon.inputs.schema import FORMS, Limit, Name, Names, Strict
 from boa_daemon.tick.facts.offers import Market
 
@@ -26,7 +27,7 @@ BUILT = "built"
 Named: TypeAlias = Mapping[Name, Name]
 """A table of names, such as zones or instance types, with a name for each."""
 Price: TypeAlias = Annotated[float, Field(gt=0.0, le=1e6)]
-REGION_FORM = r"^[a-z]{2}(-[a-z]+)+-\d$"
+REGION_FORM = f"^{REGION}$"
 CLUSTER_FORM, ROLE_FORM, DAY_FORM = (
     r"^[A-Za-z0-9._-]{1,64}$",
     r"^(arn:[^\s]+:role/[^\s]+)?$",

@@ -22,7 +22,7 @@ from boa_daemon.engines.ssm_commands import SsmCommands
 from boa_daemon.engines.ssm_scripts import library
 from boa_daemon.tick.facts.node_lives import instance_of
 from boa_daemon.tick.facts.ports import Accepted, Refused, SaidInside, WayIn
-from policies.model import JobId
+from policies.model import JobId, NodeId
 
 MODULE = "boa_daemon.job.unit_access"
 MOST_AT_ONCE = 32
@@ -218,9 +218,9 @@ class SsmJobAccess:
         commands: SsmCommands,
         place_of: Callable[[JobId, int], tuple[str, str, str] | Refused],
         *,
-        region: str = "",
+        region_of: Callable[[NodeId], str] = lambda node: "",
     ) -> None:
-        self._ssm, self._place_of, self._region = commands, place_of, region
+        self._ssm, self._place_of, self._region_of = commands, place_of, region_of
         self._commands = RunningCommands()
 
     def way(self, job: JobId, node: int) -> WayIn | Refused:
@@ -230,7 +230,8 @@ class SsmJobAccess:
             return place
         name, folder, root = place
         shell = ("sudo", "env", f"PYTHONPATH={library(root)}", "python3", "-m", MODULE, folder)
-        return WayIn(kind="ssm", node=instance_of(name), folder=folder, shell=shell, region=self._region)
+        region = self._region_of(name)
+        return WayIn(kind="ssm", node=instance_of(name), folder=folder, shell=shell, region=region)
 
     def begin(self, job: JobId, node: int, command: str, *, seconds: float) -> str | Refused:
         """Start a command beside a unit through Run Command; return the token for `end`."""

@@ -71,22 +71,36 @@ def _looked_at(folder: Path, keep: Callable[[Path], object] | None) -> UnitStatu
 
 
 def _is_kept_anew(folder: Path, keep: Callable[[Path], object]) -> bool:
-    """Start a keeper for a unit that has none, if its command was started; return whether one may come."""
+    """Start a keeper for a unit that has none, if its command was started; return whether one may come.
+
+    Tries are counted in a file, so that they count after a restart too, and where the disk is full, here.
+    """
     course = read_course(folder)
     if course is None or not course.child:
         return False
-    file = folder / TRIES
+    at, tries = max(_noted_tries(folder / TRIES), _TRIES.get(folder, (0.0, 0)))
     with suppress(OSError):
-        at = file.stat().st_mtime if file.exists() else 0.0
-        # A keeper that came notes the course anew.
-        tries = int(file.read_text() or 0) if at > (folder / COURSE).stat().st_mtime else 0
-        if tries >= MOST_TRIES:
-            return False
-        if not tries or time.time() - at > TRY_SECONDS:
-            file.write_text(str(tries + 1))
+        if at <= (folder / COURSE).stat().st_mtime:
+            tries = 0  # A keeper that came notes the course anew.
+    if tries >= MOST_TRIES:
+        return False
+    if not tries or time.time() - at > TRY_SECONDS:
+        _TRIES[folder] = (time.time(), tries + 1)
+        with suppress(OSError):
+            (folder / TRIES).write_text(str(tries + 1))
+        with suppress(OSError):
             keep(folder)
-        return True
-    return False
+    return True
+
+
+_TRIES: dict[Path, tuple[float, int]] = {}
+"""When the last keeper of a unit was started, and how many were."""
+
+
+def _noted_tries(file: Path) -> tuple[float, int]:
+    with suppress(OSError, ValueError):
+        return file.stat().st_mtime, int(file.read_text())
+    return 0.0, 0
 
 
 def _has_keeper_record(folder: Path) -> bool:

@@ -109,15 +109,16 @@ class SsmSettings:
     own_user: bool = False
     """Whether each job runs as its own user on its nodes, instead of root."""
     region: str = ""
-    """AWS region of the nodes, for sessions of people; empty: the region set in their shell."""
+    """AWS region of the queue, the bucket and the secrets; empty: that of each machine."""
 
 
 class SsmEngine:
     """Implements `Runner` over SSM, SQS and S3.
 
     `address_of` returns a node's private address. `efa_of` returns how many EFA cards a node must have, and
-    why they are not checked (empty if they are). With `starts_at_once` threads, ticks do not wait for starts
-    or for new nodes; with 0, each start is completed within its call.
+    why they are not checked (empty if they are). `region_of` returns a node's region for sessions of people,
+    empty for the region set in their shell. With `starts_at_once` threads, ticks do not wait for starts or
+    for new nodes; with 0, each start is completed within its call.
     """
 
     name = "ssm"
@@ -134,8 +135,9 @@ class SsmEngine:
         gate: JobGate | None = None,
         starts_at_once: int = 0,
         efa_of: Callable[[NodeId], tuple[int, str]] = lambda node: (0, ""),
+        region_of: Callable[[NodeId], str] = lambda node: "",
     ) -> None:
-        self._commands, self._s3, self._settings = SsmCommands(ssm), s3, settings
+        self._commands, self._s3, self._settings = SsmCommands(ssm, region=settings.region), s3, settings
         self._inbox = Inbox(sqs, settings.queue_url, self._read_status)
         self._now, self._gate, self._efa_of = now, gate, efa_of
         self.starts = StartOrders(self._commands, address_of, at_once=starts_at_once)
@@ -149,7 +151,7 @@ class SsmEngine:
         self._has_news = False
         self._memory: _Memory | None = None
         self._codes: set[str] = set()
-        self.inside = SsmJobAccess(self._commands, self._running_at, region=settings.region)
+        self.inside = SsmJobAccess(self._commands, self._running_at, region_of=region_of)
 
     def _running_at(self, job: JobId, node: int) -> tuple[str, str, str] | Refused:
         """Return the node, the folder and the root of a job's running unit."""
@@ -286,6 +288,7 @@ class SsmEngine:
             code_at=self._code_uri(spec.code),
             account=account,
         )[rank]
+        unit = replace(unit, region=settings.region)
         return start_script(root, {**asdict(unit), "folder": str(unit.folder)}, gate=given, key=key)
 
     def _pass(

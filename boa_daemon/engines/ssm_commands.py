@@ -7,11 +7,14 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, Protocol
 
 from boa_daemon.engines.backoff import Backoff
 from boa_daemon.engines.ssm_scripts import HEALTH, READY, SCRATCH, prepare_script
+from boa_daemon.errors import NOT_SENT
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
+from boa_daemon.job.secrets import aws_variables
 from boa_daemon.tick.facts.node_lives import instance_of
 from boa_daemon.tick.facts.ports import Accepted, Refused, Unknown
 from policies.model import NodeId
@@ -46,15 +49,21 @@ def is_certain(error: Exception) -> bool:
     said = f"{type(error).__name__}: {error}"
     response = getattr(error, "response", None) or {}
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
-    never_sent = "ParamValidation" in said or "Credential" in said
+    never_sent = any(word in said for word in ("ParamValidation", "Credential", NOT_SENT))
     return 400 <= status < 500 or never_sent or is_about_the_node(said)
 
 
 class SsmCommands:
     """Sends scripts and reads their results; returns errors of SSM as values."""
 
-    def __init__(self, ssm: SsmClient) -> None:
+    def __init__(self, ssm: SsmClient, *, region: str = "") -> None:
         self._ssm = ssm
+        self._region = region
+
+    def at_home(self, script: str) -> str:
+        """Return a script whose AWS calls go to the home region, on a node of any: the bucket is there."""
+        words = (f"export {name}={quote(each)}\n" for name, each in aws_variables(self._region).items())
+        return f"{''.join(words)}{script}"
 
     def send_each(self, nodes: Sequence[NodeId], script: str, comment: str) -> str | Refused:
         """Run a script on any number of nodes; return the first refusal, or an empty text.
@@ -188,7 +197,7 @@ class Preparer:
             except Exception as error:
                 return self._later(node, f"what {node} needs could not be put into the bucket: {error}")
             script = prepare_script(root, source, gpus=gpus, efa=efa)
-            answer = self._commands.send([node], script, "prepare a node")
+            answer = self._commands.send([node], self._commands.at_home(script), "prepare a node")
             if isinstance(answer, Refused):
                 return self._later(node, f"SSM does not reach {node} yet: {_why_not_reached(answer.reason)}")
             self._preparing[node] = answer

@@ -47,7 +47,8 @@ class SsmPrefetch:
             self._sent[job] = (generation, sent)
         for node, script in scripts.items():
             if node not in sent:
-                answer = self.commands.send([node], script, "bring what a job needs")
+                at_home = self.commands.at_home(script)
+                answer = self.commands.send([node], at_home, "bring what a job needs")
                 sent[node] = "" if isinstance(answer, Refused) else answer
             elif sent[node] and self.commands.result(sent[node], node)[0] not in _GOES_ON:
                 sent[node] = ""

@@ -162,8 +162,9 @@ def stop_script(name_pattern: str) -> str:
 
 
 def kill_script(name_pattern: str) -> str:
-    """Return the script that ends units at once."""
-    return f"systemctl kill --kill-whom=main --signal=SIGUSR1 {quote(name_pattern)}\n"
+    """Return the script that ends units at once, also those that somebody has suspended."""
+    kill = "systemctl kill --kill-whom=main --signal"
+    return "".join(f"{kill}={name} {quote(name_pattern)}\n" for name in ("SIGUSR1", "SIGCONT"))
 
 
 def status_script(root: str, folder: str, *, key: str = "") -> str:

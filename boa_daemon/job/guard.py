@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from boa_daemon.job.course import OUTPUT, read_course, reopen_output
+from boa_daemon.job.course import COURSE, OUTPUT, read_course, reopen_output
 from boa_daemon.job.processes import ended_children, order
 from boa_daemon.job.unit import read_own, sealed_document, write_in_room
 
@@ -29,6 +29,10 @@ MOST_KEEPERS, WITHIN_SECONDS = 20, 60.0
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
 """The pause before the next keeper: it doubles with each that has died, up to the longest. So a fault that
 passes within half a minute (no processes, no descriptors, no memory) does not end the unit."""
+READABLE_SECONDS = 5.0
+"""How long the guard waits for a record that cannot be read, for want of descriptors or because of a disk."""
+UNNOTED_SECONDS = 0.5
+"""How often it tries to note how the command's first process ended, until it has."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD)
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -56,6 +60,7 @@ class Guard:
         self._orders = Orders()
         self._keeper = 0
         self._output: int | None = None
+        self._unnoted: dict[int, int] = {}
 
     def run(self) -> bool:
         """Run keepers until one has ended its unit; return whether one has, or the unit is gone."""
@@ -78,9 +83,15 @@ class Guard:
             time.sleep(min(PAUSE_SECONDS * 2.0 ** (len(starts) - 1), LONGEST_PAUSE_SECONDS))
 
     def _has_ended(self) -> bool:
-        with suppress(OSError):
-            return read_own(self._folder, "exit.json") is not None
-        return False
+        """Return whether the unit's end is recorded; a record that cannot be read now is waited for."""
+        until = time.monotonic() + READABLE_SECONDS
+        while True:
+            try:
+                return read_own(self._folder, "exit.json") is not None
+            except OSError:
+                if time.monotonic() > until:
+                    return False
+            time.sleep(PAUSE_SECONDS)
 
     def _start(self) -> None:
         """Start a keeper as a copy of this process: it needs no file that might be gone by now."""
@@ -104,7 +115,7 @@ class Guard:
         """Wait for the keeper's end, and pass orders on to it."""
         while not self._reap():
             self._hold_output()
-            info = signal.sigtimedwait(SIGNALS, 5.0)
+            info = signal.sigtimedwait(SIGNALS, UNNOTED_SECONDS if self._unnoted else 5.0)
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self._orders.take(info.si_signo)
                 order(self._keeper, signal.Signals(info.si_signo))
@@ -130,13 +141,22 @@ class Guard:
             if pid == self._keeper:
                 has_ended = True
             else:
-                self._note(pid, status)
+                self._unnoted[pid] = status
+        with suppress(OSError):
+            self._note()
         return has_ended
 
-    def _note(self, pid: int, status: int) -> None:
-        """Note how a process ended, if it is the command's first one."""
-        course = read_course(self._folder)
-        if course is None or course.child != pid or course.has_ended:
+    def _note(self) -> None:
+        """Note how the command's first process ended, if it is among those that have.
+
+        Raises:
+            OSError: when its files cannot be read or written now; it is tried again.
+        """
+        if not self._unnoted:
             return
-        with suppress(OSError):
-            write_in_room(self._folder / FIRST, sealed_document(self._folder, {"pid": pid, "status": status}))
+        read_own(self._folder, COURSE)  # Raises, where `read_course` would find none.
+        course = read_course(self._folder)
+        if course is not None and not course.has_ended and course.child in self._unnoted:
+            note = {"pid": course.child, "status": self._unnoted[course.child]}
+            write_in_room(self._folder / FIRST, sealed_document(self._folder, note))
+        self._unnoted.clear()

@@ -67,7 +67,7 @@ from boa_daemon.job.processes import (
     started_ticks,
 )
 from boa_daemon.job.seal import key_of, sealed
-from boa_daemon.job.secrets import SecretMissing, values_of
+from boa_daemon.job.secrets import SecretMissing, aws_variables, values_of
 from boa_daemon.job.stops import (
     LEAVE_SECONDS,
     Loss,
@@ -172,6 +172,7 @@ class Keeper:
         self._note_keeper()
         # Reserve space: on a full disk the end could not be recorded, and the job would run again.
         keep_room(self.unit.folder / "exit.json")
+        keep_room(self.unit.folder / "keeper.json")
         if self._guard:
             keep_room(self.unit.folder / FIRST)
         if self.unit.after:
@@ -242,7 +243,7 @@ class Keeper:
         guard = {"guard": self._guard, "guard_ticks": started_ticks(self._guard)} if self._guard else {}
         kept = {"pid": os.getpid(), "ticks": started_ticks(os.getpid()), "boot": boot_id(), **guard}
         try:
-            write_json(self.unit.folder / "keeper.json", sealed_document(self.unit.folder, kept))
+            write_in_room(self.unit.folder / "keeper.json", sealed_document(self.unit.folder, kept))
         except OSError:
             if not guard or not guard.items() <= (read_own(self.unit.folder, "keeper.json") or {}).items():
                 raise
@@ -347,7 +348,7 @@ class Keeper:
     def _start(self, log: LogWriter, *, early: bool = False) -> subprocess.Popen[bytes]:
         """Start the command in its own session; its secrets are only in its environment."""
         self._lease = self._lease or hold_lease(self.unit)
-        secrets = values_of(self.unit.secrets, self.unit.secrets_file)
+        secrets = values_of(self.unit.secrets, self.unit.secrets_file, region=self.unit.region)
         temporary = self._temporary_folder()
         told = {**temporary, **self.unit.environment, **stop_variables(self.unit)}
         self.unit = replace(self.unit, environment=told)
@@ -681,11 +682,12 @@ class Keeper:
         until = None if seconds is None else time.monotonic() + seconds
         self._codes.pop(slot, None)
         # Unblock signals in the child, or SIGTERM could not end it.
-        with self._errors_of(slot) as errors:
+        with _for_errors(self.unit.folder / f"{slot}.err") as errors:
             errand = subprocess.Popen(
                 ["/bin/bash", "-c", script],
                 env={
                     **os.environ,
+                    **aws_variables(self.unit.region),
                     **self._home(slot),
                     "BOA_STATUS": status,
                     "BOA_PYTHON": sys.executable,
@@ -715,13 +717,6 @@ class Keeper:
         """Return the HOME of an errand that runs as the job's user."""
         home = self.unit.environment.get("HOME")
         return {"HOME": home} if home and slot not in AS_KEEPER and drops(self.unit) else {}
-
-    def _errors_of(self, slot: str) -> BinaryIO:
-        """Open the file for what an errand says; on a full disk the errand runs all the same, unheard."""
-        try:
-            return (self.unit.folder / f"{slot}.err").open("wb")
-        except OSError:
-            return open(os.devnull, "wb")
 
     def _said(self, slot: str) -> str:
         try:
@@ -809,7 +804,8 @@ class Keeper:
             write_in_room(unit.folder / "ending.json", sealed_document(unit.folder, facts))
             self._do_errand(unit.after, wait=True)
         write_in_room(unit.folder / "exit.json", sealed_document(unit.folder, facts))
-        give_back_room(unit.folder / FIRST)
+        for name in (FIRST, "keeper.json"):
+            give_back_room(unit.folder / name)
 
 
 def _ends(unit: Unit) -> dict[str, bool]:
@@ -844,7 +840,12 @@ def end_orphaned_unit(folder: Path) -> None:
             status = json.dumps(told_status(folder, verify=True))
             subprocess.run(
                 ["/bin/bash", "-c", script],
-                env={**os.environ, "BOA_STATUS": status, "BOA_PYTHON": sys.executable},
+                env={
+                    **os.environ,
+                    **aws_variables(unit.region),
+                    "BOA_STATUS": status,
+                    "BOA_PYTHON": sys.executable,
+                },
                 stdin=subprocess.DEVNULL,
                 check=False,
                 timeout=seconds,
@@ -857,6 +858,14 @@ def drop_scratch(unit: Unit) -> None:
     """Remove the scratch folder of a unit, that of its temporary files, and the output files of its ranks."""
     own = (unit.own / SCRATCH, unit.own / RANK_FILES)
     remove_trees(temporary_folder(unit.folder), *own, **popen_as(unit))
+
+
+def _for_errors(file: Path) -> BinaryIO:
+    """Open a file for what a process says on its standard error; on a full disk nobody hears it."""
+    try:
+        return file.open("wb")
+    except OSError:
+        return open(os.devnull, "wb")
 
 
 def _unblock() -> None:
@@ -919,7 +928,7 @@ def _keep(folder: Path) -> Callable[[Orders, int], int]:
 
 def start_apart(folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a keeper for the unit in a folder; the returned process ends once the keeper has detached."""
-    with (folder / "keeper.err").open("wb") as errors:
+    with _for_errors(folder / "keeper.err") as errors:
         return subprocess.Popen(
             within_limits(Unit.read(folder), [sys.executable, "-m", "boa_daemon.job.keeper", str(folder)]),
             cwd="/",  # Python looks for modules in its folder first.

@@ -10,6 +10,7 @@ value is never written to a file, sent, or passed as an argument of a command.
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import subprocess
@@ -29,17 +30,24 @@ class SecretMissing(RuntimeError):
     """A secret cannot be read; the message names its reference and never a value."""
 
 
-def values_of(references: Mapping[str, str], store: str) -> dict[str, str]:
+def aws_variables(region: str) -> dict[str, str]:
+    """Return the variables by which every version of the AWS command line uses a region; none without one."""
+    return {"AWS_REGION": region, "AWS_DEFAULT_REGION": region} if region else {}
+
+
+def values_of(references: Mapping[str, str], store: str, *, region: str = "") -> dict[str, str]:
     """Return the values of secrets by variable name; `store` is the path of the file for `env:` references.
 
     Raises:
         SecretMissing: when a secret cannot be read.
     """
-    return {name: _value(reference, store) for name, reference in references.items()}
+    return {name: _value(reference, store, region) for name, reference in references.items()}
 
 
-def _value(reference: str, store: str) -> str:
+def _value(reference: str, store: str, region: str) -> str:
     kind, _, rest = reference.partition(":")
+    if rest.startswith("arn:"):
+        region = rest.split(":")[3]
     if kind == "env":
         kept = read_store(Path(store)) if store else {}
         if rest not in kept:
@@ -49,14 +57,15 @@ def _value(reference: str, store: str) -> str:
         words = ["ssm", "get-parameter", "--with-decryption", "--name", rest, "--query", "Parameter.Value"]
     else:
         words = ["secretsmanager", "get-secret-value", "--secret-id", rest, "--query", "SecretString"]
-    return _asked(reference, [*words, "--output", "text"])
+    return _asked(reference, [*words, "--output", "text"], region)
 
 
-def _asked(reference: str, words: list[str]) -> str:
+def _asked(reference: str, words: list[str], region: str) -> str:
     """Return the value of a secret from the AWS command line."""
     try:
         done = subprocess.run(
             ["aws", *words],
+            env={**os.environ, **aws_variables(region)},
             capture_output=True,
             text=True,
             check=False,

@@ -60,7 +60,8 @@ class Unit(RunOptions, _UnitBasis):
 
     A unit that `waits` is prepared before its turn, which comes with the file `go`. With "bring", its command
     starts at its turn. With "start", the command starts earlier and waits in `boa_daemon.job`, if the machine
-    has memory for `wait_bytes` to spare.
+    has memory for `wait_bytes` to spare. `region` is the AWS region of bucket, queue and secrets; empty: that
+    of the machine.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -84,6 +85,7 @@ class Unit(RunOptions, _UnitBasis):
     data_cache: str = ""
     waits: str = ""
     wait_bytes: float = 0.0
+    region: str = ""
 
     @property
     def own(self) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from math import ceil
 from types import MappingProxyType
 from typing import Any
 
@@ -106,8 +107,13 @@ class CalendarPlan:
     def when(self, hours: float) -> str:
         """Return a time as text: a date, or hours after the begin."""
         if self.start is None:
-            return f"hour {hours:,.1f}"
+            return f"hour {hours:,.{_digits(hours)}f}"
         return f"{self.start + timedelta(hours=hours):%d %b %H:%M}"
+
+    def date_for(self, hours: float) -> str:
+        """Return the earliest date, as exact as `when` shows it, that an end at `hours` meets."""
+        step = 1.0 / 60.0 if self.start is not None else 10.0 ** -_digits(hours)
+        return self.when(ceil(hours / step * (1.0 - 1e-9)) * step)
 
     def to_document(self) -> dict[str, Any]:
         """Return the calendar as JSON."""
@@ -216,7 +222,7 @@ class CalendarPlan:
             instead = f"; then late: {others}" if others else "; no other job is late then"
             return f"{'put it first' if change.kind == 'first' else 'on demand, and first'}{more}{instead}"
         if np.isfinite(change.ends):
-            return f"another date: {self.when(change.ends)}"
+            return f"another date: {self.date_for(change.ends)}"
         return "no change found: no width fits the budget and the quota"
 
     @property
@@ -365,3 +371,8 @@ def read_quota(texts: Sequence[str], machines: Mapping[str, InstanceType]) -> di
             raise InputError(f"--quota {text!r} is no number of instances", hint=f"Write --quota {name}=4")
         found[names[name]] = int(number)
     return found
+
+
+def _digits(hours: float) -> int:
+    """Return the digits of hours after the point, by which dates minutes apart differ."""
+    return 2 if hours < 10.0 else 1

@@ -64,6 +64,27 @@ def landmarks(curve: Curve) -> dict[str, Any]:
     }
 
 
+def worth_document(problem: Problem, budget: float) -> dict[str, Any]:
+    """Return what the last part of a budget buys, in the budget's unit, and what of it buys nothing.
+
+    Raises:
+        InfeasibleBudget: when the budget cannot run every job.
+    """
+    curve = Curve.of(problem, "integer-mixed")
+    knee, solution = curve.knee(), curve.solution_at(budget)
+    bought = BeyondKnee.of(knee, spend=solution.mean_spend, hours=solution.weighted_mean_jct_hours)
+    return {
+        "knee": {"budget": knee.budget, "mean_jct_hours": knee.hours},
+        "largest_useful_spend": curve.largest_useful,
+        "beyond_knee": {
+            "spend": bought.spend,
+            "saved_mean_jct_hours": bought.saved_hours,
+            "saved_fraction": bought.saved_fraction,
+        },
+        "not_spent": max(budget - solution.mean_spend, 0.0),
+    }
+
+
 def has_weights(problem: Problem) -> bool:
     """Return whether some class has a weight other than one."""
     return any(job_class.weight != 1.0 for job_class in problem.classes)

@@ -9,6 +9,7 @@ from policies.model import Problem
 from policies.online.foretold import PromisePrice, promises
 from policies.online.multiplier_table import MultiplierTable
 from policies.online.pacing import Pace
+from policies.online.rhythm import SeenLoad
 from policies.optimum.frontier import MixedFrontier
 from policies.speedup import Floats
 
@@ -20,7 +21,7 @@ def pace_of(problem: Problem, budget: float) -> Pace:
     return Pace(budget=budget, grain_hours=table.grain_hours(budget), price=price)
 
 
-def promise_rows(pace: Pace, loads: Floats | None) -> list[dict[str, Any]]:
+def promise_rows(pace: Pace, loads: Floats | SeenLoad | None) -> list[dict[str, Any]]:
     """Return the promises with what each costs, the chosen one first; without those that have no price."""
     rows = [
         {

@@ -18,6 +18,7 @@ from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.planning.calendar_plan import CalendarPlan, calendar_budget, calendar_plan, read_quota
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import PaidCommitments
+from boa_daemon.planning.plan_documents import worth_document
 from boa_daemon.sim.spot_market import on_both_markets
 from boa_daemon.sim.world_settings import Checkpoints, Spot, WorldSettings
 from boa_daemon.units import parse_budget
@@ -192,7 +193,13 @@ def _stream(file: ProblemFile, scenario: Scenario) -> dict[str, Any]:
     budget = parse_budget(scenario.budget)
     problem, paid = with_budget(file, budget).problem, scenario.paid(file.instance_types)
     curve = Curve.of(problem, "integer-mixed")
-    row = {"scenario": scenario.name, "budget": scenario.budget, "cheapest_feasible_spend": curve.cheapest}
+    row = {
+        "scenario": scenario.name,
+        "budget": scenario.budget,
+        "cheapest_feasible_spend": curve.cheapest,
+        "largest_useful_spend": curve.largest_useful,
+        **dict.fromkeys(("knee", "beyond_knee", "not_spent")),
+    }
     try:
         amount = budget.amount if paid is None else paid.planning_budget(problem, budget.amount)
         solution = curve.solution_at(amount)
@@ -200,6 +207,7 @@ def _stream(file: ProblemFile, scenario: Scenario) -> dict[str, Any]:
         least = {"cheapest_feasible_spend": error.least_spend}
         return row | least | {"status": "infeasible", "mean_jct_hours": None, "spend": None}
     spend = solution.mean_spend if paid is None else paid.bill(paid.load_of(problem, solution)).total
+    row |= worth_document(problem, amount)
     return row | {"status": "optimal", "mean_jct_hours": solution.mean_jct_hours, "spend": spend}
 
 

@@ -26,6 +26,12 @@ from boa_daemon.testing.fake_terms import CloudFacts, Lifetime
 __all__ = ["json_error", "other_service", "reservations", "send_event", "spot_history"]
 
 
+def _region_of_queue(call: Call) -> str:
+    """Return the region of the queue that a call names: SQS answers in no other."""
+    host = str(call.document.get("QueueUrl", "")).removeprefix("https://sqs.").partition("/")[0]
+    return host.partition(".amazonaws.")[0] if ".amazonaws." in host else ""
+
+
 def other_service(cloud: CloudFacts, call: Call) -> Answer | None:
     """Answer calls to services that moto lacks; return None to leave a call to moto."""
     if call.service == "pricing" and call.operation == "GetProducts":
@@ -37,6 +43,9 @@ def other_service(cloud: CloudFacts, call: Call) -> Answer | None:
         return json_answer(
             {"FormatVersion": "aws_v1", "PriceList": [price_entry(name, price)] if price else []}
         )
+    if call.service == "sqs" and _region_of_queue(call) not in ("", call.region):
+        said = f"The address {call.document['QueueUrl']} is not valid for this endpoint."
+        return json_error("InvalidAddress", said)
     if call.service == "servicequotas" and call.operation == "GetServiceQuota":
         code = call.document["QuotaCode"]
         if code not in cloud.terms.vcpu_quotas:

@@ -119,6 +119,10 @@ def aws(arguments: list[str]) -> int:
     service, verb, *rest = arguments
     if service == "sqs":
         url, body = rest[rest.index("--queue-url") + 1], rest[rest.index("--message-body") + 1]
+        host, own = str(urlsplit(url).hostname), os.environ.get("AWS_DEFAULT_REGION", "")
+        if own and ".amazonaws." in host and not host.startswith(f"sqs.{own}."):
+            sys.stderr.write(f"An error occurred (InvalidAddress): {url} is not valid for this endpoint.\n")
+            return 1
         form = {"Action": "SendMessage", "MessageBody": body, "Version": "2012-11-05"}
         # Send to the endpoint, whatever host the URL names, as the real command does.
         _request(f"{_endpoint()}{urlsplit(url).path}", data=urlencode(form).encode())

@@ -10,7 +10,7 @@ import numpy as np
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import JobClass, Phase
-from policies.speedup import Floats
+from policies.online.rhythm import SeenLoad
 
 
 def with_rates(
@@ -65,7 +65,7 @@ def _scaled(job_class: JobClass, scales: Sequence[float]) -> JobClass:
     return replace(job_class, phases=phases)
 
 
-def work_of(trace: Trace, classes: Sequence[JobClass]) -> Floats | None:
+def work_of(trace: Trace, classes: Sequence[JobClass]) -> SeenLoad | None:
     """Return the work that arrives in each hour of a trace, in GPU-hours; None for a trace of one instant."""
     if trace.window_hours <= 0.0:
         return None
@@ -73,4 +73,4 @@ def work_of(trace: Trace, classes: Sequence[JobClass]) -> Floats | None:
     first = trace.jobs[0].arrived_at_seconds
     at = np.array([job.arrived_at_seconds - first for job in trace.jobs]) / SECONDS_PER_HOUR
     work = np.array([job.scale * sizes[job.class_name] for job in trace.jobs])
-    return np.bincount(at.astype(np.int64), weights=work).astype(float)
+    return SeenLoad.of(at.astype(np.int64), work)

@@ -1,10 +1,11 @@
 """What a promise about money costs in waiting, before it is paid: the law run on a load, without nodes.
 
-A load is the work that comes in each hour over its mean. The law decides as it would
-(`policies.online.pacing`), jobs cost at once what they will cost in all, and their mean JCT is that of the
-frontier at the money that they take. The loss is the mean JCT over that of the best constant multiplier for
-the same money, less one: so bursts, weekends, single jobs and growth count as they come, and the loss is
-bounded by the ends of the frontier.
+A load is the work that comes in each hour over its mean, and how many jobs bring it. The law decides as it
+would (`policies.online.pacing`), job by job in a burst. The jobs present are one amount of work. In an hour
+the share 1 / T of it is done and paid for, where T is the mean JCT of the frontier at the multiplier of that
+hour: so a later multiplier also changes the jobs that run. The loss is the mean JCT of what was done over
+that of the best constant multiplier for the same money, less one. So bursts, weekends, single jobs and growth
+count as they come, and the loss is bounded by the ends of the frontier.
 
 Loads come from a trace, or from the weeks that were seen, drawn again and again. Before a week was seen they
 are drawn as single jobs, by the grain of the stated load alone: what the user's own load does beyond that is
@@ -23,12 +24,14 @@ import numpy as np
 from policies.model import Money
 from policies.online.multiplier_table import MultiplierTable
 from policies.online.pacing import Pace, Period, pace_step
-from policies.online.rhythm import HOURS_PER_WEEK, LEAST_WEEKS
+from policies.online.rhythm import HOURS_PER_WEEK, LEAST_WEEKS, SeenLoad
 from policies.optimum.frontier import MixedFrontier
 from policies.speedup import Floats
 
 STEPS, PATHS = 96, 4
-"""Decisions in a period, and draws of the load, where it is drawn."""
+"""Decisions in a period of even load, and draws of the load, where it is drawn."""
+MOST_BURSTS = 1000
+"""Into how many parts of equal work a load is divided at most, for its bursts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,34 +41,38 @@ class PromisePrice:
     table: MultiplierTable
     frontier: MixedFrontier
 
-    def loss(self, pace: Pace, loads: Floats | None = None) -> float | None:
+    def loss(self, pace: Pace, loads: Floats | SeenLoad | None = None) -> float | None:
         """Return the part of the waiting that the promise costs; None if the budget pays for no plan.
 
-        `loads`, shape (hours,) or (paths, hours), are the work of each hour in any unit. Without them a
-        period is drawn by the grain of the load.
+        `loads`, shape (hours,) or (paths, hours), are the work of each hour in any unit, or a load that was
+        seen with its jobs. Without them a period is drawn by the grain of the load.
         """
         if pace.budget <= self.frontier.cheapest_feasible_spend:
             return None
         if loads is None:
             loads = drawn_by_grain(pace.grain_hours, pace.period_hours)
-        paths = np.atleast_2d(np.asarray(loads, dtype=float))
+        seen = loads if isinstance(loads, SeenLoad) else None
+        paths = np.atleast_2d(np.asarray(loads if seen is None else seen.work, dtype=float))
         if not paths.size or paths.sum() <= 0.0:
             return None
         paths = paths / paths.mean()
-        work, spend = np.array([self._run(pace, path) for path in paths]).transpose(1, 0, 2)
-        budgets = np.clip(spend, self.frontier.cheapest_feasible_spend, self.frontier.largest_useful_spend)
-        waits = self.frontier.mean_jct_at(budgets.ravel()).reshape(budgets.shape)
-        mean = (work * budgets).sum(axis=1) / work.sum(axis=1)
-        best = self.frontier.mean_jct_at(mean)
-        return float(max(np.mean((work * waits).sum(axis=1) / work.sum(axis=1) / best) - 1.0, 0.0))
+        # Where single jobs were not seen, they are as large as the stated load has them.
+        counts = paths / max(2.0 * pace.grain_hours, 1e-9) if seen is None else np.atleast_2d(seen.jobs)
+        ratios = [self._ratio(*self._run(pace, path, jobs)) for path, jobs in zip(paths, counts, strict=True)]
+        return max(math.fsum(ratios) / len(ratios) - 1.0, 0.0)
 
-    def _run(self, pace: Pace, load: Floats) -> tuple[Floats, Floats]:
-        """Return the work of each step, and what an hour of mean load costs at its multiplier."""
-        per_step = max(1, round(min(len(load), pace.period_hours) / STEPS))
-        hours = np.add.reduceat(np.ones(len(load)), np.arange(0, len(load), per_step))
-        work = np.add.reduceat(load, np.arange(0, len(load), per_step))
-        cost = np.empty(len(work))
-        spent, at, memory, nothing = 0.0, 0.0, tuple[float, ...](), np.zeros(len(self.table.rates))
+    def _ratio(self, work: Floats, spend: Floats) -> float:
+        """Return the mean JCT of work at its spends over that at a constant spend for the same money."""
+        budgets = np.clip(spend, self.frontier.cheapest_feasible_spend, self.frontier.largest_useful_spend)
+        mean, waits = np.array([work @ budgets / work.sum()]), self.frontier.mean_jct_at(budgets)
+        return float(work @ waits / work.sum() / self.frontier.mean_jct_at(mean)[0])
+
+    def _run(self, pace: Pace, load: Floats, jobs: Floats) -> tuple[Floats, Floats]:
+        """Return the work done in each step, and what an hour of mean load costs at its multiplier."""
+        hours, work = steps_of(load, jobs, min(len(load), pace.period_hours) / STEPS)
+        done, cost = np.empty(len(work) + 1), np.empty(len(work) + 1)
+        spent, at, present, memory = 0.0, 0.0, 0.0, tuple[float, ...]()
+        least, most = self.frontier.cheapest_feasible_spend, self.frontier.largest_useful_spend
         for step, (lasts, came) in enumerate(zip(hours.tolist(), work.tolist(), strict=True)):
             elapsed = at % pace.period_hours if pace.is_calendar else at
             money = Money(
@@ -77,12 +84,46 @@ class PromisePrice:
                 memory_age_hours=hours.item(step - 1) if step else 0.0,
                 hour_of_week=at % HOURS_PER_WEEK,
             )
-            found = pace_step(pace, self.table, nothing, money)
+            present += came
+            found = pace_step(pace, self.table, self.table.rates * present, money)
             memory = found.memory
             cost[step] = self.table.rates_cost_at(found.position)
-            spent += came * cost.item(step)
+            takes = self.frontier.mean_jct_at(np.array([min(max(cost.item(step), least), most)])).item()
+            done[step] = present * -math.expm1(-lasts / takes)
+            present -= done.item(step)
+            spent += done.item(step) * cost.item(step)
             at += lasts
-        return work, cost
+        # What is left ends as it was going.
+        done[-1], cost[-1] = present, cost[-2]
+        return done, cost
+
+
+def steps_of(load: Floats, jobs: Floats, longest: float) -> tuple[Floats, Floats]:
+    """Return the hours and the work of each step of the law: shorter where much comes at once.
+
+    `load` is the work of each hour over its mean, `jobs` how many equal jobs bring it. The law sees the jobs
+    of a burst one by one, and has narrowed the last ones before they come: an hour that brings more than a
+    mean part of the load is divided among its jobs. Other hours go together, up to `longest` of them.
+    """
+    most = float(load.sum()) / MOST_BURSTS
+    lasts: list[float] = []
+    works: list[float] = []
+    hours = came = 0.0
+    for work, count in zip(load.tolist(), jobs.tolist(), strict=True):
+        parts = min(max(1, math.ceil(count)), math.ceil(work / most)) if work > most else 0
+        if hours and (parts or hours + 1.0 > longest or came + work > most):
+            lasts.append(hours)
+            works.append(came)
+            hours = came = 0.0
+        if parts:
+            lasts += [1.0 / parts] * parts
+            works += [work / parts] * parts
+        else:
+            hours, came = hours + 1.0, came + work
+    if hours:
+        lasts.append(hours)
+        works.append(came)
+    return np.array(lasts), np.array(works)
 
 
 def drawn_by_grain(grain_hours: float, hours: float, *, seed: int = 0) -> Floats:

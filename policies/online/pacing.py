@@ -70,7 +70,7 @@ from typing import Literal, TypeAlias
 from policies.fast_dataclasses import fast_init, replace
 from policies.model import Money, check_positive
 from policies.online.multiplier_table import MultiplierTable, Position, _added
-from policies.online.rhythm import HOURS_PER_WEEK, Rhythm
+from policies.online.rhythm import HOURS_PER_WEEK, Rhythm, SeenLoad
 from policies.speedup import Floats
 
 Period: TypeAlias = Literal["month", "quarter", "year"]
@@ -149,7 +149,7 @@ class Pace:
     is_monthly: bool = False
     is_stated: bool = True
     rhythm: Rhythm | None = None
-    price: Callable[[Pace, Floats | None], float | None] | None = field(
+    price: Callable[[Pace, Floats | SeenLoad | None], float | None] | None = field(
         default=None, repr=False, compare=False
     )
     covered_per_hour: float = 0.0
@@ -248,7 +248,7 @@ class Pace:
         prior = single + LONGER * max(short - by_chance, 0.0)
         return max(short, *(block.noise(ratio, prior, PRIOR_BLOCKS) for block in longer))
 
-    def loss(self, loads: Floats | None = None) -> float | None:
+    def loss(self, loads: Floats | SeenLoad | None = None) -> float | None:
         """Return the part of the waiting that the promise costs on `loads`; None if not known.
 
         Without loads only single jobs vary; see `policies.online.foretold`.

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.errors import InvalidProblem
-from policies.speedup import Floats
+from policies.speedup import Floats, Ints
 
 HOURS_PER_DAY, DAYS_PER_WEEK = 24, 7
 HOURS_PER_WEEK = HOURS_PER_DAY * DAYS_PER_WEEK
@@ -41,6 +41,24 @@ MONDAY_HOUR = 96
 def hour_of_week(seconds: float) -> float:
     """Return the hours since Monday, 0 h UTC, of an instant in seconds since the Unix epoch."""
     return (seconds / 3600.0 - MONDAY_HOUR) % HOURS_PER_WEEK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenLoad:
+    """The work that came in each hour, in any unit, and how many equal jobs would vary as much.
+
+    Both have shape (hours,). Jobs of sizes x count as (sum x)^2 / sum x^2 equal ones.
+    """
+
+    work: Floats
+    jobs: Floats
+
+    @classmethod
+    def of(cls, hours: Ints, work: Floats) -> SeenLoad:
+        """Return the load of jobs from the hour in which each came, and its work."""
+        sums, squares = np.bincount(hours, weights=work), np.bincount(hours, weights=work * work)
+        jobs = np.divide(sums * sums, squares, out=np.zeros(len(sums)), where=squares > 0.0)
+        return cls(work=sums.astype(float), jobs=jobs)
 
 
 @dataclass(frozen=True, slots=True)

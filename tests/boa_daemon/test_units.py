@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.errors import InputError
-from boa_daemon.units import counted, dollars, format_hours, micro_dollars, parse_budget, parse_dollars
+from boa_daemon.units import (
+    PER_HOUR,
+    counted,
+    dollars,
+    format_hours,
+    micro_dollars,
+    parse_budget,
+    parse_dollars,
+    split_budgets,
+)
 from policies.model import Budget
 
 amounts = st.floats(min_value=1e-6, max_value=1e9)
@@ -124,3 +133,37 @@ def test_a_decimal_comma_is_no_thousands_separator(text: str, hint: str) -> None
     with pytest.raises(InputError, match="decimal comma") as refused:
         parse_budget(text)
     assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "texts", "points"),
+    [
+        ("8..40", ("8", "40"), None),
+        ("8..40:200", ("8", "40"), 200),
+        ("8,12,20", ("8", "12", "20"), None),
+        ("200..900/day:15", ("200/day", "900/day"), 15),
+        ("200..900:15/day", ("200/day", "900/day"), 15),
+        ("20/h..900/day", ("20/h", "900/day"), None),
+        ("20,30/h", ("20/h", "30/h"), None),
+        ("20/h, 30/h ,900/day", ("20/h", "30/h", "900/day"), None),
+        ("gpus:8..40", ("gpus:8", "gpus:40"), None),
+        ("GPUS:8..40:4", ("GPUS:8", "gpus:40"), 4),
+        ("gpus:8,gpus:12", ("gpus:8", "gpus:12"), None),
+        ("gpus:8,20/h", ("gpus:8", "20/h"), None),
+        ("60/h", ("60/h",), None),
+    ],
+)
+def test_lists_and_ranges_of_budgets_are_split_into_budgets(
+    text: str, texts: tuple[str, ...], points: int | None
+) -> None:
+    """A unit at the end, or gpus: at the beginning, holds for all without their own."""
+    found = split_budgets(text)
+    assert (found.texts, found.points) == (texts, points)
+    assert found.is_range == (".." in text)
+
+
+def test_the_unit_of_several_budgets_is_that_of_the_first() -> None:
+    """Answers are given in the unit that was typed first; GPUs have none."""
+    assert split_budgets("200..900/day:15").per.name == "day"
+    assert split_budgets("20000/month,40/h").per.name == "month"
+    assert split_budgets("gpus:8..40").per is PER_HOUR

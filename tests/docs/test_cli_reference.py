@@ -15,6 +15,7 @@ import pytest
 import typer.main
 
 from boa_daemon.cli import app, main
+from policies.registry import DEFAULT_POLICY
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
@@ -193,20 +194,25 @@ def test_the_page_names_the_keys_of_a_calendar(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.exhaustive
 def test_the_demo_answers_with_runs_of_boa_and_its_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs have the keys of `boa simulate` and a name; BOA comes first, and static fleets cost no less."""
+    """Runs have the keys of `boa simulate`, a name and the JCT at equal money; BOA comes first."""
     monkeypatch.chdir(ROOT)
     document = answer(["demo"])
 
     names = [run["name"] for run in document["runs"]]
     assert names[0] == "boa"
-    assert {name.split(",")[0] for name in names[1:]} == {"static-fifo", "static-equal", "equal-width"}
+    assert {name.split(",")[0] for name in names[1:]} == {"static-equal", "equal-width", "efficiency"}
     assert all(run["finished"] == run["jobs"] for run in document["runs"])
-    static = [run for run in document["runs"] if run["policy"].startswith("static")]
-    assert all(run["mean_usd_per_hour"] >= document["runs"][0]["mean_usd_per_hour"] for run in static)
+    mine, *rivals = document["runs"]
+    assert mine["policy"] == DEFAULT_POLICY
+    # The README has the means over five orders of the jobs; one order is within their spread.
+    ratios = {run["policy"]: run["equal_money_jct_hours"] / mine["mean_jct_hours"] for run in rivals}
+    assert ratios["equal-width"] == pytest.approx(1.21, abs=0.05)
+    assert ratios["efficiency"] == pytest.approx(1.24, abs=0.05)
+    assert mine["mean_jct_hours"] * 60.0 == pytest.approx(23.2, abs=1.0)
 
     assert {f"{key}[]" for key in document} == documented(section("demo"))
-    # None of the policies of the demo keeps its money even, so none has promises.
     promises = {key for key in documented(section("simulate")) if key.startswith("promises[]")}
     assert len(promises) == 3
     keys = documented(section("simulate")) - promises
-    assert {key for run in document["runs"] for key in run} == keys | {"name"}
+    found = set().union(*(paths(run, keys | promises) for run in document["runs"]))
+    assert found - promises == keys | {"name", "equal_money_jct_hours"}

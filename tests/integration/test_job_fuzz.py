@@ -11,6 +11,8 @@ import pytest
 from engine_worlds import ssm_world
 from job_fuzz import Fuzz, ready_nodes
 
+from boa_daemon.job.leavings import remove_trees
+
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root's daemon has rights that jobs lack")
 
 
@@ -21,6 +23,9 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         Path(name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{name}/tools:{os.environ['PATH']}")
         yield Path(name)
+        remove_trees(
+            *Path(name).iterdir()
+        )  # Folders of jobs are deeper than Python can remove.
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.exhaustive)])

@@ -206,4 +206,5 @@ def test_which_policies_decide_job_by_job_and_which_read_progress() -> None:
     plans = {"boa", "boa-authors", "boa-paced"}
     assert by_job == plans | {"asked", "asked-hold", "efficiency", "equal-width", "greedy-marginal"}
     by_progress = {name for name, entry in POLICIES.items() if entry.reads_progress}
-    assert by_progress == {"a-srpt", "boa-paced", "dally", "srpt", "static-srsf", "tiresias"}
+    fleets = {"a-srpt", "dally", "elastic-srpt", "gittins", "srpt", "static-srsf", "tiresias"}
+    assert by_progress == fleets | {"boa-paced"}

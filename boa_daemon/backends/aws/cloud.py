@@ -1,9 +1,10 @@
 """The AWS cloud: rent and release EC2 instances without forgetting one or paying twice.
 
 One paginated listing, filtered by our cluster tag, is the truth: an instance that it shows as living lives,
-whatever was known before. It is asked for in every tick, but for quiet ones (`QuietTicks`). The rest of this module corrects for what a listing cannot show: launches
-that are not visible yet, instances that dropped out of it, warnings, and orders to end. An instance that
-dropped out is described by its id before it counts as gone, because an index of tags may lag.
+whatever was known before. Every tick but quiet ones (`QuietTicks`) asks for it. The rest of this module
+corrects for what a listing cannot show: launches that are not visible yet, instances that dropped out of it,
+warnings, and orders to end. An instance that dropped out is described by its id before it counts as gone,
+because an index of tags may lag.
 
 The tag `boa:books` names the database that rented an instance. Instances of another database are not shown,
 ended or renewed, unless our database knows them: they belong to another daemon, or our database was lost.
@@ -163,6 +164,11 @@ class AwsCloud(Provider):
         self._stopped_at: dict[NodeId, float] = {}
         self._listener: Listener | None = None
         self._wake: Callable[[], None] = lambda: None
+
+    def cloud_of(self, node: NodeId) -> AwsCloud:
+        """Return the cloud of a node, as several regions do: this one."""
+        del node
+        return self
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Receive spot warnings from the queue of the settings, if there is one; `wake` requests a tick."""

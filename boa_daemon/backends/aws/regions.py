@@ -21,7 +21,7 @@ from boa_daemon.backends.aws.cloud import BOOT_SECONDS, AwsCloud
 from boa_daemon.backends.aws.prices.side_prices import transfer_usd_per_gb
 from boa_daemon.backends.region_names import name_in, name_in_key, plain_name, region_in, region_of_zone
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.errors import BoaError
+from boa_daemon.errors import NOT_SENT, BoaError
 from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.facts.node_lives import instance_of
 from boa_daemon.tick.facts.offers import Extras, Offer
@@ -53,6 +53,9 @@ class RegionalCloud(Provider):
         self.clouds, self.home = dict(clouds), next(iter(clouds))
         self._say, self._patience = say, patience_seconds
         self._pool = ThreadPoolExecutor(max_workers=len(clouds), thread_name_prefix="boa-region")
+        # Apart from listings, which must not wait for a refresh.
+        self._refresher = ThreadPoolExecutor(max_workers=len(clouds), thread_name_prefix="boa-refresh")
+        self._refreshes: dict[str, Future[None]] = {}
         self._asked: dict[str, Future[Sequence[NodeState]]] = {}
         self._last: dict[str, list[NodeState]] = {region: [] for region in clouds}
         self._region_of: dict[NodeId, str] = {}
@@ -73,6 +76,10 @@ class RegionalCloud(Provider):
     def cloud_of(self, node: NodeId) -> AwsCloud:
         """Return the cloud of a node; that of the home region for an unknown one."""
         return self.clouds[self._region_of.get(instance_of(node), self.home)]
+
+    def why_cut_off(self, region: str) -> str:
+        """Return why a region counts as one that does not answer; empty if it answers."""
+        return self._cut_off.get(region, "")
 
     # Listing
 
@@ -284,9 +291,14 @@ class RegionalCloud(Provider):
         return found
 
     def refresh(self) -> None:
-        """Refresh the facts of every region."""
-        for cloud in self.clouds.values():
-            cloud.refresh()
+        """Refresh the facts of every region, at the same time: one that hangs makes no other's facts old."""
+        for region, cloud in self.clouds.items():
+            if region not in self._refreshes or self._refreshes[region].done():
+                self._refreshes[region] = self._refresher.submit(cloud.refresh)
+        wait(self._refreshes.values(), timeout=self._patience)
+        for refresh in self._refreshes.values():
+            if refresh.done():
+                refresh.result()
 
     def standing(self) -> Extras:
         """Return what is billed without a node in all regions together, by kind."""
@@ -364,7 +376,8 @@ class RegionalCloud(Provider):
         """Stop listening in every region; a call that still waits for its region is left alone."""
         for cloud in self.clouds.values():
             cloud.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._refresher):
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _with_transfer(offer: Offer, usd: float) -> Offer:
@@ -389,7 +402,12 @@ class RegionalCalls:
             CallFailed: as `AwsCalls.call` does.
         """
         named = arguments.get("InstanceIds") or [arguments.get("InstanceId", "")]
-        return self._cloud.cloud_of(str(named[0])).calls.call(operation, **arguments)
+        cloud = self._cloud.cloud_of(str(named[0]))
+        why = self._cloud.why_cut_off(cloud.settings.region)
+        if why and cloud.settings.region != self._cloud.home:
+            # A tick calls about each job: calls that must fail would take its time from other regions.
+            raise CallFailed(operation, NOT_SENT, f"{cloud.settings.region} does not answer: {why}")
+        return cloud.calls.call(operation, **arguments)
 
     def client(self, service: str) -> Any:
         """Return a service's calls: of SSM to the nodes' regions, of all others home."""
@@ -410,7 +428,3 @@ class _NodeCalls:
     def get_command_invocation(self, **arguments: Any) -> dict[str, Any]:
         """Return the answer of an instance."""
         return self._calls.call("ssm:GetCommandInvocation", **arguments)
-
-    def describe_instance_information(self, **arguments: Any) -> dict[str, Any]:
-        """Return what the agents of the home region's instances say."""
-        return self._calls.call("ssm:DescribeInstanceInformation", **arguments)

@@ -76,6 +76,9 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
         )
         if document.get("pacing") is not None:
             table.add_row("pacing", _pacing(document["pacing"]))
+            worth = document["pacing"].get("worth")
+            if worth is not None and (said := _worth(worth)):
+                table.add_row("last dollars", said)
         for window, figures in document["books"].items():
             cap = "" if figures["cap_usd"] is None else f" of {usd(figures['cap_usd'])}"
             forecast = f"; at this rate {usd(figures['forecast_usd'])} at its end"
@@ -134,6 +137,18 @@ def _pacing(document: dict[str, Any]) -> str:
         said += f", by weekday {' '.join(f'{day:.1f}' for day in days)} times its mean"
     loss = document["pacing_loss_fraction"]
     return said if loss is None else f"{said}; pacing adds {100.0 * loss:.1f} % to the waiting"
+
+
+def _worth(worth: Mapping[str, Any]) -> str:
+    """Return what the last dollars of the budget buy by the plan, and what of it buys nothing."""
+    beyond, knee = worth["beyond_knee"], worth["knee"]["budget"]
+    said = []
+    if beyond["spend"] > 0.02 * knee:
+        saved = format_hours(beyond["saved_mean_jct_hours"])
+        said.append(f"the last {usd(beyond['spend'])} USD/hour buy {saved} less waiting")
+    if worth["not_spent"] > 0.005 * worth["largest_useful_spend"]:
+        said.append(f"more than {usd(worth['largest_useful_spend'])} USD/hour buys nothing")
+    return "; ".join(said)
 
 
 def _facts(ages: dict[str, float | None]) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
+from boa_daemon.cli.common.daemon_client import say_next
 from boa_daemon.cli.common.live_view import status_line, view
 from boa_daemon.cli.common.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, show, stdout_console
@@ -21,19 +23,22 @@ from boa_daemon.cli.plan.gate_demo import gate_demo
 from boa_daemon.cli.plan.real_demo import real_demo
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.problem_file import load_problem
-from boa_daemon.sim.budget_tuning import tune_planning_budget
 from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare, settings_for, simulate
 from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.units import format_hours, parse_budget
 from policies.model import Budget, Problem
-from policies.registry import PolicyOptions
 
 LOAD_FACTOR = 1.5
 """The default budget, as a multiple of what the work costs on single GPUs."""
-EQUAL_WIDTHS = (1, 2, 4, 8, 16)
-"""Widths tried for the static fleet; the best one is compared with BOA."""
+RIVALS = {
+    "equal-width": "Renting on arrival with one width for all",
+    "efficiency": "Widening each job while its GPUs stay busy enough",
+    "static-equal": "A fixed fleet that all jobs share",
+}
+"""The policies that BOA is compared with, and what each is in words."""
+LABORATORY = "boa_daemon.lab.compare.library"
 FRAMES_PER_SECOND = 10.0
 LINE_EVERY_HOURS = 1.0
 
@@ -69,19 +74,23 @@ def demo(  # noqa: PLR0917 - the parameters are the flags of the command
         return
     if real:
         raise typer.Exit(real_demo(_real_budget(budget), jobs=jobs, output=chosen))
-    settings = replace(shipped_settings(budget), seed=seed)
+    shipped = shipped_settings(budget)
     quiet = chosen is not OutputFormat.table
-    settings = tune_planning_budget(settings)
+    # By name, because nothing but the demo and the library's comparison needs the laboratory.
+    settings = import_module(LABORATORY).as_the_daemon(shipped, seed=seed)
     run = prepare(settings)
     if not quiet:
         stdout_console().print(_opening(settings, is_default=not budget))
     with _watching(run, speed, quiet=quiet) as on_tick:
         boa = run.finish(on_tick)
-    rivals = run_rivals(settings, boa)
+    rivals = run_rivals(shipped, seed=seed)
     sentences = conclusions(settings, boa, rivals)
     rows = [
-        {"name": "boa", **boa.to_document()},
-        *({"name": r.name, **r.result.to_document()} for r in rivals),
+        {"name": "boa", **boa.to_document(), "equal_money_jct_hours": boa.mean_jct_hours},
+        *(
+            {"name": r.name, **r.result.to_document(), "equal_money_jct_hours": r.equal_money_jct_hours}
+            for r in rivals
+        ),
     ]
     if opens or page is not None:
         show_page("boa demo", demo_answers(settings, boa, rivals, sentences), page=page, opens=opens)
@@ -89,7 +98,7 @@ def demo(  # noqa: PLR0917 - the parameters are the flags of the command
         chosen,
         {"runs": rows, "sentences": sentences},
         rows=lambda: rows,
-        table=lambda: _print_comparison(boa, rivals, sentences),
+        table=lambda: _print_comparison(boa, rivals, sentences, settings.budget),
     )
 
 
@@ -99,7 +108,10 @@ def demo_answers(
     """Return the data of the demo's page: the runs side by side, and the workload's cost curve."""
     from boa_daemon.dashboard.frontier import frontier_document  # noqa: PLC0415 - few ask for a page
 
-    runs = [("boa", boa), *((rival.name, rival.result) for rival in rivals)]
+    runs = [
+        ("boa", boa, boa.mean_jct_hours),
+        *((rival.name, rival.result, rival.equal_money_jct_hours) for rival in rivals),
+    ]
     rows = [
         {
             "policy": name,
@@ -107,9 +119,9 @@ def demo_answers(
             "mean_jct_hours": result.mean_jct_hours,
             "p95_jct_hours": result.p95_jct_hours,
             "usd_per_hour": result.mean_usd_per_hour,
-            "ratio": None if result is boa else result.mean_jct_hours / boa.mean_jct_hours,
+            "ratio": None if result is boa else hours / boa.mean_jct_hours,
         }
-        for name, result in runs
+        for name, result, hours in runs
     ]
     group = {"name": "The same jobs", "bound": boa.lower_bound_mean_jct_hours, "rows": rows}
     title = f"{boa.jobs} real training jobs"
@@ -136,11 +148,11 @@ def _real_budget(text: str) -> Budget | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """A baseline run on the same jobs: its name with settings, and its result."""
+    """Another policy on the same jobs: name with setting, its run, and its mean JCT for BOA's money."""
 
     name: str
     result: Simulation
-    is_static: bool
+    equal_money_jct_hours: float
 
 
 def shipped_settings(budget: str = "") -> SimulationSettings:
@@ -166,80 +178,56 @@ def _cheapest_price(problem: Problem) -> float:
     return min(problem.price_of(gpu.name) for gpu in problem.gpu_types)
 
 
-def run_rivals(settings: SimulationSettings, boa: Simulation) -> list[Rival]:
-    """Run the baselines: fixed fleets that cost at least what BOA spent per hour, and rent-on-arrival."""
-    instance_type = next(iter(settings.instance_types.values()))
-    nodes = max(1, math.ceil(boa.mean_usd_per_hour / instance_type.usd_per_hour))
-    fifo = [
-        Rival(
-            name=f"static-fifo, {nodes} nodes, {gpus} GPUs per job",
-            result=simulate(
-                replace(settings, policy="static-fifo", options=PolicyOptions(nodes=nodes, gpus_per_job=gpus))
-            ),
-            is_static=True,
-        )
-        for gpus in EQUAL_WIDTHS
-        if gpus <= nodes * instance_type.gpus
+def run_rivals(settings: SimulationSettings, *, seed: int) -> list[Rival]:
+    """Run the other policies on the same jobs, each tuned to spend what BOA spends."""
+    found = import_module(LABORATORY).at_equal_money(settings, tuple(RIVALS), seed=seed)
+    return [
+        Rival(name=f"{policy}, {setting}", result=simulate(tuned), equal_money_jct_hours=hours)
+        for policy, (setting, tuned, hours) in zip(RIVALS, found, strict=True)
     ]
-    equal = Rival(
-        name=f"static-equal, {nodes} nodes",
-        result=simulate(replace(settings, policy="static-equal", options=PolicyOptions(nodes=nodes))),
-        is_static=True,
-    )
-    rented = Rival(
-        name="equal-width, rented on arrival",
-        result=simulate(tune_planning_budget(replace(settings, policy="equal-width", planning_budget=None))),
-        is_static=False,
-    )
-    return [min(fifo, key=_mean_jct), equal, rented]
-
-
-def _mean_jct(rival: Rival) -> float:
-    return rival.result.mean_jct_hours
 
 
 def conclusions(settings: SimulationSettings, boa: Simulation, rivals: list[Rival]) -> list[str]:
     """Return sentences about the results, computed from the figures whoever wins."""
-    unit = "GPU-hours" if boa.budget_gpus is not None else "USD"
     bound = boa.lower_bound_mean_jct_hours
-    best = min((rival for rival in rivals if rival.is_static), key=_mean_jct)
+    spent, budget = (
+        _money(amount, settings.budget) for amount in (boa.mean_usd_per_hour, boa.budget_usd_per_hour)
+    )
     return [
-        f"BOA finished {boa.finished} jobs with a mean JCT of {format_hours(boa.mean_jct_hours)} for "
-        f"{boa.spent_usd:,.0f} {unit}: {boa.mean_usd_per_hour:.2f} per hour of arrivals, booting and idle "
-        f"nodes included, on a budget of {boa.budget_usd_per_hour:.2f}.",
-        _against(best, boa, unit, "The best static fleet that costs as much per hour"),
-        *(
-            _against(rival, boa, unit, "Renting on arrival, one width for all,")
-            for rival in rivals
-            if not rival.is_static
-        ),
-        f"No policy could do better than {format_hours(bound)} with BOA's money, even if nodes booted in no "
-        f"time and were rented by the GPU; BOA took {boa.mean_jct_hours / bound:.2f} times that.",
+        f"BOA finished {boa.finished} jobs in {format_hours(boa.mean_jct_hours)} on average, from arrival to "
+        f"end, and spent {spent} of {budget}, boots and idle nodes included.",
+        *(_against(rival, boa) for rival in rivals),
+        f"No policy can beat {format_hours(bound)} for this money, even with nodes that boot in no time and "
+        f"are rented by the GPU: BOA took {boa.mean_jct_hours / bound:.2f} times that.",
     ]
 
 
-def _against(rival: Rival, boa: Simulation, unit: str, what: str) -> str:
-    """Return a sentence that compares a baseline with BOA in time and money."""
-    result = rival.result
-    ratio = result.mean_jct_hours / boa.mean_jct_hours
-    money = result.spent_usd / boa.spent_usd - 1.0
-    spent = f"{result.spent_usd:,.0f} {unit}, {abs(money):.0%} {'more' if money >= 0 else 'less'} than BOA"
-    took = f"{what} ({rival.name}) took {format_hours(result.mean_jct_hours)} for {spent}"
+def _against(rival: Rival, boa: Simulation) -> str:
+    """Return a sentence that compares a policy with BOA for the same money."""
+    ratio = rival.equal_money_jct_hours / boa.mean_jct_hours
+    what = RIVALS[rival.name.partition(",")[0]]
+    took = f"{what} takes {format_hours(rival.equal_money_jct_hours)} for the same money"
     if ratio >= 1.0:
-        return f"{took}: BOA is {ratio:.2f} times as fast."
-    return f"{took}: it beats BOA, which is {1.0 / ratio:.2f} times slower here."
+        return f"{took}, {ratio:.2f} times as long."
+    return f"{took}: BOA is slower here, by {1.0 / ratio - 1.0:.0%}."
+
+
+def _money(amount: float, budget: Budget) -> str:
+    """Return money per hour in the unit of the budget."""
+    return f"{amount:.2f} GPUs" if budget.unit == "gpus" else f"${amount:.2f} an hour"
 
 
 def _opening(settings: SimulationSettings, *, is_default: bool) -> str:
     """Return the introduction: jobs, budget, and what the plan aims at."""
     classes = ", ".join(job_class.name for job_class in settings.problem.classes)
-    planned = settings.planning_budget or settings.budget
     why = f", {LOAD_FACTOR} times what the work costs on single GPUs" if is_default else ""
+    amount = _money(settings.budget.amount, settings.budget)
     return (
+        f"How long do jobs take if {amount} rents their GPUs, and how much depends on who shares them out?\n"
         f"{len(settings.trace.jobs)} real training jobs ({classes}) arrive over "
-        f"{format_hours(settings.trace.window_hours)}. Budget: {settings.budget}{why}. Nodes boot in "
-        f"{settings.boot_seconds:.0f} s and are billed by the second. The plan aims at {planned}, tuned on a "
-        "rehearsal: booting, idle and partly used nodes take the rest."
+        f"{format_hours(settings.trace.window_hours)}; the budget is {amount}{why}. Nodes boot in "
+        f"{settings.boot_seconds:.0f} s and are billed by the second. BOA runs as its daemon does: it learns "
+        "sizes, rates and speed-ups from the jobs."
     )
 
 
@@ -295,28 +283,36 @@ def _plain_lines(run: PreparedRun) -> Callable[[Decision], None]:
     return on_tick
 
 
-def _print_comparison(boa: Simulation, rivals: list[Rival], sentences: list[str]) -> None:
+def _print_comparison(boa: Simulation, rivals: list[Rival], sentences: list[str], budget: Budget) -> None:
     """Print the table of runs, the sentences, and what to try next."""
-    unit = "GPU-hours" if boa.budget_gpus is not None else "USD"
+    spent = "GPUs" if budget.unit == "gpus" else "USD/h"
     table = a_table(
         "The same jobs",
         "policy",
         "mean JCT",
         "p95 JCT",
-        unit,
+        spent,
         "GPUs used",
-        right=("mean JCT", "p95 JCT", unit),
+        "same money",
+        right=("mean JCT", "p95 JCT", spent, "GPUs used", "same money"),
     )
-    for name, result in [("boa", boa), *((rival.name, rival.result) for rival in rivals)]:
+    runs = [("boa", boa, boa.mean_jct_hours), *((r.name, r.result, r.equal_money_jct_hours) for r in rivals)]
+    for name, result, hours in runs:
         table.add_row(
             name,
             format_hours(result.mean_jct_hours),
             format_hours(result.p95_jct_hours),
-            f"{result.spent_usd:,.0f}",
+            f"{result.mean_usd_per_hour:.2f}",
             f"{result.gpu_hours_used / result.gpu_hours_rented:.0%}",
+            "" if result is boa else f"{hours / boa.mean_jct_hours:.2f} x",
         )
     console = stdout_console()
     console.print(table)
+    console.print(
+        "[dim]JCT: job completion time, from arrival to end; p95: 19 of 20 jobs take less. Same money: the "
+        "mean JCT over BOA's if the policy spends what BOA spends, between two of its settings where none "
+        "does.[/]"
+    )
     for sentence in sentences:
         console.print(sentence)
-    console.print("Next: boa plan --classes FILE --budget 60/h, and boa simulate --help", soft_wrap=True)
+    say_next("boa demo --real", "boa init", "boa plan --classes classes.yaml --budget 30/h", "boa daemon")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,7 +49,7 @@ from boa_daemon.planning.plots import (
 )
 from boa_daemon.planning.unused_types import UnusedType, unused_by_plans
 from boa_daemon.sim.spot_market import on_both_markets
-from boa_daemon.units import PER_HOUR, Per, format_hours, per_of
+from boa_daemon.units import PER_HOUR, Per, format_hours, per_of, split_budgets
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
 from policies.optimum.knee import Knee
@@ -58,7 +57,6 @@ from policies.optimum.solution import ProblemTooLarge, Solution
 
 MOST_POINTS = 10_000
 POINTS = 25
-_RANGE = re.compile(r"(?P<low>[^:]+?)\.\.(?P<high>[^:]+?)(?::(?P<points>\d+))?")
 _BUDGETS_HELP = (
     "8..40 (steps of one), 8..40:200 (200 points), or 8,12,20; in the file's unit, or 200..900/day:15."
 )
@@ -94,7 +92,7 @@ def frontier(
     problem_file = read_problem(file, prices)
     terms = chosen_market(market, world, problem_file)
     problem_file = problem_file if terms is None else on_both_markets(problem_file, terms)
-    per = per_of(mark if budgets is None else f"1{budgets[budgets.rfind('/') :].partition(':')[0]}")
+    per = per_of(mark) if budgets is None else split_budgets(budgets).per
     asked = None if budgets is None else parse_budgets(budgets, problem_file)
     marked = problem_file.budget if mark is None else a_budget(mark, problem_file, name="--mark")
     if mark is not None and asked is not None and marked is not None and marked.unit != asked[0].unit:
@@ -147,33 +145,26 @@ def parse_budgets(text: str, file: ProblemFile) -> list[Budget]:
     Raises:
         InputError: when the text is neither a range nor a list, or asks for too many points.
     """
-    amounts, slash, per = text.partition("/")
-    per, colon, points_wanted = per.partition(":")
-    amounts, ending = amounts + colon + points_wanted, slash + per
-    if amounts.lower().startswith("gpus:"):
-        amounts, start = amounts[5:], "gpus:"
-    else:
-        start = ""
-
-    def one(word: str) -> Budget:
-        return a_budget(f"{start}{word.strip()}{ending}", file, name="--budgets")
-
-    match = _RANGE.fullmatch(amounts)
-    if match is None:
-        return sorted((one(word) for word in amounts.split(",")), key=lambda budget: budget.amount)
-    low, high = one(match["low"]), one(match["high"])
+    typed = split_budgets(text)
+    found = [a_budget(word, file, name="--budgets") for word in typed.texts]
+    if len({budget.unit for budget in found}) > 1:
+        raise InputError(f"--budgets {text!r} mixes dollars and GPUs", hint=_BUDGETS_HELP)
+    if not typed.is_range:
+        return sorted(found, key=lambda budget: budget.amount)
+    low, high = found
     if high.amount < low.amount:
         raise InputError(f"--budgets {text!r}: the range ends below its start", hint=_BUDGETS_HELP)
     # Steps of one in the unit that was typed, unless a number of points is asked for.
-    unit_amount = one("1").amount
-    steps = (high.amount - low.amount) / unit_amount
-    points = int(match["points"]) if match["points"] else math.floor(steps + 1e-9) + 1
+    step = 1.0 if low.unit == "gpus" else 1.0 / typed.per.hours
+    points = typed.points
+    if points is None:
+        points = math.floor((high.amount - low.amount) / step + 1e-9) + 1
     if not 1 <= points <= MOST_POINTS:
         raise InputError(f"--budgets {text!r} asks for {points} points", hint=f"At most {MOST_POINTS}")
-    if match["points"]:
+    if typed.points is not None:
         spread = np.linspace(low.amount, high.amount, points).tolist()
     else:
-        spread = [low.amount + unit_amount * number for number in range(points)]
+        spread = [low.amount + step * number for number in range(points)]
     return [Budget(amount=amount, unit=low.unit) for amount in spread]
 
 

@@ -159,9 +159,8 @@ def stream_sentences(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
     )
     if result.not_spent > 0.005 * result.budget.amount:
         month = _a_month(result.not_spent, unit, per)
-        found.append(
-            f"{money(result.not_spent, unit, per)}{month}{',' if month else ''} of the budget is not spent."
-        )
+        unspent = f"{money(result.not_spent, unit, per)}{month}{',' if month else ''} of the budget"
+        found.append(f"{unspent} is not spent: more than {money(spent, unit, per)} buys nothing.")
     found += [one.sentence for one in result.unused]
     return found + [one.sentence for one in result.edges]
 

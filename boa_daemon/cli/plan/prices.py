@@ -10,7 +10,8 @@ import typer
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
-from boa_daemon.backends.aws.prices.list_prices import ask_price, read_price_list
+from boa_daemon.backends.aws.prices.list_prices import ask_price
+from boa_daemon.backends.aws.prices.offer_file import read_offers
 from boa_daemon.backends.aws.prices.side_prices import QUESTIONS, ask_side_prices
 from boa_daemon.cli.common.aws_options import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, show, stdout_console
@@ -110,8 +111,9 @@ def _refresh(
     """Write a price file, and return its prices with the old ones."""
     if source is not None:
         place = region or settings_of(config, region=None).region
-        found, day = read_price_list(source, place)
-        found = {name: price for name, price in found.items() if name in catalog.entries}
+        listed = read_offers(source, as_of="", region=place).prices
+        found = {one.instance_type: one.usd_per_hour for one in listed}
+        day = min(one.as_of for one in listed)
         said = f"{source.name}, {place}"
     else:
         settings = settings_of(config, region=region)

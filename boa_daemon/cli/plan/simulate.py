@@ -56,7 +56,7 @@ from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.tick.facts.state import IDLE_HOLD_SECONDS
 from boa_daemon.tick.room.shortfall import shortfall_sentence
 from boa_daemon.traces.rates import work_of
-from boa_daemon.units import Per, format_hours, parse_budget, per_of
+from boa_daemon.units import PER_HOUR, Per, format_hours, parse_budget, per_of
 from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY, PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
@@ -188,7 +188,9 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         | ({"promises": promised} if promised else {})
         | ({} if bill is None else {"commitments": bill}),
         rows=lambda: [_row(result)],
-        table=lambda: _print_table(result, bill, _worth(settings, per_of(budget)), promised),
+        table=lambda: _print_table(
+            result, bill, _worth(settings, per_of(budget)), promised, per=per_of(budget)
+        ),
     )
 
 
@@ -264,19 +266,26 @@ def _print_table(
     bill: dict[str, Any] | None,
     worth: Sequence[str],
     promised: Sequence[dict[str, Any]] = (),
+    *,
+    per: Per = PER_HOUR,
 ) -> None:
     table = a_table(f"{result.policy}: {result.finished} of {result.jobs} jobs finished", "", "", right=())
     gpus = result.budget_gpus is not None
-    unit, per_hour = ("GPU-hours", "GPUs") if gpus else ("USD", "USD/hour")
+    time = "hour" if per is PER_HOUR else per.name
+    unit, per_hour = ("GPU-hours", "GPUs") if gpus else ("USD", f"USD/{time}")
+    hours_in = 1.0 if gpus else per.hours
     rows = (
         ("mean JCT", format_hours(result.mean_jct_hours)),
         ("  lower bound", f"{format_hours(result.lower_bound_mean_jct_hours)} for any policy at this spend"),
         *_boot_bound(result),
         ("  p50, p95, p99", ", ".join(format_hours(hours) for hours in _percentiles(result))),
         ("spent", f"{result.spent_usd:,.2f} {unit}"),
-        ("  per hour of arrivals", f"{result.mean_usd_per_hour:,.2f} {per_hour}"),
-        ("  until the last job left", f"{result.spent_usd / result.simulated_hours:,.2f} {per_hour}"),
-        ("  budget", f"{result.budget_usd_per_hour:,.2f} {per_hour}"),
+        (f"  per {time} of arrivals", f"{result.mean_usd_per_hour * hours_in:,.2f} {per_hour}"),
+        (
+            "  until the last job left",
+            f"{result.spent_usd / result.simulated_hours * hours_in:,.2f} {per_hour}",
+        ),
+        ("  budget", f"{result.budget_usd_per_hour * hours_in:,.2f} {per_hour}"),
         ("GPU-hours rented", f"{result.gpu_hours_rented:,.1f}"),
         ("  used", _share(result.gpu_hours_used, result)),
         ("  start-up and rescale", _share(result.gpu_hours_overhead, result)),
@@ -291,7 +300,7 @@ def _print_table(
     for row in rows:
         table.add_row(*row)
     stdout_console().print(table)
-    if (sentence := overspend_sentence(result)) is not None:
+    if (sentence := overspend_sentence(result, per)) is not None:
         stdout_console().print(indented_lines([sentence]))
     if promised:
         stdout_console().print(indented_lines([promise_sentence(promised, is_seen=True)]))
@@ -300,17 +309,20 @@ def _print_table(
     if bill is not None:
         stdout_console().print(indented_lines([paid_sentence(bill)]))
     if result.shortfall is not None:
-        sentence = shortfall_sentence(result.shortfall)
+        sentence = shortfall_sentence(result.shortfall, per=time, hours=per.hours)
         stdout_console().print(indented_lines([f"{sentence[0].upper()}{sentence[1:]}."]))
 
 
-def overspend_sentence(result: Simulation) -> str | None:
+def overspend_sentence(result: Simulation, per: Per = PER_HOUR) -> str | None:
     """Return a sentence on why more was spent than the budget; None if it was not."""
     over = result.mean_usd_per_hour / result.budget_usd_per_hour - 1.0
     if over <= OVER:
         return None
-    per_hour = "GPUs" if result.budget_gpus is not None else "USD/hour"
-    said = f"{result.mean_usd_per_hour - result.budget_usd_per_hour:,.2f} {per_hour} over the budget: "
+    more = result.mean_usd_per_hour - result.budget_usd_per_hour
+    said = f"{more:,.2f} GPUs over the budget: "
+    if result.budget_gpus is None:
+        time = "hour" if per is PER_HOUR else per.name
+        said = f"{more * per.hours:,.2f} USD/{time} over the budget: "
     tail = result.simulated_hours - result.arrival_window_hours
     if result.mean_usd_per_simulated_hour <= result.budget_usd_per_hour * (1.0 + OVER):
         return (

@@ -16,11 +16,18 @@ from boa_daemon.cli.common.output import (
     stderr_console,
     stdout_console,
 )
-from boa_daemon.cli.common.planning_options import PricesOption, cell, indented_lines, money_up
+from boa_daemon.cli.common.planning_options import (
+    PricesOption,
+    beyond_text,
+    cell,
+    indented_lines,
+    money_up,
+)
 from boa_daemon.cli.common.report import ReportOption, check_report, write_report
 from boa_daemon.cli.common.task_progress import OnOption, OutOption, tasks_with_progress
 from boa_daemon.cli.plan.whatif_base import WhatIfFlags, of_history, of_plan, of_trace
 from boa_daemon.errors import InputError
+from boa_daemon.planning.curve import BeyondKnee
 from boa_daemon.planning.plots import (
     as_picture,
     check_plot_path,
@@ -133,21 +140,58 @@ def whatif(
     show(
         output,
         document,
-        rows=lambda: [{k: " ".join(v) if isinstance(v, list) else v for k, v in row.items()} for row in rows],
+        rows=lambda: [_flat(row) for row in rows],
         table=lambda: _print(document, asked.base.kind, per),
     )
+
+
+def _flat(row: Row) -> Row:
+    """Return a scenario as a CSV row: lists as words, and no objects."""
+    return {
+        key: " ".join(value) if isinstance(value, list) else value
+        for key, value in row.items()
+        if key not in {"knee", "beyond_knee"}
+    }
 
 
 def _lines(kind: BaseKind, document: Row, per: Per | None) -> list[str]:
     """Return the answer in sentences; the first one leads the report."""
     rows = document["scenarios"]
     lines = [_lead(rows, per), *(why_later(rows) if kind == "list" else [])]
+    if kind == "stream":
+        lines += _worth(rows, per or PER_HOUR)
     if kind == "trace":
         lines = sentences(rows)
     seen = document.get("happened")
     if seen is not None:
         lines.append(_agreement(seen, rows[0], document["days"]))
     return lines
+
+
+def _worth(rows: list[Row], per: Per) -> list[str]:
+    """Return what the last dollars of each scenario buy, and what of its budget buys nothing."""
+    found = []
+    for row in rows:
+        beyond, name = row["beyond_knee"], row["scenario"]
+        if beyond is None:
+            continue
+        knee, most = row["knee"], row["largest_useful_spend"]
+        if beyond["spend"] > 0.02 * knee["budget"]:
+            bought = beyond_text(
+                BeyondKnee(
+                    spend=beyond["spend"],
+                    saved_hours=beyond["saved_mean_jct_hours"],
+                    saved_fraction=beyond["saved_fraction"],
+                ),
+                "usd",
+                per,
+            )
+            at_knee = f"{per.usd(knee['budget'])}, jobs take {format_hours(knee['mean_jct_hours'])}"
+            found.append(f"{name}: {bought[:1].lower()}{bought[1:]}: at the knee, {at_knee}.")
+        if row["not_spent"] > 0.005 * most:
+            unspent = per.usd(row["not_spent"])
+            found.append(f"{name}: {unspent} is not spent: more than {per.usd(most)} buys nothing.")
+    return found
 
 
 def _agreement(seen: Row, base: Row, days: float) -> str:

@@ -282,6 +282,7 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
     return SsmEngine(
         ssm, sqs, s3, given,
         address_of=address_of, gate=door, starts_at_once=AT_ONCE, efa_of=cloud.efa_cards,
+        region_of=lambda node: cloud.cloud_of(node).settings.region,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from pydantic import StringConstraints
 from sqlalchemy import select
 
 from boa_daemon.backends.cloud_kinds import cloud_kind
-from boa_daemon.backends.region_names import plain_name, region_in
+from boa_daemon.backends.region_names import REGION, plain_name, region_in
 from boa_daemon.daemon.money.cost_groupings import BY_FORM, TAG
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError, did_you_mean
@@ -37,7 +37,7 @@ UNOWNED_ROWS = frozenset({UNUSED_ROW, STANDING_ROW})
 """Rows that belong to no job, user, team or class."""
 TAGGED_STANDING = frozenset({"gateway", "images"})
 """Standing costs of what BOA makes, and therefore tags; a reservation is somebody else's."""
-_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+_REGION = re.compile(REGION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.learning.class_document import class_document
 from boa_daemon.learning.kappa_document import kappa_document
 from boa_daemon.learning.observed_rhythm import work_by_hour
+from boa_daemon.planning.plan_documents import worth_document
 from boa_daemon.planning.promises import promise_rows
 from boa_daemon.store.order_log import lowest
 from boa_daemon.store.sql import kind_and_target
@@ -25,6 +26,7 @@ from boa_daemon.tick.decide.decision import decide
 from boa_daemon.tick.money.ledger import bill, bill_by_kind
 from boa_daemon.tick.room.shortfall import shortfall_document, shortfall_sentence
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
+from policies.errors import PolicyError
 from policies.online.foretold import drawn_again
 from policies.online.pacing import Pace
 
@@ -68,7 +70,12 @@ class SiteService(ServiceBase):
                 "running": picture.running,
                 "waiting": picture.waiting,
                 "books": picture.figures,
-                "pacing": _pacing(standing.pace, picture.decision.plan.memory, self._promises(standing.pace)),
+                "pacing": _pacing(
+                    standing.pace,
+                    picture.decision.plan.memory,
+                    self._promises(standing.pace),
+                    self._worth(standing.pace),
+                ),
                 "purses": purse_document(standing.purses),
                 "held": list(picture.held),
                 **self.outlook.document,
@@ -92,6 +99,22 @@ class SiteService(ServiceBase):
             loads = None if seen is None else drawn_again(seen[0], pace.period_hours)
             self.daemon.standing.priced = priced = asked, promise_rows(pace, loads), loads is not None
         return priced[1]
+
+    def _worth(self, pace: Pace | None) -> dict[str, Any] | None:
+        """Return what the last dollars of the budget buy by the plan; computed once an hour."""
+        if pace is None:
+            return None
+        daemon = self.daemon
+        asked = pace, int(daemon.world.clock.now() // SECONDS_PER_HOUR)
+        if daemon.standing.worth is None or daemon.standing.worth[0] != asked:
+            names = {job.class_name for job in list(self._storage().queue.active.values())}
+            try:
+                site = daemon.planner.record(names).site
+                found = worth_document(site.problem, site.budget.amount)
+            except PolicyError:
+                found = None
+            daemon.standing.worth = asked, found
+        return daemon.standing.worth[1]
 
     def setting_changes(self) -> dict[str, Any]:
         """Return what the settings files would change of the settings in force.
@@ -357,7 +380,10 @@ class SiteService(ServiceBase):
 
 
 def _pacing(
-    pace: Pace | None, memory: tuple[float, ...] | None, promises: list[dict[str, Any]]
+    pace: Pace | None,
+    memory: tuple[float, ...] | None,
+    promises: list[dict[str, Any]],
+    worth: dict[str, Any] | None,
 ) -> dict[str, Any] | None:
     """Return the window, load correction and loss of a paced policy; None for other policies."""
     if pace is None or not memory:
@@ -370,5 +396,6 @@ def _pacing(
         "load_correction": memory[-1],
         "pacing_loss_fraction": promises[0]["pacing_loss_fraction"] if promises else None,
         "promises": promises,
+        "worth": worth,
         "load_by_weekday": None if pace.rhythm is None else [round(day, 3) for day in pace.rhythm.by_day],
     }

@@ -45,6 +45,7 @@ class DaemonHealth:
     purses: tuple[Purse, ...] = ()
     pace: Pace | None = None
     priced: tuple[tuple[Pace, int], list[dict[str, Any]], bool] | None = None
+    worth: tuple[tuple[Pace, int], dict[str, Any] | None] | None = None
     done_at: float = field(default_factory=time.monotonic)
     is_late: bool = False
     clock_note: str = ""

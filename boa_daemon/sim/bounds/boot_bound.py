@@ -42,7 +42,7 @@ from boa_daemon.sim.bounds.bound_arrays import (
     times_of,
     wait_hours,
 )
-from boa_daemon.sim.bounds.completion_orders import FewJob, FewJobs
+from boa_daemon.sim.bounds.completion_orders import MOST_JOBS, FewJob, FewJobs
 from boa_daemon.sim.bounds.lower_bound import SLACK, groups_of, lower_bound_hours
 from boa_daemon.sim.bounds.stint_costs import least_costs
 from boa_daemon.sim.bounds.stint_paths import Resolution, near_paths
@@ -111,8 +111,10 @@ def lower_bound_with_boots_hours(
     one_by_one = lower_bound_hours(trace, problem, money)
     if math.isinf(one_by_one):
         return one_by_one
-    few = few_jobs(trace, problem, money * (1.0 + SLACK), renting)
-    if effort.programs and few.is_small:
+    few = None
+    if effort.programs and len(trace.jobs) <= MOST_JOBS:
+        few = few_jobs(trace, problem, money * (1.0 + SLACK), renting)
+    if few is not None and few.is_small:
         found = few.least_hours(effort.programs)
         one_by_one = max(one_by_one, found.hours / len(trace.jobs))
         if found.is_least and all(len(job_class.phases) == 1 for job_class in problem.classes):

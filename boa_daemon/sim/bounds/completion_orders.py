@@ -38,6 +38,8 @@ from policies.speedup import Floats, Ints
 
 MOST_CONFIGURATIONS = 1_100
 """More configurations than this at once make a program too slow."""
+MOST_JOBS = 10
+"""More jobs than this have more configurations even at one width each."""
 MOST_PEAKS = 256
 """More numbers of nodes than this are too many to begin from."""
 WHOLE_COSTS = 10

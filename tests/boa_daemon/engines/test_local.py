@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from command_shapes import JOBS, kill_keepers
 from engine_bench import NUMPY, Bench, numpy_loss, script, until
+from small_disk import a_small_disk
 
 from boa_daemon.engines import local_units
 from boa_daemon.engines.local import KERNELS_PORTS, LocalEngine, free_port
@@ -311,6 +313,31 @@ def test_a_unit_of_before_a_reboot_is_not_taken_for_a_living_one(bench: Bench) -
         write_json(folder / name, sealed_document(folder, papers))
     end = bench.wait_end()
 
+    assert (end.phase, end.cause) == ("failed", "agent-lost")
+
+
+def test_a_full_disk_does_not_end_a_command_without_keeper_and_guard(tmp_path: Path) -> None:
+    """The engine starts others though it can note nothing, and they go on though they can note nothing."""
+    with a_small_disk(megabytes=8) as disk:
+        if disk is None:
+            return
+        bench = Bench(engine=LocalEngine(disk.folder / "root"), workdir=disk.folder / "work")
+        bench.workdir.mkdir()
+        bench.admit(f"echo told; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; touch {tmp_path}/end")
+        bench.start()
+        until(lambda: "told" in bench.printed())
+        disk.fill()
+        for _ in range(2):
+            kill_keepers(bench, BOTH)
+            disk.fill()
+            time.sleep(0.2)
+            bench.report()
+            time.sleep(1.0)
+            assert bench.report().phase == "running"
+        (tmp_path / "go").touch()
+        end = bench.wait_end()
+
+    assert (tmp_path / "end").exists()
     assert (end.phase, end.cause) == ("failed", "agent-lost")
 
 

@@ -215,6 +215,23 @@ def test_a_guard_without_descriptors_starts_no_second_keeper(unit: Any, tmp_path
     assert "another one goes on" not in printed(made)
 
 
+def test_the_end_is_noted_once_the_guard_has_descriptors_again(unit: Any, tmp_path: Path) -> None:
+    """Only the parent learns how a process ended, and only once."""
+    made, process = unit("echo told; while [ ! -e go ]; do sleep 0.05; done; exit 7")
+    until(lambda: "told" in printed(made))
+    first = keeper(made)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: "another one goes on" in printed(made))
+    limits = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+    (tmp_path / "go").touch()
+    time.sleep(1.5)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
+    assert process.wait(timeout=60) == 0
+    found = read_own(made.folder, "exit.json") or {}
+    assert (found["code"], found.get("agent_lost")) == (7, None)
+
+
 def test_the_guard_bears_half_a_minute_in_which_no_keeper_can_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -417,3 +417,41 @@ def test_the_end_names_the_checkpoint_that_the_keeper_has_verified(tmp_path: Pat
     end = json.loads((unit.folder / "exit.json").read_text())
     (unit.folder / "exit.json").write_text(json.dumps({k: v for k, v in end.items() if "manifest" not in k}))
     assert status_of(unit.folder, verify=False)["manifest"] is None
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_errands_use_the_region_of_the_site_and_the_command_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: bool
+) -> None:
+    """A node of another region reports to the queue and saves to the bucket at home, its secrets too."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    aws = tmp_path / "aws"
+    aws.write_text('#!/bin/sh\nfor last; do :; done\necho "$1 $AWS_REGION $AWS_DEFAULT_REGION"\n')
+    aws.chmod(0o755)
+    errands = {
+        name: f"echo $AWS_REGION $AWS_DEFAULT_REGION >> {tmp_path}/{name}"
+        for name in ("bring", "before", "beat", "keep", "after", "look")
+    }
+    arn = "secretsmanager:arn:aws:secretsmanager:sa-east-1:123456789012:secret:x"
+    unit = a_unit(
+        tmp_path,
+        run="echo [$AWS_REGION $AWS_DEFAULT_REGION] [$A] [$B]; sleep 1; false",
+        beat_seconds=0.2,
+        region="us-east-1",
+        secrets={"A": "ssm:/a", "B": arn},
+        **errands,
+    )
+    if settled:
+        (unit.folder / "keeper.json").write_text('{"pid": 1, "born": "0"}')
+        words = [sys.executable, "-m", "boa_daemon.job.keeper", "--settle", str(unit.folder)]
+        subprocess.run(words, check=True, timeout=60.0)
+    else:
+        assert kept(unit).wait(60.0) is not None
+        assert "[ eu-west-1] [ssm us-east-1 us-east-1] [secretsmanager sa-east-1 sa-east-1]" in printed(unit)
+    seen = {
+        name: (tmp_path / name).read_text().split("\n")[0] for name in errands if (tmp_path / name).exists()
+    }
+
+    assert set(seen.values()) == {"us-east-1 us-east-1"}
+    assert seen.keys() >= ({"keep", "after"} if settled else {"bring", "before", "beat", "after"})

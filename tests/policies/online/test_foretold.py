@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from load_scenarios import PROBLEM
 
-from policies.online.foretold import PromisePrice, drawn_again, drawn_by_grain, promises
+from policies.online.foretold import PromisePrice, drawn_again, drawn_by_grain, promises, steps_of
 from policies.online.multiplier_table import MultiplierTable
 from policies.online.pacing import Pace
+from policies.online.rhythm import SeenLoad
 from policies.optimum.frontier import MixedFrontier
 
 TABLE = MultiplierTable.of(PROBLEM)
@@ -21,8 +22,8 @@ ROUGH = np.where(np.arange(2160) // 168 % 2 == 0, 1.9, 0.1)
 
 
 def test_an_even_load_costs_nothing() -> None:
-    """The law is then the plan for the whole period."""
-    assert PACE.loss(np.ones(2160)) == pytest.approx(0.0, abs=1e-6)
+    """The law is then the plan for the whole period, but for the first hours without jobs."""
+    assert PACE.loss(np.ones(2160)) == pytest.approx(0.0, abs=5e-4)
     assert replace(PACE, price=None).loss(np.ones(2160)) is None
 
 
@@ -72,3 +73,25 @@ def test_the_chosen_promise_comes_first_and_once() -> None:
     """Others stand beside it."""
     named = [(one.period, one.tolerance) for one in promises(PACE)]
     assert named == [("quarter", 0.1), ("month", 0.02), ("month", 0.1), ("year", 0.1)]
+
+
+def test_the_law_sees_the_jobs_of_a_burst_one_by_one() -> None:
+    """A month's tenth that comes in one hour as 100 jobs costs more than as one job, and is 100 steps."""
+    load = np.where(np.arange(744) == 400, 82.0, 1.0)
+    one, many = np.ones(744), np.where(np.arange(744) == 400, 100.0, 1.0)
+    strict = replace(STRICT, tolerance=0.05)
+    losses = [strict.loss(SeenLoad(work=load, jobs=jobs)) for jobs in (one, many)]
+    assert losses[0] is not None
+    assert losses[1] is not None
+    assert losses[1] > 1.2 * losses[0]
+    hours, work = steps_of(load / load.mean(), many, 8.0)
+    assert (hours < 0.02).sum() == 100
+    assert hours.sum() == pytest.approx(744.0)
+    assert work.sum() == pytest.approx(744.0)
+
+
+def test_jobs_of_unlike_sizes_count_as_fewer_equal_ones() -> None:
+    """Two of 1 and 3 GPU-hours count as 16 / 10 jobs; an hour without jobs has none."""
+    seen = SeenLoad.of(np.array([0, 0, 2]), np.array([1.0, 3.0, 2.0]))
+    assert seen.work.tolist() == [4.0, 0.0, 2.0]
+    assert seen.jobs.tolist() == pytest.approx([1.6, 0.0, 1.0])

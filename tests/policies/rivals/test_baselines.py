@@ -293,6 +293,7 @@ def test_these_properties_are_cached() -> None:
     """The list covers all of `policies.rivals`."""
     assert hurried(policies.rivals) == dict.fromkeys(
         [
+            "ElasticSrpt._rungs",
             "RequestedWidths.rungs",
             "GoodputShares._options",
             "StaticSrsf.services",

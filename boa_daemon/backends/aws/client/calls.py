@@ -24,6 +24,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from boa_daemon.backends.aws.client.answers import NO_ANSWER, answer_of, cleaned, mark_no_answer
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.client.rate_limits import OWN_RATES, bucket_name
+from boa_daemon.backends.aws.client.resource_names import home_region
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import InputError
 from boa_daemon.job.gate.bucket import TokenBucket
@@ -113,9 +114,8 @@ NODE_OPERATIONS: Mapping[str, str] = MappingProxyType(
 """Calls of `aws s3` and `aws sqs` in the scripts on nodes; `rm` deletes a job's older checkpoints."""
 
 _CLIENT_OF = {"servicequotas": "service-quotas"}
-_HOME_REGION = "us-east-1"
 _AT_HOME = frozenset({"pricing", "ce", "iam"})
-"""Services called in `_HOME_REGION`: the Pricing API has three endpoints worldwide, the others this one."""
+"""Services of a whole partition, called in its `home_region`: most regions have no endpoint of theirs."""
 _ONE_TRY = frozenset({"ec2:RunInstances", "ec2:PurchaseCapacityBlock"})
 """Calls that are not retried here, unless they had no effect: EC2 sends `InsufficientInstanceCapacity` as
 HTTP 500, and a purchase has no idempotency token."""
@@ -286,7 +286,9 @@ class AwsCalls:
     def _client(self, operation: str, region: str) -> Any:
         """Return the client for an operation; `Session.client` is not thread-safe, but clients are."""
         service = operation.partition(":")[0]
-        where = _HOME_REGION if service in _AT_HOME else region or self.settings.region
+        where = region or self.settings.region
+        if service in _AT_HOME:
+            where = home_region(where)
         key = (service, where, operation in _ONE_TRY)
         with self._lock:
             if key not in self._clients:

@@ -1,9 +1,8 @@
-"""What EC2's error codes mean, and what to do about them: a closed table.
+"""A call to AWS that failed, with what its code means.
 
-EC2 has some two hundred codes; the table has those that its launch, list and end calls are known to return.
-A code that is not in it is judged by its name (`Insufficient...`, `...LimitExceeded`, `...Throttl...`), and
-without such a name is a bad request if the answer was an HTTP 4xx, and else unknown. What a refused launch
-closes, and what cures it, is in `refusal_codes`.
+EC2 has some two hundred codes; the table in `refusal_codes` has those that its launch, list and end calls are
+known to return. A code that is not in it is judged by its name (`Insufficient...`, `...LimitExceeded`,
+`...Throttl...`), then by its HTTP status; after another HTTP 4xx it is a bad request, else unknown.
 """
 
 from __future__ import annotations
@@ -11,108 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, TypeAlias
 
-from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING, RefusalRule, rule_of
+from boa_daemon.backends.aws.client.refusal_codes import (
+    BY_CODE,
+    BY_MEANING,
+    Meaning,
+    RefusalRule,
+    has_own_row,
+    rule_of,
+)
 from boa_daemon.errors import CloudFailed
 
-Meaning: TypeAlias = Literal[
-    "no-capacity", "not-offered", "quota", "price", "throttled", "subnet-full", "denied", "credentials",
-    "not-found", "token-reused", "wrong-state", "protected", "unknown", "dry-run", "bad-request",
-]  # fmt: skip
-MEANINGS: Mapping[str, Meaning] = MappingProxyType(
-    {
-        "InsufficientInstanceCapacity": "no-capacity",
-        "InsufficientHostCapacity": "no-capacity",
-        "InsufficientReservedInstanceCapacity": "no-capacity",
-        "InsufficientCapacity": "no-capacity",
-        "InsufficientAddressCapacity": "no-capacity",
-        "InsufficientVolumeCapacity": "no-capacity",
-        "ReservationCapacityExceeded": "no-capacity",
-        "InvalidCapacityReservationId.NotFound": "no-capacity",
-        "InvalidCapacityReservationId.Malformed": "no-capacity",
-        "InvalidCapacityReservationState": "no-capacity",
-        "CapacityReservationNotActive": "no-capacity",
-        "UnfulfillableCapacity": "no-capacity",
-        "Unsupported": "not-offered",
-        "UnsupportedOperation": "not-offered",
-        "VcpuLimitExceeded": "quota",
-        "MaxSpotInstanceCountExceeded": "quota",
-        "InstanceLimitExceeded": "quota",
-        "MaxFleetCountExceeded": "quota",
-        "VolumeLimitExceeded": "quota",
-        "MaxIOPSLimitExceeded": "quota",
-        "AddressLimitExceeded": "quota",
-        "NetworkInterfaceLimitExceeded": "quota",
-        "ResourceCountExceeded": "quota",
-        "ResourceLimitExceeded": "quota",
-        "AttachmentLimitExceeded": "quota",
-        "PrivateIpAddressLimitExceeded": "quota",
-        "SpotMaxPriceTooLow": "price",
-        "RequestLimitExceeded": "throttled",
-        "Throttling": "throttled",
-        "ThrottlingException": "throttled",
-        "ThrottledException": "throttled",
-        "TooManyRequestsException": "throttled",
-        "EC2ThrottledException": "throttled",
-        "RequestThrottled": "throttled",
-        "SlowDown": "throttled",
-        "InsufficientFreeAddressesInSubnet": "subnet-full",
-        "UnauthorizedOperation": "denied",
-        "AccessDenied": "denied",
-        "AccessDeniedException": "denied",
-        "OptInRequired": "denied",
-        "PendingVerification": "denied",
-        "Blocked": "denied",
-        "AccountDisabled": "denied",
-        "AccountProblem": "denied",
-        "TagPolicyViolation": "denied",
-        "InvalidKMSKey.InvalidState": "denied",
-        "KMSKeyNotAccessibleFault": "denied",
-        "InvalidKMSKeyId": "denied",
-        "AuthFailure.ServiceLinkedRoleCreationNotPermitted": "denied",
-        "AuthFailure": "credentials",
-        "InvalidClientTokenId": "credentials",
-        "UnrecognizedClientException": "credentials",
-        "SignatureDoesNotMatch": "credentials",
-        "MissingAuthenticationToken": "credentials",
-        "RequestExpired": "credentials",
-        "ExpiredToken": "credentials",
-        "ExpiredTokenException": "credentials",
-        "InvalidSecurity.RequestHasExpired": "credentials",
-        "IncompleteSignature": "credentials",
-        "InvalidAccessKeyId": "credentials",
-        "InvalidToken": "credentials",
-        "TokenRefreshRequired": "credentials",
-        "RequestTimeTooSkewed": "credentials",
-        "InvalidSignatureException": "credentials",
-        "InvalidIdentityToken": "credentials",
-        "IDPCommunicationError": "credentials",
-        "NotAuthorizedException": "credentials",
-        "NoCredentials": "credentials",
-        "InvalidInstanceID.NotFound": "not-found",
-        "InvalidInstanceID.Malformed": "not-found",
-        "InvalidSpotInstanceRequestID.NotFound": "not-found",
-        "IdempotentParameterMismatch": "token-reused",
-        "IdempotentInstanceTerminated": "token-reused",
-        "IncorrectInstanceState": "wrong-state",
-        "IncorrectSpotRequestState": "wrong-state",
-        "ConcurrentTagAccess": "wrong-state",
-        "OperationNotPermitted": "protected",
-        "InternalError": "unknown",
-        "InternalFailure": "unknown",
-        "ServerInternal": "unknown",
-        "Unavailable": "unknown",
-        "ServiceUnavailable": "unknown",
-        "ServiceUnavailableException": "unknown",
-        "Timeout": "unknown",
-        "ConnectionLost": "unknown",
-        "NoAnswer": "unknown",
-        "TlsFailed": "unknown",
-        "ProxyFailed": "unknown",
-        "DryRunOperation": "dry-run",
-    }
-)
 _BY_NAME: Mapping[str, Meaning] = MappingProxyType(
     {
         "Throttl": "throttled",
@@ -124,10 +32,17 @@ _BY_NAME: Mapping[str, Meaning] = MappingProxyType(
         "AccessDenied": "denied",
         "Unauthorized": "denied",
         "NotPermitted": "denied",
+        "PolicyViolation": "denied",
+        "Suspended": "denied",
+        "RegionDisabled": "denied",
+        "SubscriptionRequired": "denied",
+        "AccessDisabled": "denied",
         "AuthFailure": "credentials",
     }
 )
 """What the name of an unlisted code says; the first part that occurs counts."""
+_BY_STATUS: Mapping[int, Meaning] = MappingProxyType({401: "credentials", 403: "denied", 429: "throttled"})
+"""What the HTTP status says of an unlisted code whose name says nothing."""
 _OF_NO_ANSWER: Mapping[str, str] = MappingProxyType(
     {
         "NoAnswer": "Something between here and AWS answered in its place, such as a proxy or a login page: "
@@ -177,7 +92,7 @@ class CallFailed(CloudFailed):
         if code in _OF_NO_ANSWER:
             return _OF_NO_ANSWER[code]
         if self.operation.startswith(("ec2:", "ssm:GetParameter")):
-            has_row = code in BY_CODE or self.rule is not BY_MEANING.get(self.meaning)
+            has_row = has_own_row(code) or self.rule is not BY_MEANING.get(self.meaning)
             is_known = has_row or self.meaning not in ("unknown", "bad-request", "dry-run")
             return self.rule.advice if is_known or self.rule.stale else ""
         if self.meaning in ("unknown", "bad-request", "dry-run", "wrong-state"):
@@ -199,9 +114,13 @@ class CallFailed(CloudFailed):
 
 def meaning_of(code: str, http_status: int) -> Meaning:
     """Return what a code means; for a code that is not listed its name decides, and then the HTTP status."""
-    if code in MEANINGS:
-        return MEANINGS[code]
+    row = BY_CODE.get(code)
+    if row is not None and row.meaning != "bad-request":
+        return row.meaning
     for part, meaning in _BY_NAME.items():
         if part in code:
             return meaning
-    return "bad-request" if 400 <= http_status < 500 else "unknown"
+    is_refused = 400 <= http_status < 500
+    if row is None and http_status in _BY_STATUS:
+        return _BY_STATUS[http_status]
+    return "bad-request" if is_refused else "unknown"

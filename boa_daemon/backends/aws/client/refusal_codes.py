@@ -1,12 +1,12 @@
-"""What each of EC2's refusals closes, for how long, and what cures it: a table by error code.
+"""What each error code of AWS means, what it closes, for how long, and what cures it: one row for each code.
 
 A refusal belongs to the smallest part of the market that its code is about: a subnet, an image, an offer, a
 type, a quota, a market. Only codes about the account or the credentials close the region, because nothing
 else can be launched then either. A denial closes the one offer that was denied: a policy may allow another
 type, zone or market, so all offers are closed only once each of them was denied.
 
-A code that is in no row gets the row of its class (`meaning`), which is the prudent one. The table is printed
-in `docs/reference/refusals.md`.
+Most codes have the row of their class (`meaning`), as has a code that is listed nowhere: the prudent one. The
+table is printed in `docs/reference/refusals.md`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+Meaning: TypeAlias = Literal[
+    "no-capacity", "not-offered", "quota", "price", "throttled", "subnet-full", "denied", "credentials",
+    "not-found", "token-reused", "wrong-state", "protected", "unknown", "dry-run", "bad-request",
+]  # fmt: skip
+"""What a failed call means to its caller."""
 Scope: TypeAlias = Literal[
     "offer", "reservation", "subnet", "zone", "type in zone", "type", "image", "market", "quota", "region",
     "order",
@@ -33,7 +38,7 @@ TOKEN_SECONDS, SUBNET_SECONDS, ACCOUNT_SECONDS = 30.0, 1800.0, 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalRule:
-    """One row: what is closed, for how long, and the advice that cures it.
+    """One row: what the code means, what is closed, for how long, and the advice that cures it.
 
     `rest_seconds` None: three minutes, doubling up to thirty with each refusal in a row. `stale` names the
     fact that is asked for anew before the launch is repeated.
@@ -41,6 +46,7 @@ class RefusalRule:
 
     scope: Scope
     advice: str
+    meaning: Meaning = "bad-request"
     answer: Answer = "bad-request"
     rest_seconds: float | None = BAD_REQUEST_SECONDS
     stale: Fact = ""
@@ -61,74 +67,87 @@ _SUPPORT = "Only AWS Support can change this: open a case about the account"
 BY_MEANING: Mapping[str, RefusalRule] = MappingProxyType(
     {
         "no-capacity": RefusalRule(
-            scope="offer", answer="no-capacity", rest_seconds=None,
+            meaning="no-capacity", scope="offer", answer="no-capacity", rest_seconds=None,
             advice="BOA tries other zones, types and markets; name more of them under [cloud]",
         ),
         "not-offered": RefusalRule(
-            scope="type in zone", rest_seconds=NOT_OFFERED_SECONDS, stale="zones",
+            meaning="not-offered", scope="type in zone", rest_seconds=NOT_OFFERED_SECONDS, stale="zones",
             advice="Leave the zone out of [cloud] zones, or the type out of instance_types",
         ),
         "quota": RefusalRule(
-            scope="quota", answer="quota", rest_seconds=QUOTA_SECONDS, stale="quotas",
+            meaning="quota", scope="quota", answer="quota", rest_seconds=QUOTA_SECONDS, stale="quotas",
             advice="Ask for more vCPUs in the Service Quotas console; `boa doctor` names the quota",
         ),
         "price": RefusalRule(
-            scope="offer", answer="no-capacity", rest_seconds=None,
+            meaning="price", scope="offer", answer="no-capacity", rest_seconds=None,
             advice="Raise [cloud] spot_max_usd_per_hour, or leave it out to pay at most the on-demand price",
         ),
         "throttled": RefusalRule(
-            scope="region", answer="throttled", rest_seconds=THROTTLED_SECONDS,
+            meaning="throttled", scope="region", answer="throttled", rest_seconds=THROTTLED_SECONDS,
             advice="BOA tries again later by itself",
         ),
         "subnet-full": RefusalRule(
-            scope="subnet", answer="no-capacity", rest_seconds=SUBNET_SECONDS, stale="subnets",
+            meaning="subnet-full", scope="subnet", answer="no-capacity", rest_seconds=SUBNET_SECONDS,
+            stale="subnets",
             advice="Give a larger subnet under [cloud] subnets",
         ),
         "denied": RefusalRule(
-            scope="offer", answer="denied", rest_seconds=DENIED_SECONDS, advice=_POLICY
+            meaning="denied", scope="offer", answer="denied", rest_seconds=DENIED_SECONDS, advice=_POLICY
         ),
         "credentials": RefusalRule(
-            scope="region", answer="denied", rest_seconds=CREDENTIALS_SECONDS,
+            meaning="credentials", scope="region", answer="denied", rest_seconds=CREDENTIALS_SECONDS,
             advice="Renew the credentials and check the clock; `boa doctor` shows both. BOA reads renewed "
-            "credentials by itself",
+            "credentials by itself. A region that the account has not enabled refuses them, too",
         ),
         "token-reused": RefusalRule(
-            scope="order", rest_seconds=TOKEN_SECONDS,
+            meaning="token-reused", scope="order", rest_seconds=TOKEN_SECONDS,
             advice="This is a fault of BOA: the request is dropped, and the next tick asks anew",
         ),
         "unknown": RefusalRule(
-            scope="order", answer="unknown", rest_seconds=None,
+            meaning="unknown", scope="order", answer="unknown", rest_seconds=None,
             advice="Whether the launch happened is not known: the next listings decide, and until then it "
             "counts as spent",
         ),
-        "bad-request": RefusalRule(scope="offer", advice=_REQUEST),
+        "bad-request": RefusalRule(meaning="bad-request", scope="offer", advice=_REQUEST),
         "not-found": RefusalRule(
-            scope="offer", advice="The resource may not be visible yet; the next listing decides"
+            meaning="not-found", scope="offer",
+            advice="The resource may not be visible yet; the next listing decides"
         ),
         "wrong-state": RefusalRule(
-            scope="offer", rest_seconds=60.0, advice="The resource changes its state; BOA tries again"
+            meaning="wrong-state", scope="offer", rest_seconds=60.0,
+            advice="The resource changes its state; BOA tries again"
         ),
         "protected": RefusalRule(
-            scope="offer",
+            meaning="protected", scope="offer",
             advice="Remove the termination protection of the instance; it costs money until then",
         ),
-        "dry-run": RefusalRule(scope="order", rest_seconds=TOKEN_SECONDS, advice=_REQUEST),
+        "dry-run": RefusalRule(meaning="dry-run", scope="order", rest_seconds=TOKEN_SECONDS, advice=_REQUEST),
     }
 )  # fmt: skip
 """The row of each class of codes, for all codes without a row of their own."""
 
 _KMS = RefusalRule(
-    scope="image", answer="denied", rest_seconds=DENIED_SECONDS,
+    meaning="denied", scope="image", answer="denied", rest_seconds=DENIED_SECONDS,
     advice="Let the daemon's role use the KMS key of the disks (kms:CreateGrant, kms:Decrypt, "
     "kms:GenerateDataKeyWithoutPlaintext), or name another default key for EBS",
 )  # fmt: skip
 _LIMIT = RefusalRule(
-    scope="region", answer="quota", rest_seconds=ACCOUNT_SECONDS,
+    meaning="quota", scope="region", answer="quota", rest_seconds=ACCOUNT_SECONDS,
     advice="Ask for a higher limit in the Service Quotas console, or delete what is not needed",
 )  # fmt: skip
-_ACCOUNT = RefusalRule(scope="region", answer="denied", rest_seconds=ACCOUNT_SECONDS, advice=_SUPPORT)
+_ACCOUNT = RefusalRule(
+    meaning="denied", scope="region", answer="denied", rest_seconds=ACCOUNT_SECONDS, advice=_SUPPORT
+)
+_CLOCK = replace(
+    BY_MEANING["credentials"],
+    advice="Set this machine's clock, such as with `timedatectl set-ntp true`: AWS refuses requests whose "
+    "time is more than five minutes off; `boa doctor` says by how much it is",
+)
+_OPT_IN = replace(
+    _ACCOUNT, advice="Enable the region for this account and complete its sign-up for EC2 in the AWS console"
+)
 _RESERVATION = RefusalRule(
-    scope="reservation", answer="no-capacity", rest_seconds=None, stale="reservations",
+    meaning="no-capacity", scope="reservation", answer="no-capacity", rest_seconds=None, stale="reservations",
     advice="Name a reservation of this account that is active under [cloud] reservations",
 )  # fmt: skip
 _FULL = replace(
@@ -137,8 +156,90 @@ _FULL = replace(
 _SETTING = RefusalRule(scope="region", advice=_REQUEST)
 _TEMPLATE = replace(_SETTING, advice="BOA uses no launch template: a policy or a proxy has changed the call")
 
+_OF_A_CLASS: Mapping[Meaning, Sequence[str]] = {
+    "no-capacity": (
+        "InsufficientInstanceCapacity",
+        "InsufficientHostCapacity",
+        "InsufficientCapacity",
+        "UnfulfillableCapacity",
+    ),
+    "not-offered": ("Unsupported",),
+    "quota": (
+        "VcpuLimitExceeded",
+        "MaxFleetCountExceeded",
+    ),
+    "price": ("SpotMaxPriceTooLow",),
+    "throttled": (
+        "RequestLimitExceeded",
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "TooManyRequestsException",
+        "EC2ThrottledException",
+        "RequestThrottled",
+        "SlowDown",
+    ),
+    "subnet-full": ("InsufficientFreeAddressesInSubnet",),
+    "denied": (
+        "UnauthorizedOperation",
+        "AccessDenied",
+        "AccessDeniedException",
+    ),
+    "credentials": (
+        "AuthFailure",
+        "InvalidClientTokenId",
+        "UnrecognizedClientException",
+        "SignatureDoesNotMatch",
+        "MissingAuthenticationToken",
+        "RequestExpired",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidSecurity.RequestHasExpired",
+        "IncompleteSignature",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "TokenRefreshRequired",
+        "InvalidSignatureException",
+        "InvalidIdentityToken",
+        "IDPCommunicationError",
+        "NotAuthorizedException",
+        "NoCredentials",
+    ),
+    "not-found": (
+        "InvalidInstanceID.NotFound",
+        "InvalidInstanceID.Malformed",
+        "InvalidSpotInstanceRequestID.NotFound",
+    ),
+    "token-reused": (
+        "IdempotentParameterMismatch",
+        "IdempotentInstanceTerminated",
+    ),
+    "wrong-state": (
+        "IncorrectInstanceState",
+        "IncorrectSpotRequestState",
+        "ConcurrentTagAccess",
+    ),
+    "protected": ("OperationNotPermitted",),
+    "unknown": (
+        "InternalError",
+        "InternalFailure",
+        "ServerInternal",
+        "Unavailable",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "Timeout",
+        "ConnectionLost",
+        "NoAnswer",
+        "TlsFailed",
+        "ProxyFailed",
+    ),
+    "dry-run": ("DryRunOperation",),
+}
+"""Codes whose row is that of their class."""
+
 BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
     {
+        **{code: BY_MEANING[meaning] for meaning, codes in _OF_A_CLASS.items() for code in codes},
         # Capacity.
         "InsufficientAddressCapacity": replace(BY_MEANING["no-capacity"], scope="zone"),
         "InsufficientVolumeCapacity": replace(BY_MEANING["no-capacity"], scope="zone"),
@@ -175,7 +276,7 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
         "TagLimitExceeded": replace(_SETTING, advice="Set fewer tags: EC2 takes 50 for each resource"),
         # The spot market as a whole.
         "AuthFailure.ServiceLinkedRoleCreationNotPermitted": RefusalRule(
-            scope="market", answer="denied", rest_seconds=ACCOUNT_SECONDS,
+            meaning="denied", scope="market", answer="denied", rest_seconds=ACCOUNT_SECONDS,
             advice="An administrator types `aws iam create-service-linked-role --aws-service-name "
             "spot.amazonaws.com` once; on-demand is tried meanwhile",
         ),
@@ -186,10 +287,14 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
             advice="AWS is still verifying this account for the region, mostly within minutes, at most 4 "
             "hours: wait, then write to aws-verification@amazon.com",
         ),
-        "OptInRequired": replace(
-            _ACCOUNT,
-            advice="Enable the region for this account and complete its sign-up for EC2 in the AWS console",
+        "OptInRequired": _OPT_IN,
+        "RegionDisabledException": _OPT_IN,
+        "SubscriptionRequiredException": _OPT_IN,
+        "DeclarativePolicyViolation": replace(
+            BY_MEANING["denied"],
+            advice="A declarative policy forbids it: ask the organisation's administrator",
         ),
+        "RequestTimeTooSkewed": _CLOCK,
         "Blocked": _ACCOUNT,
         "AccountDisabled": _ACCOUNT,
         "AccountProblem": _ACCOUNT,
@@ -273,7 +378,7 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
         "UnsupportedOperation": replace(BY_MEANING["not-offered"], scope="offer"),
     }
 )  # fmt: skip
-"""Rows of single codes, from EC2's published list of errors; a code without a row has that of its class."""
+"""The rows, from EC2's published list of errors."""
 
 _BY_FAMILY: Sequence[tuple[str, str]] = (
     ("InvalidAMI", "InvalidAMIID.NotFound"),
@@ -298,6 +403,10 @@ _BY_FAMILY: Sequence[tuple[str, str]] = (
     ("InvalidZone", "InvalidZone.NotFound"),
     ("InvalidUserData", "InvalidUserData.Malformed"),
     ("InvalidTag", "InvalidTagKey.Malformed"),
+    ("Account", "AccountProblem"),
+    ("AllAccessDisabled", "AccountProblem"),
+    ("RegionDisabled", "RegionDisabledException"),
+    ("SubscriptionRequired", "SubscriptionRequiredException"),
     ("InvalidSpot", "InvalidSpotInstanceRequest"),
     ("AuthFailure.ServiceLinkedRole", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"),
     ("ServiceLinkedRole", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"),
@@ -321,6 +430,12 @@ _OF_RESOURCE: Mapping[str, Scope] = MappingProxyType(
 """What a denial closes by the resource that its message names; every other resource: the offer."""
 
 
+def has_own_row(code: str) -> bool:
+    """Return whether a code has a row of its own, and not that of its class."""
+    row = BY_CODE.get(code)
+    return row is not None and row is not BY_MEANING[row.meaning]
+
+
 def rule_of(code: str, meaning: str, message: str) -> RefusalRule:
     """Return the row of a refusal; the message decides where EC2 gives one code to several faults."""
     said = message.lower()
@@ -330,6 +445,16 @@ def rule_of(code: str, meaning: str, message: str) -> RefusalRule:
             answer="denied",
             advice="The image is not shared with this account: share it, or name another",
         )
+    if meaning == "credentials" and ("signature expired" in said or "not yet current" in said):
+        return _CLOCK
+    if code == "OptInRequired" and "marketplace" in said:
+        return replace(
+            BY_CODE["InvalidAMIID.NotFound"],
+            answer="denied",
+            advice="The image is of AWS Marketplace: accept its terms with this account, or name another",
+        )
+    if code.startswith("InvalidParameter") and "tag key" in said:
+        return replace(_SETTING, advice="Change [cloud] tags: AWS refuses one of the keys or values")
     if code.startswith("InvalidParameterValue") and "iam instance profile" in said:
         return BY_CODE["InvalidIamInstanceProfile"]
     if code.startswith("InvalidParameter") and ("kms" in said or "encryption key" in said):
@@ -340,7 +465,7 @@ def rule_of(code: str, meaning: str, message: str) -> RefusalRule:
         return replace(BY_MEANING["not-offered"], scope="type in zone")
     if code in ("InvalidParameterValue", "InvalidParameter") and "instancetype" in said:
         return RefusalRule(scope="type", advice=_REQUEST)
-    if code in BY_CODE:
+    if has_own_row(code):
         return BY_CODE[code]
     if meaning in ("bad-request", "denied", "no-capacity", "quota", "not-found"):
         for begin, known in _BY_FAMILY:

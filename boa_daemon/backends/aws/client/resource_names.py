@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from boa_daemon.backends.settings import AwsSettings
 
@@ -11,9 +13,41 @@ LONGEST_SLUG = 24
 """Most characters of a slug: a bucket's name has at most 63, 39 of them for `boa`, account and region."""
 
 
+_PARTITIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "cn-": ("aws-cn", "amazonaws.com.cn"),
+        "us-gov-": ("aws-us-gov", "amazonaws.com"),
+        "eusc-": ("aws-eusc", "amazonaws.eu"),
+        "us-iso-": ("aws-iso", "c2s.ic.gov"),
+        "us-isob-": ("aws-iso-b", "sc2s.sgov.gov"),
+        "eu-isoe-": ("aws-iso-e", "cloud.adc-e.uk"),
+        "us-isof-": ("aws-iso-f", "csp.hci.ic.gov"),
+        "eu-isof-": ("aws-iso-f", "csp.hci.ic.gov"),
+    }
+)
+"""Beginnings of regions to partition and domain, as botocore has them, which takes long to import."""
+_HOMES: Mapping[str, str] = MappingProxyType({"aws": "us-east-1", "aws-cn": "cn-northwest-1"})
+"""Partition to the region whose Pricing API and Cost Explorer serve all of it; others: each its own."""
+
+
+def _partition_and_domain(region: str) -> tuple[str, str]:
+    found = (both for begin, both in _PARTITIONS.items() if region.startswith(begin))
+    return next(found, ("aws", "amazonaws.com"))
+
+
 def partition_of(region: str) -> str:
     """Return the partition of a region, the second part of its ARNs."""
-    return "aws-cn" if region.startswith("cn-") else "aws-us-gov" if region.startswith("us-gov-") else "aws"
+    return _partition_and_domain(region)[0]
+
+
+def domain_of(region: str) -> str:
+    """Return the domain of AWS's addresses in a region."""
+    return _partition_and_domain(region)[1]
+
+
+def home_region(region: str) -> str:
+    """Return the region where prices and costs of a region's partition are asked for."""
+    return _HOMES.get(partition_of(region), region)
 
 
 def slug_of(settings: AwsSettings) -> str:
@@ -45,6 +79,7 @@ def partition(settings: AwsSettings) -> str:
 
 def ec2_service(settings: AwsSettings) -> str:
     """Return EC2's service principal."""
+    # In China alone a service has a name of its own there.
     return "ec2.amazonaws.com.cn" if partition(settings) == "aws-cn" else "ec2.amazonaws.com"
 
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import cast
 
 from boa_daemon.backends.aws.client.errors import CallFailed, meaning_of
-from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING, Scope, rule_of
+from boa_daemon.backends.aws.client.refusal_codes import BY_MEANING, Scope, has_own_row, rule_of
 from boa_daemon.backends.aws.instances.market import AwsMarket
 from boa_daemon.tick.facts.offers import Offer, RefusalKind
 from boa_daemon.tick.facts.ports import Refused, Unknown
@@ -54,7 +54,7 @@ def refusal_of_end(code: str, said: str, offer: Offer, market: AwsMarket, *, tim
     plain = "KMSKeyNotAccessibleFault" if code == "Client.InternalError" else plain
     meaning = meaning_of(plain, 400 if code.startswith("Client.") else 500)
     rule = rule_of(plain, meaning, said)
-    if meaning in ("unknown", "bad-request") and plain not in BY_CODE:
+    if meaning in ("unknown", "bad-request") and not has_own_row(plain):
         rule = BY_MEANING["no-capacity"]
     seconds = OFFER.seconds(times=times)
     return Refused(

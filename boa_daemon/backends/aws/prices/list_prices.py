@@ -1,18 +1,15 @@
-"""On-demand list prices: from the Pricing API, or from a saved answer of it."""
+"""On-demand list prices from the Pricing API; saved price lists are read by `offer_file`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from boa_daemon.backends.aws.client.answers import reading
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
-from boa_daemon.errors import InputError
-from boa_daemon.inputs.document_file import read_document
 
 _TERMS = {"operatingSystem": "Linux", "preInstalledSw": "NA", "tenancy": "Shared", "capacitystatus": "Used"}
 ATTRIBUTES: Mapping[str, str] = {
@@ -42,7 +39,7 @@ def ask_price(calls: AwsCalls, region: str, name: str) -> float:
         Filters=[{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in terms.items()],
     )
     with reading("pricing:GetProducts"):
-        entries = [_entry(item) for item in answer["PriceList"]]
+        entries = [json.loads(item) if isinstance(item, str) else item for item in answer["PriceList"]]
         wanted = {"regionCode": region, "instanceType": name, **ATTRIBUTES}
         own = [entry for entry in entries if matches(entry["product"]["attributes"], wanted)]
         prices = [price for entry in own for price in _on_demand_prices(entry)]
@@ -53,60 +50,6 @@ def ask_price(calls: AwsCalls, region: str, name: str) -> float:
             said = f"{name} has a price in {', '.join(currencies)} alone, and budgets and caps count USD"
         raise CallFailed("pricing:GetProducts", "NoPrice", said, http_status=404)
     return max(prices)
-
-
-def read_price_list(path: Path, region: str, *, now: datetime | None = None) -> tuple[dict[str, float], str]:
-    """Return prices by type, and the day of the prices, from a saved `aws pricing get-products`.
-
-    Entries of other regions, systems, tenancies and market options are left out; an attribute that an entry
-    lacks matches. Prices that are not yet in effect are left out.
-
-    Raises:
-        InputError: when the file holds no price of the region in dollars, two for one type, or no day.
-    """
-    document = read_document(path)
-    content = document.content
-    if not isinstance(content, Mapping) or not isinstance(content.get("PriceList"), list):
-        hint = "Save what `aws pricing get-products --service-code AmazonEC2 --filters ...` prints"
-        raise document.error("no PriceList in it", hint=hint)
-    wanted = {"regionCode": region, **ATTRIBUTES}
-    prices: dict[str, float] = {}
-    places: dict[str, int] = {}
-    days: list[str] = []
-    currencies: set[str] = set()
-    for place, item in enumerate(content["PriceList"]):
-        try:
-            entry = _entry(item)
-            attributes = entry["product"]["attributes"]
-            name, found = str(attributes["instanceType"]), set(_on_demand_prices(entry, now=now))
-            of_region = matches(attributes, wanted)
-            currencies |= _currencies(entry) if of_region else set()
-        except (ValueError, KeyError, TypeError, AttributeError):
-            problem = f"entry {place} of PriceList is not an entry of a price list"
-            raise document.error(problem, at=("PriceList", place)) from None
-        if not (found and of_region):
-            continue
-        if len(found | {prices.get(name, min(found))}) > 1:
-            others = sorted(found | {prices.get(name, min(found))})
-            first = f", also entry {places[name]}" if name in places else ""
-            problem = (
-                f"entry {place} of PriceList{first}: {name} costs {others[0]:g} and {others[-1]:g} USD/hour "
-                f"in {region}, and nothing in the entries tells them apart"
-            )
-            raise document.error(problem, at=("PriceList", place), hint="Keep the entry that you pay by")
-        prices[name], places[name] = min(found), place
-        days.append(str(entry.get("publicationDate", ""))[:10])
-    if not prices:
-        if currencies - {"USD"}:
-            said = ", ".join(sorted(currencies - {"USD"}))
-            hint = "Convert the prices yourself, in a price file with the day of the rate as as_of"
-            raise InputError(
-                f"the prices in {region} are in {said}, and budgets and caps count USD", file=path, hint=hint
-            )
-        raise InputError(f"the list has no on-demand price in {region}", file=path)
-    if not all(days):
-        raise InputError("entries have no publicationDate, so the day of the prices is not known", file=path)
-    return prices, min(days)
 
 
 def matches(attributes: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
@@ -125,14 +68,9 @@ def _currencies(entry: Any) -> set[str]:
     }
 
 
-def _entry(item: object) -> Any:
-    """Return an entry of the price list, which may be a string of JSON."""
-    return json.loads(item) if isinstance(item, str) else item
-
-
-def _on_demand_prices(entry: Any, *, now: datetime | None = None) -> list[float]:
+def _on_demand_prices(entry: Any) -> list[float]:
     """Return the positive hourly prices in dollars that are in effect: those of the newest begun term."""
-    now = now or datetime.now(UTC)
+    now = datetime.now(UTC)
     begun: dict[datetime, list[float]] = {}
     for term in entry.get("terms", {}).get("OnDemand", {}).values():
         since = begin_of(term.get("effectiveDate"))

@@ -52,25 +52,32 @@ class _Offer:
     where: int | str
 
 
-def read_offers(path: Path, *, as_of: str, now: datetime | None = None) -> PriceList:
-    """Return the prices on demand, one per type and region.
+def read_offers(path: Path, *, as_of: str, region: str = "", now: datetime | None = None) -> PriceList:
+    """Return the prices on demand, one per type and region; with a `region` only its own.
+
+    An entry that names no region is then one of that region.
 
     Raises:
         InputError: naming file and line, or the entry, when it is no price list, is damaged, or has two
-            prices of one type and region that nothing tells apart.
+            prices of one type and region that nothing tells apart, or no price in dollars of `region`.
     """
     found, known = PriceList([]), Catalog.load().entries
     now = now or datetime.now(UTC)
+    currencies: set[str] = set()
     best: dict[tuple[str, str], tuple[datetime, float, _Offer]] = {}
     for offer in _offers(path):
         attributes = offer.attributes
-        name, region = attributes.get("instanceType", ""), attributes.get("regionCode", "")
+        name, place = attributes.get("instanceType", ""), attributes.get("regionCode") or region
         if not (name and matches(attributes, ATTRIBUTES)):
             found.left_out["of other systems, tenancies or terms"] += 1
+            continue
+        if region and place != region:
+            found.left_out["of other regions"] += 1
             continue
         if name not in known:
             found.left_out["of types that the catalogue lacks"] += 1
             continue
+        currencies |= {offer.currency} if offer.unit == "Hrs" else set()
         if offer.unit != "Hrs" or offer.currency != "USD":
             found.left_out["in other units or currencies"] += 1
             continue
@@ -78,18 +85,20 @@ def read_offers(path: Path, *, as_of: str, now: datetime | None = None) -> Price
         if since > now or usd == 0.0:
             found.left_out["not in effect"] += 1
             continue
-        if not region:
+        if not place:
             raise _refuse(f"the price of {name} names no region", offer, path)
-        before = best.get((name, region))
+        before = best.get((name, place))
         if before is not None and before[0] == since and before[1] != usd:
             problem = (
-                f"{name} in {region} costs {usd:g} USD/hour here and {before[1]:g} in {_spoken(before[2])}, "
+                f"{name} in {place} costs {usd:g} USD/hour here and {before[1]:g} in {_spoken(before[2])}, "
                 "and nothing tells them apart"
             )
             raise _refuse(problem, offer, path)
         if before is None or before[0] < since:
-            best[name, region] = (since, usd, offer)
-    for (name, region), (_, usd, offer) in best.items():
+            best[name, place] = (since, usd, offer)
+    if region and not best:
+        raise _none_in(region, currencies - {"USD"}, path)
+    for (name, place), (_, usd, offer) in best.items():
         day = as_of or offer.day
         if not day:
             hint = "Give the day of the prices: --as-of YYYY-MM-DD"
@@ -97,7 +106,7 @@ def read_offers(path: Path, *, as_of: str, now: datetime | None = None) -> Price
         found.prices.append(
             ListedPrice(
                 instance_type=name,
-                region=region,
+                region=place,
                 market="on-demand",
                 usd_per_hour=usd,
                 usd_low=usd,
@@ -106,6 +115,17 @@ def read_offers(path: Path, *, as_of: str, now: datetime | None = None) -> Price
             )
         )
     return found
+
+
+def _none_in(region: str, currencies: set[str], path: Path) -> InputError:
+    """Return the error about a list without a price in dollars of a region."""
+    if not currencies:
+        return InputError(f"the list has no on-demand price in {region}", file=path)
+    hint = "Convert the prices yourself, in a price file with the day of the rate as as_of"
+    said = ", ".join(sorted(currencies))
+    return InputError(
+        f"the prices in {region} are in {said}, and budgets and caps count USD", file=path, hint=hint
+    )
 
 
 def _offers(path: Path) -> Iterator[_Offer]:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.backends.region_names import REGION
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.document_file import listed_json
@@ -22,7 +23,7 @@ from boa_daemon.text_files import is_json, is_parquet, read_whole_text
 _NEEDED = ("InstanceType", "SpotPrice", "AvailabilityZone", "Timestamp")
 _COMMAND = "aws ec2 describe-spot-price-history --product-descriptions Linux/UNIX --output json"
 _LINUX = ("linux/unix", "linux/unix (amazon vpc)")
-_REGION = re.compile(r"(?P<region>[a-z]{2}(?:-[a-z]+)+-\d+)(?:[a-z]|-[a-z0-9-]+[a-z])")
+_REGION = re.compile(rf"(?P<region>{REGION})(?:[a-z]|-[a-z0-9-]+[a-z])")
 
 
 def read_spot_history(path: Path) -> PriceList:

@@ -14,6 +14,7 @@ from typing import Any
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.client.resource_names import everything_of
 from boa_daemon.backends.aws.rights.policy_statements import Statement
 
 _ASSUMED = re.compile(r"^arn:([^:]+):sts::(\d+):assumed-role/([^/]+)/")
@@ -52,10 +53,11 @@ def missing_statements(
 def _decided(calls: AwsCalls, principal: str, statement: Statement) -> list[tuple[str, str]]:
     """Return (action, decision) for every action of a statement on each of its resources."""
     found: list[tuple[str, str]] = []
+    here = calls.settings.region
     for resource in statement["Resource"]:
-        arguments: dict[str, Any] = {} if resource == "*" else {"ResourceArns": [_one_of(resource)]}
+        arguments: dict[str, Any] = {} if resource == "*" else {"ResourceArns": [_one_of(resource, here)]}
         if statement["Effect"] == "Deny":
-            arguments["ResourceArns"] = ["arn:aws:ec2:us-east-1:123456789012:instance/i-00000000000000000"]
+            arguments["ResourceArns"] = [_one_of(everything_of(calls.settings, "*", "instance"), here)]
         for context in _contexts(statement):
             answer = calls.call(
                 "iam:SimulatePrincipalPolicy",
@@ -68,11 +70,11 @@ def _decided(calls: AwsCalls, principal: str, statement: Statement) -> list[tupl
     return found
 
 
-def _one_of(arn: str) -> str:
-    """Return an ARN that matches a pattern of ARNs."""
+def _one_of(arn: str, region: str) -> str:
+    """Return an ARN that matches a pattern of ARNs, in a region where the pattern has any."""
     first, last = arn.split(":", 5)[:5], arn.split(":", 5)[5]
     account = first[4].replace("*", "123456789012")
-    return ":".join([*first[:3], first[3].replace("*", "us-east-1"), account, last.replace("*", "x")])
+    return ":".join([*first[:3], first[3].replace("*", region), account, last.replace("*", "x")])
 
 
 def _contexts(statement: Statement) -> list[list[dict[str, Any]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from boa_daemon.backends.aws.client.resource_names import control_role_name, partition_of, slug_of
+from boa_daemon.backends.aws.client.resource_names import control_role_name, domain_of, partition_of, slug_of
 from boa_daemon.backends.aws.instances.termination_schedule import termination_role_name
 from boa_daemon.backends.aws.rights.policy_statements import UsedResources
 from boa_daemon.backends.settings import AwsSettings
@@ -67,8 +67,7 @@ class StackSettings:
 def stack_settings_of(settings: AwsSettings, *, account: str = ACCOUNT) -> StackSettings:
     """Return the settings as they are once the stack exists."""
     names = StackNames.of(settings)
-    suffix = "amazonaws.com.cn" if partition_of(settings.region) == "aws-cn" else "amazonaws.com"
-    base = f"https://sqs.{settings.region}.{suffix}/{account}"
+    base = f"https://sqs.{settings.region}.{domain_of(settings.region)}/{account}"
     bucket = names.bucket.replace(ACCOUNT, account).replace(REGION, settings.region)
     role = f"arn:{partition_of(settings.region)}:iam::{account}:role/{termination_role_name(settings)}"
     return StackSettings(

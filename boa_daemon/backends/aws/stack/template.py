@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from boa_daemon.backends.aws.client.resource_names import partition_of
+from boa_daemon.backends.aws.client.resource_names import ec2_service, partition_of
 from boa_daemon.backends.aws.doctor.stack import CLOSED, ENCRYPTION, UNFINISHED
 from boa_daemon.backends.aws.instances.event_rules import PATTERNS, SAID
 from boa_daemon.backends.aws.instances.termination_schedule import termination_policy, termination_role_name
@@ -111,7 +111,7 @@ def monthly_costs(wishes: StackOptions, prices: SidePrices) -> list[tuple[str, f
 def _roles(site: StackSettings) -> dict[str, Any]:
     """Return the roles, policies and instance profiles of the daemon and of the nodes."""
     names, partition = site.names, partition_of(site.settings.region)
-    ec2 = "ec2.amazonaws.com.cn" if partition == "aws-cn" else "ec2.amazonaws.com"
+    ec2 = ec2_service(site.settings)
     root = f"arn:{partition}:iam::{ACCOUNT}:root"
     by_ec2 = {"Effect": "Allow", "Principal": {"Service": ec2}, "Action": "sts:AssumeRole"}
     by_us = {"Effect": "Allow", "Principal": {"AWS": root}, "Action": "sts:AssumeRole"}

@@ -349,3 +349,25 @@ def test_a_world_without_a_spot_market_is_refused(classes: Path, jobs: Path, tmp
     for told in (none, listed):
         assert isinstance(told.exception, InputError)
         assert "has no spot market" in str(told.exception)
+
+
+@pytest.mark.parametrize(("per", "hours"), [("h", 1.0), ("day", 24.0), ("week", 168.0), ("month", 730.0)])
+def test_a_plan_answers_in_the_unit_that_was_asked(classes: Path, per: str, hours: float) -> None:
+    """The spend of each class, the planned spend, and what of the budget buys nothing."""
+    plan = document("--classes", classes, "--budget", f"{100.0 * hours:g}/{per}")
+    spent, unspent = plan["mean_spend"] * hours, plan["not_spent"] * hours
+    shown = boa("--classes", classes, "--budget", f"{100.0 * hours:g}/{per}").stdout
+    said = " ".join(shown.split())
+    assert f"$/{per}" in said
+    assert f"Planned spend ${spent:,.2f}/{per}" in said
+    assert f"of the budget is not spent: more than ${spent:,.2f}/{per} buys nothing" in said
+    assert f"${unspent:,.2f}/{per}" in said
+    assert f"{plan['class_spend'][0]['spend_per_hour'] * hours:,.2f}" in said
+
+
+def test_a_best_effort_answers_in_the_unit_that_was_asked(classes: Path) -> None:
+    """The least budget is 8 dollars per hour, 5,840 a month."""
+    shown = boa("--classes", classes, "--budget", "3000/month", "--best-effort").stdout
+    said = " ".join(shown.split())
+    assert "Best effort for $3,000.00/month" in said
+    assert "the cheapest widths need 5840 USD/month" in said

@@ -174,3 +174,25 @@ def test_malformed_changes_are_refused(tmp_path: Path, change: str, says: str) -
 
     assert isinstance(error, InputError)
     assert says in str(error)
+
+
+@pytest.mark.parametrize(("per", "hours"), [("h", 1.0), ("day", 24.0), ("month", 730.0)])
+def test_more_money_that_buys_nothing_is_said_in_the_unit_that_was_asked(
+    tmp_path: Path, per: str, hours: float
+) -> None:
+    """Of 100 dollars per hour 51.2 are spent: 8 GPUs for 16/5 h of each job, at 2 dollars."""
+    flags = ["whatif", *a_site(tmp_path), "--budget", f"{45.0 * hours:g}/{per}"]
+    flags += ["--change", f"budget={100.0 * hours:g}/{per}", "--change", "market=spot"]
+    base, more, spot = answer(*flags)["scenarios"]
+    assert more["largest_useful_spend"] == pytest.approx(51.2)
+    assert more["not_spent"] == pytest.approx(48.8)
+    assert base["not_spent"] == pytest.approx(0.0, abs=1e-6)
+    assert 0.0 < base["beyond_knee"]["spend"] < more["beyond_knee"]["spend"]
+    assert spot["beyond_knee"]["spend"] > 0.0
+
+    said = " ".join(boa(*flags).stdout.split())
+    name = f"budget={100.0 * hours:g}/{per}"
+    assert (
+        f"{name}: ${48.8 * hours:,.2f}/{per} is not spent: more than ${51.2 * hours:,.2f}/{per} buys" in said
+    )
+    assert f"{name}: the last ${more['beyond_knee']['spend'] * hours:,.2f}/{per} of it buy" in said

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from aws_rigs import AwsRig, RigMaker, a_launch, ends
 
-from boa_daemon.backends.aws.client.errors import MEANINGS
+from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, has_own_row
 from boa_daemon.backends.aws.instances.launch_request import LaunchTarget, client_token, run_request
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.testing.fake_terms import Terms
@@ -88,6 +88,9 @@ def test_client_tokens_differ_by_order_database_attempt_and_place() -> None:
     assert token == client_token("t1-launch-0", ledger_id="b", attempt=0, place="a")
     assert len({token, *others}) == 5
     assert len(token) <= 64
+
+
+MEANINGS = {code: row.meaning for code, row in BY_CODE.items() if not has_own_row(code)}
 
 
 @pytest.mark.parametrize("code", sorted(MEANINGS))

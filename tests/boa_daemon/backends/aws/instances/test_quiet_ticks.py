@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -53,7 +54,7 @@ def test_probes_do_not_add_to_the_calls_of_ticks(quiet: AwsRig) -> None:
     assert sum(counts.values()) / 240 <= 1.11, counts
     assert min(counts["ec2:DescribeInstanceStatus"], counts["pricing:GetProducts"]) >= 38
     assert counts["ec2:CreateTags"] >= 24
-    assert all(one or next_one for one, next_one in zip(listed, listed[1:], strict=False))
+    assert all(one or next_one for one, next_one in itertools.pairwise(listed))
     assert (quiet.cloud.ages()["instances"] or 0.0) <= TICK_SECONDS
 
 
@@ -74,7 +75,7 @@ def test_probes_do_not_add_to_the_calls_of_ticks(quiet: AwsRig) -> None:
     ids=["a warning", "an event of any instance", "a launch", "an end", "SIGHUP", "a late tick"],
 )
 def test_what_happens_is_looked_at_at_once(quiet: AwsRig, stir: Callable[[AwsRig], object]) -> None:
-    """After anything that may have changed the list, the next tick asks for it, however many probes there were."""
+    """After what may have changed the list, the next tick asks for it, however many probes there were."""
     until_one_is_skipped(quiet)
     quiet.cloud.quiet._owed = 10
     stir(quiet)

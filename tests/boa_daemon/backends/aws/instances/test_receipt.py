@@ -87,9 +87,9 @@ def test_pauses_end_with_the_time_that_is_given() -> None:
 
 def test_a_failure_is_told_only_while_its_resource_is_there() -> None:
     """One that was ended by the second try has not failed, nor has one that is gone by itself."""
-    rounds = Rounds([NODE, DISK], [DISK], [], fails=[{"i-1": "gone meanwhile", "vol-1": "in use"}])
+    rounds = Rounds([NODE, DISK], [NODE], [], fails=[{"vol-1": "in use"}, {"i-1": "protected"}])
     receipt, _ = ended(rounds)
-    assert (receipt.failed, receipt.is_clean, receipt.ended) == ({}, True, 1)
+    assert (receipt.failed, receipt.is_clean, receipt.left["instance"]) == ({}, True, 0)
 
     stays = Rounds([DISK], fails=[{"vol-1": "in use"}] * 9)
     receipt, _ = ended(stays, wait_seconds=6.0)

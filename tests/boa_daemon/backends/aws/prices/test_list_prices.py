@@ -10,7 +10,8 @@ import pytest
 from aws_rigs import RigMaker
 
 from boa_daemon.backends.aws.client.errors import CallFailed
-from boa_daemon.backends.aws.prices.list_prices import ask_price, read_price_list
+from boa_daemon.backends.aws.prices.list_prices import ask_price
+from boa_daemon.backends.aws.prices.offer_file import read_offers
 from boa_daemon.errors import InputError
 from boa_daemon.testing.fake_answers import price_entry
 from boa_daemon.testing.fake_terms import Terms
@@ -21,6 +22,12 @@ def entry(name: str, usd: float, *, day: str = "2026-11-20T00:00:00Z", **attribu
     found: dict[str, Any] = json.loads(price_entry(name, usd))
     found["product"]["attributes"] |= {"regionCode": "us-east-1", "operatingSystem": "Linux"} | attributes
     return json.dumps(found | ({"publicationDate": day} if day else {}))
+
+
+def read_price_list(path: Path, region: str) -> tuple[dict[str, float], str]:
+    """Return a region's prices by type, and the oldest day, as `boa prices --refresh --from` reads them."""
+    found = read_offers(path, as_of="", region=region).prices
+    return {one.instance_type: one.usd_per_hour for one in found}, min(one.as_of for one in found)
 
 
 def saved(folder: Path, *entries: str) -> Path:
@@ -58,13 +65,13 @@ def test_a_saved_list_gives_prices_of_the_region_and_the_oldest_day(tmp_path: Pa
 def test_a_malformed_price_list_is_refused(tmp_path: Path) -> None:
     """The error names the fault: no list, a strange entry, another region or no date."""
     (tmp_path / "x.json").write_text('{"Prices": []}')
-    with pytest.raises(InputError, match="no PriceList in it"):
+    with pytest.raises(InputError, match="no price list of AWS"):
         read_price_list(tmp_path / "x.json", "us-east-1")
     with pytest.raises(InputError, match="entry 0 of PriceList"):
         read_price_list(saved(tmp_path, "[]"), "us-east-1")
     with pytest.raises(InputError, match="no on-demand price in us-west-2"):
         read_price_list(saved(tmp_path, entry("g5.xlarge", 0.5)), "us-west-2")
-    with pytest.raises(InputError, match="no publicationDate"):
+    with pytest.raises(InputError, match="no publication date"):
         read_price_list(saved(tmp_path, entry("g5.xlarge", 0.5, day="")), "us-east-1")
 
 
@@ -117,7 +124,8 @@ def test_a_reserved_term_and_a_future_price_are_left_out(tmp_path: Path) -> None
 def test_two_prices_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
     """The smallest would break a cap if it were not ours."""
     path = saved(tmp_path, entry("g5.xlarge", 1.006), entry("g5.xlarge", 0.5))
-    with pytest.raises(InputError, match=r"entry 1 of PriceList, also entry 0: g5\.xlarge"):
+    said = r"g5\.xlarge in us-east-1 costs 0\.5 USD/hour here and 1\.006 in entry 0 of PriceList"
+    with pytest.raises(InputError, match=said):
         read_price_list(path, "us-east-1")
 
 

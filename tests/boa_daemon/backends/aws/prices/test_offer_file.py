@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,6 +51,17 @@ def test_json_forms_of_the_same_list(tmp_path: Path) -> None:
     for content in (offers, saved):
         (tmp_path / "list.json").write_text(json.dumps(content))
         assert read(tmp_path / "list.json") == {("p4d.24xlarge", "us-east-1"): (22.0, "2026-11-20")}
+
+
+def test_prices_of_one_region_are_read_from_every_form(tmp_path: Path) -> None:
+    """`boa prices --refresh --from` takes what `boa prices import` takes, and leaves other regions out."""
+    (tmp_path / "index.csv.gz").write_bytes(gzip.compress(OFFERS.encode()))
+    for path in (DATA / "aws-offers.csv", tmp_path / "index.csv.gz"):
+        found = read_offers(path, as_of="", region="eu-west-1", now=NOW)
+        assert [(one.instance_type, one.usd_per_hour) for one in found.prices] == [("p4d.24xlarge", 26.0)]
+        assert found.left_out["of other regions"]
+    with pytest.raises(InputError, match="no on-demand price in sa-east-1"):
+        read_offers(DATA / "aws-offers.csv", as_of="", region="sa-east-1", now=NOW)
 
 
 REFUSED = {
