@@ -10,6 +10,7 @@ from sqlalchemy import select
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.dashboard.overview import why
 from boa_daemon.store.tables import GENERATIONS
+from boa_daemon.tick.facts.ports import ArtifactStore
 from policies.model import JobId
 
 MOST_GENERATIONS = 500
@@ -29,6 +30,8 @@ def job_document(service: Service, name: JobId, *, may_read: Callable[[str], boo
         **job,
         "why": why(service, name),
         **_orders(service, name),
+        "is_readable": may_read(str(job["user"])),
+        "has_files": isinstance(service.daemon.world.runner, ArtifactStore),
         "text": explained["text"],
         "reason": explained["reason"],
         "generations": _generations(service, name),

@@ -226,9 +226,11 @@ class FittingTable(Table):
             yield Text(f"left out on this width: {', '.join(left_out)}", style="dim")
 
     def _natural_width(self, console: Console, options: ConsoleOptions) -> int:
-        """Return the width at which no cell is folded."""
+        """Return the width at which no cell is folded; columns without a name hold prose, which may be."""
         wide = options.update(width=_WIDEST, max_width=_WIDEST)
-        return self.__rich_measure__(console, wide).maximum
+        whole = self.__rich_measure__(console, wide).maximum
+        prose = (self._measure_column(console, wide, one) for one in self.columns if not str(one.header))
+        return whole - sum(one.maximum - one.minimum for one in prose)
 
 
 def a_table(title: str, *columns: str, right: Sequence[str] = (), optional: Sequence[str] = ()) -> Table:

@@ -46,7 +46,7 @@ function instants(since, until, most) {
 const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 
 // Time series. series: [{name, values, kind: line|area, colour}], stacked if `stacked`. Null values are gaps.
-function timeChart({ since, step, series, height = 220, stacked = false, part = 12, label, yName = "", say = (v) => number(v, 2), marks = [] }) {
+function timeChart({ since, step, series, height = 220, stacked = false, part = 12, label, yName = "", say = (v) => number(v, 2), marks = [], events = [] }) {
   const count = series[0]?.values.length ?? 0;
   const has = (i) => series.some((one) => one.values[i] !== null && one.values[i] !== undefined);
   const totals = Array.from({ length: count }, (_, i) => stacked ? series.reduce((sum, one) => sum + (one.values[i] ?? 0), 0) : Math.max(...series.map((one) => one.values[i] ?? 0)));
@@ -75,6 +75,7 @@ function timeChart({ since, step, series, height = 220, stacked = false, part = 
     if (stacked) below = above;
   });
   for (const mark of marks) f.node.append(svg("line", { class: "mark-line", x1: f.left, x2: f.right, y1: f.py(mark.value), y2: f.py(mark.value) }), svg("text", { class: "label", x: f.right, y: f.py(mark.value) - 4, "text-anchor": "end" }, mark.name));
+  for (const event of events) f.node.append(svg("line", { class: "event", x1: f.px(event.at), x2: f.px(event.at), y1: f.top, y2: f.bottom }, svg("title", {}, event.name)));
   const readout = el("p", { class: "readout" });
   const cursor = svg("line", { class: "hover", y1: f.top, y2: f.bottom, visibility: "hidden" });
   const look = (i) => {

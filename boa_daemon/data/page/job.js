@@ -24,28 +24,45 @@ const jobs = {
   },
 };
 
-function widthChart(job, until) {
-  const starts = job.generations;
-  if (!starts.length) return empty("It was not started yet.");
-  const since = starts[0].started_at, step = Math.max((until - since) / 300, 1);
-  const count = Math.ceil((until - since) / step);
-  const values = Array.from({ length: count }, (_, i) => {
-    const at = since + (i + 0.5) * step;
-    return starts.find((one) => one.started_at <= at && (one.ended_at === null || one.ended_at > at))?.gpus ?? 0;
-  });
-  return timeChart({ since, step, series: [{ name: "GPUs", values, kind: "area" }], stacked: true, height: 200, part: 7, label: "GPUs over time", yName: "GPUs", say: (value) => number(value) });
+// The life of a job on one axis: what it held, how fast it went and what it reported, with each new start.
+function lifeCharts(doc, until) {
+  const starts = doc.generations;
+  if (!starts.length) return [empty("It was not started yet.")];
+  const since = starts[0].started_at, count = 200, step = Math.max((until - since) / count, 1), n = Math.ceil((until - since) / step);
+  const middle = (i) => since + (i + 0.5) * step, of = (read) => Array.from({ length: n }, (_, i) => read(middle(i), i));
+  const events = starts.slice(1).map((one) => ({ at: one.started_at, name: `start ${one.generation}: ${one.gpus} × ${one.gpu_type}` }));
+  const chart = (name, values, colour, more = {}) => timeChart({ since, step, series: [{ name, values, kind: "line", colour }], height: 150, part: 7, label: `${name} over time`, yName: name, events, ...more });
+  const held = of((at) => starts.find((one) => one.started_at <= at && (one.ended_at === null || one.ended_at > at))?.gpus ?? 0);
+  const charts = [chart("GPUs", held, 0, { stacked: true, say: (value) => number(value) })];
+  const trail = doc.trail;
+  if (trail.length < 2) return [...charts, empty("No steps were reported in this daemon's lifetime. ", code("boa_daemon.job.report(step, loss=…)"), " reports.")];
+  const lastBefore = (at) => { let low = 0, high = trail.length; while (low < high) { const mid = (low + high) >> 1; if (trail[mid][0] <= at) low = mid + 1; else high = mid; } return low - 1; };
+  const point = (at) => { const i = lastBefore(at); return i < 0 || at > trail.at(-1)[0] + step ? null : trail[i]; };
+  // A step below the last one is repeated work after a start, and no speed.
+  const speed = of((at) => { const i = lastBefore(at + step / 2), j = Math.max(0, lastBefore(at - step / 2)), gone = i < 1 || at > trail.at(-1)[0] + step ? 0 : trail[i][0] - trail[j === i ? i - 1 : j][0]; return gone > 0 ? Math.max(0, trail[i][1] - trail[j === i ? i - 1 : j][1]) / gone * 60 : null; });
+  charts.push(chart("steps per minute", speed, 2, { say: (value) => number(value, 1) }), chart("step", of((at) => point(at)?.[1] ?? null), 5, { say: (value) => number(value) }));
+  if (trail.some((one) => one[2] !== null)) charts.push(chart("loss", of((at) => point(at)?.[2] ?? null), 1, { say: (value) => number(value, 4) }));
+  return charts;
 }
 
-function trailCharts(job) {
-  const trail = job.trail;
-  if (trail.length < 2) return empty("Nothing was reported in this daemon's lifetime. ", code("boa_daemon.job.report(step, loss=…)"), " reports.");
-  const since = trail[0][0], until = trail.at(-1)[0], count = Math.min(120, trail.length), step = (until - since) / count || 1;
-  const at = (column) => Array.from({ length: count }, (_, i) => {
-    const point = trail.filter(([when]) => when <= since + (i + 1) * step + 1e-6).at(-1);
-    return point?.[column] ?? null;
-  });
-  const chart = (name, column, colour) => timeChart({ since, step, series: [{ name, values: at(column), kind: "line", colour }], height: 170, label: `${name} over time`, yName: name, say: (value) => number(value, column === 2 ? 4 : 0) });
-  return [chart("step", 1, 0), trail.some((point) => point[2] !== null) ? chart("loss", 2, 1) : null];
+function tries(doc) {
+  if (!doc.generations.length) return null;
+  return folded_("tries", `Its starts (${doc.generations.length})`, () => [table([
+    ["start", (one) => String(one.generation), "n"], ["width", (one) => `${one.gpus} × ${one.gpu_type}`], ["from", (one) => clock(one.started_at, true)],
+    ["ran", (one) => span((one.ended_at ?? Date.now() / 1000) - one.started_at), "n"], ["ended", (one) => one.end || (one.ended_at === null ? "runs" : "moved"), "wide"]], doc.generations, "Starts")]);
+}
+
+const files = { job: "", at: 0, list: null, said: "" };
+async function artefacts(name) {
+  if (files.job === name && Date.now() - files.at < 30000) return;
+  const found = await ask(`jobs/${encodeURIComponent(name)}/artifacts`).then((doc) => ({ list: doc.files, said: "" }), (error) => ({ list: null, said: error.message }));
+  Object.assign(files, { job: name, at: Date.now() }, found);
+}
+
+function filesCard(name) {
+  if (files.job !== name || (!files.list?.length && !files.said)) return card("Files", "", empty("It has left no files yet."));
+  return card(["Files ", el("small", {}, files.list ? counted(files.list.length, "file") : "")], "", files.said ? empty(files.said) : table([
+    ["file", (one) => el("a", { href: `v1/jobs/${encodeURIComponent(name)}/artifacts/${one.name.split("/").map(encodeURIComponent).join("/")}`, download: one.name.split("/").at(-1) }, one.name), "wide"], ["bytes", (one) => number(one.bytes), "n"]], files.list.slice(0, 200), "Files"));
 }
 
 function speedupChart(rows, job) {
@@ -90,8 +107,9 @@ const job = {
   title: "Job", every: 3000, parent: "jobs",
   load: async (name) => {
     const doc = await ask(`page/jobs/${name}`);
-    await Promise.all([tail(name), whoAmI()]);
-    return { doc, log: `${log.next}/${log.node}/${log.said}` };
+    // Who may not read them is not refused every three seconds.
+    await Promise.all([doc.is_readable ? tail(name) : Object.assign(log, { job: name, text: "", said: "Only its user and administrators read its log and files." }), doc.has_files && doc.is_readable ? artefacts(name) : null, whoAmI()]);
+    return { doc, log: `${log.next}/${log.node}/${log.said}/${files.at}` };
   },
   draw({ doc }, name) {
     const until = doc.ended_at ?? Date.now() / 1000, status = STATUS_WAITS[doc.status] ?? doc.status;
@@ -101,9 +119,9 @@ const job = {
       whyCard(doc),
       card("Facts", "w5", el("dl", { class: "facts" }, facts.map(([key, value]) => [el("dt", {}, key), el("dd", {}, value)]))),
       jobOrders(doc),
-      card("Width over time", "w7", widthChart(doc, until)),
+      card(["Its life ", el("small", {}, "dotted: a new start")], "w7", lifeCharts(doc, until), tries(doc)),
       card(["Speed-up of its class ", el("small", {}, "dashed: stated; line with band: measured, 95 %")], "w5", speedupChart(doc.speedups, doc)),
-      card("Progress", "", trailCharts(doc)),
+      doc.has_files && doc.is_readable ? filesCard(name) : null,
       card(["Log ", el("small", {}, "the end of it, live")], "",
         log.nodes > 1 ? el("div", { class: "tools" }, segments("Node", Array.from({ length: Math.min(log.nodes, 16) }, (_, i) => [i, `node ${i}`]), log.node, (node) => { Object.assign(log, { node, text: "", next: 0 }); reload(); })) : null,
         log.said ? empty(log.said) : log.text ? el("pre", { class: "log", tabindex: "0", "data-scroll": "end" }, log.text) : empty("It has printed nothing yet.")))];

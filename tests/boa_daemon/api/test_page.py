@@ -141,7 +141,7 @@ def test_the_fleet_says_whose_each_gpu_is(tab: Tab, site: Served) -> None:
         legend = tab.page.locator(".fleet ~ .legend").inner_text()
         assert all(f"{name} (" in legend for name in names)
     tab.page.mouse.click(box["x"] + 8, box["y"] + 8)
-    tab.page.wait_for_selector("text=Width over time")
+    tab.page.wait_for_selector("text=Its life")
 
 
 def test_money_has_its_sign_and_every_view_one_heading(tab: Tab, site: Served) -> None:
