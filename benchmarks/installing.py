@@ -1,10 +1,10 @@
-"""Seconds and megabytes of each way to install BOA from the files of a release, and whether `boa demo` runs then.
+"""Seconds and megabytes of each way to install BOA from the files of a release, and whether it runs then.
 
     bash .ci/release && python benchmarks/installing.py dist [--base IMAGE] [WAY ...]
 
-Every way starts from an empty folder, without caches of pip and uv, so the seconds contain the download of the
-dependencies. Ways whose tool is missing say so. `--base` is an image with Python for the image's build. The
-Debian package is unpacked by dpkg into a folder of its own, into which its system's Python is mounted; needs root.
+Every way starts from an empty folder, without caches of pip and uv, so the seconds have the download of the
+dependencies in them. Ways whose tool is missing say so. `--base` is an image with Python for the image's
+build. The Debian package is unpacked and its `/opt/boa` put in place for the demo; that needs root.
 """
 
 from __future__ import annotations
@@ -142,12 +142,6 @@ def deb(trial: Trial) -> tuple[float, bool]:
     """The Debian package."""
     [package] = trial.dist.glob("boa-daemon_*.deb")
     trial.run("dpkg-deb", "--extract", str(package), "root")
-    mounts = [
-        word
-        for name in ("usr/lib", "usr/bin", "lib", "lib64", "etc", "proc", "tmp")
-        for word in ("-b", f"/{name}")
-    ]
-    del mounts
     size = trial.megabytes("root")
     shutil.copytree(trial.folder / "root" / "opt" / "boa", "/opt/boa", symlinks=True)
     try:
