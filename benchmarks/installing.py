@@ -26,8 +26,8 @@ MEGABYTE = 1e6
 class Trial:
     """An empty folder, and the commands of one way, which are timed."""
 
-    def __init__(self, dist: Path, base: str) -> None:
-        self.dist, self.base = dist, base
+    def __init__(self, dist: Path, base: str, podman: list[str]) -> None:
+        self.dist, self.base, self.podman = dist, base, podman
         self.folder = Path(tempfile.mkdtemp(prefix="boa-install-"))
         self.seconds = 0.0
 
@@ -109,7 +109,8 @@ def helper(trial: Trial) -> tuple[float, bool]:
         "--no-index",
         trial.wheel("boa_job"),
     )
-    program = "from boa_daemon import job; print(sum(1 for _ in job.steps(20)))"
+    hooks = "load=lambda path: None, save=lambda file: file.write(b'state')"
+    program = f"from boa_daemon import job; print(sum(1 for _ in job.steps(20, {hooks})))"
     return trial.megabytes("venv/lib"), trial.run(
         "venv/bin/python", "-c", program, timed=False
     ).strip() == "20"
@@ -156,6 +157,7 @@ def image(trial: Trial) -> tuple[float, bool]:
         "podman",
         "build",
         "--quiet",
+        *trial.podman,
         "--build-arg",
         f"BASE={trial.base}",
         "-f",
@@ -181,9 +183,10 @@ def main() -> None:
     parser.add_argument("dist", type=Path)
     parser.add_argument("ways", nargs="*", choices=[[], *WAYS], metavar="WAY")
     parser.add_argument("--base", default="docker.io/library/python:3.13-slim")
+    parser.add_argument("--podman", default="", help="options of podman build, for machines that need some")
     given = parser.parse_args()
     for name in given.ways or WAYS:
-        trial = Trial(given.dist.resolve(), given.base)
+        trial = Trial(given.dist.resolve(), given.base, given.podman.split())
         try:
             size, runs = WAYS[name](trial)
             print(
