@@ -34,6 +34,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
+from boa_daemon.sim.bounds.solver_output import on_stderr
 from policies.speedup import Floats, Ints
 
 MOST_CONFIGURATIONS = 1_100
@@ -273,13 +274,14 @@ class _Program:
         self.build()
         shape = (len(self.least), len(self.cost))
         matrix = csr_array((self.entries, (self.rows, self.columns)), shape=shape)
-        found = milp(
-            np.array(self.cost),
-            integrality=np.array(self.is_integer) * int(whole),
-            bounds=Bounds(np.array(self.low), np.array(self.high)),
-            constraints=LinearConstraint(matrix, np.array(self.least), np.array(self.most)),
-            options={"mip_rel_gap": GAP, "node_limit": MOST_NODES},
-        )
+        with on_stderr():
+            found = milp(
+                np.array(self.cost),
+                integrality=np.array(self.is_integer) * int(whole),
+                bounds=Bounds(np.array(self.low), np.array(self.high)),
+                constraints=LinearConstraint(matrix, np.array(self.least), np.array(self.most)),
+                options={"mip_rel_gap": GAP, "node_limit": MOST_NODES},
+            )
         if found.status == INFEASIBLE:
             return math.inf
         value = found.mip_dual_bound if whole else found.fun
