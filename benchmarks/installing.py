@@ -1,10 +1,10 @@
-"""Seconds and megabytes of each way to install BOA from the files of a release, and whether `boa demo` runs then.
+"""Seconds and megabytes of each way to install BOA from the files of a release, and whether it runs then.
 
     bash .ci/release && python benchmarks/installing.py dist [--base IMAGE] [WAY ...]
 
-Every way starts from an empty folder, without caches of pip and uv, so the seconds contain the download of the
-dependencies. Ways whose tool is missing say so. `--base` is an image with Python for the image's build. The
-Debian package is unpacked by dpkg into a folder of its own, into which its system's Python is mounted; needs root.
+Every way starts from an empty folder, without caches of pip and uv, so the seconds have the download of the
+dependencies in them. Ways whose tool is missing say so. `--base` is an image with Python for the image's
+build. The Debian package is unpacked and its `/opt/boa` put in place for the demo; that needs root.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MEGABYTE = 1e6
 class Trial:
     """An empty folder, and the commands of one way, which are timed."""
 
-    def __init__(self, dist: Path, base: str) -> None:
-        self.dist, self.base = dist, base
+    def __init__(self, dist: Path, base: str, podman: list[str]) -> None:
+        self.dist, self.base, self.podman = dist, base, podman
         self.folder = Path(tempfile.mkdtemp(prefix="boa-install-"))
         self.seconds = 0.0
 
@@ -109,7 +109,8 @@ def helper(trial: Trial) -> tuple[float, bool]:
         "--no-index",
         trial.wheel("boa_job"),
     )
-    program = "from boa_daemon import job; print(sum(1 for _ in job.steps(20)))"
+    hooks = "load=lambda path: None, save=lambda file: file.write(b'state')"
+    program = f"from boa_daemon import job; print(sum(1 for _ in job.steps(20, {hooks})))"
     return trial.megabytes("venv/lib"), trial.run(
         "venv/bin/python", "-c", program, timed=False
     ).strip() == "20"
@@ -142,12 +143,6 @@ def deb(trial: Trial) -> tuple[float, bool]:
     """The Debian package."""
     [package] = trial.dist.glob("boa-daemon_*.deb")
     trial.run("dpkg-deb", "--extract", str(package), "root")
-    mounts = [
-        word
-        for name in ("usr/lib", "usr/bin", "lib", "lib64", "etc", "proc", "tmp")
-        for word in ("-b", f"/{name}")
-    ]
-    del mounts
     size = trial.megabytes("root")
     shutil.copytree(trial.folder / "root" / "opt" / "boa", "/opt/boa", symlinks=True)
     try:
@@ -162,6 +157,7 @@ def image(trial: Trial) -> tuple[float, bool]:
         "podman",
         "build",
         "--quiet",
+        *trial.podman,
         "--build-arg",
         f"BASE={trial.base}",
         "-f",
@@ -187,9 +183,10 @@ def main() -> None:
     parser.add_argument("dist", type=Path)
     parser.add_argument("ways", nargs="*", choices=[[], *WAYS], metavar="WAY")
     parser.add_argument("--base", default="docker.io/library/python:3.13-slim")
+    parser.add_argument("--podman", default="", help="options of podman build, for machines that need some")
     given = parser.parse_args()
     for name in given.ways or WAYS:
-        trial = Trial(given.dist.resolve(), given.base)
+        trial = Trial(given.dist.resolve(), given.base, given.podman.split())
         try:
             size, runs = WAYS[name](trial)
             print(

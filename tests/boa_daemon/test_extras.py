@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 
 from boa_daemon import extras
 from boa_daemon.extras import install_command, install_daemon_command
+
+ROOT = Path(__file__).parents[2]
 
 
 class Installed:
@@ -36,7 +39,8 @@ def test_the_libraries_of_an_extra_are_named_and_not_the_distribution() -> None:
 
 def test_every_extra_that_a_message_names_has_requirements() -> None:
     """`install_command("NAME")` in the sources names an extra, or a library."""
-    known = set(metadata.distribution("boa-daemon").metadata.get_all("Provides-Extra") or ())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    known = set(project["optional-dependencies"])
     libraries = {"pandas", "pyarrow"}
     named = set()
     for path in Path(extras.__file__).parent.rglob("*.py"):

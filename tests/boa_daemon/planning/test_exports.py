@@ -196,5 +196,6 @@ def test_refused(flags: list[str], said: str, classes: Path) -> None:
 def test_the_page_lists_every_kind() -> None:
     """The rows of the reference page are those of the table."""
     page = (ROOT / "docs" / "reference" / "imports.md").read_text(encoding="utf-8")
+    assert tuple(EXPORTS) == EXPORT_KINDS
     for kind, entry in EXPORTS.items():
         assert f"| `{kind}` | {entry.what} | {entry.checked} |" in page
