@@ -73,7 +73,7 @@ def _calls(module: str) -> Iterator[tuple[str, list[str]]]:
         value = getattr(found, name)
         if inspect.isclass(value):
             for own, method in inspect.getmembers(value, callable):
-                # Inherited ones as well: the client has its verbs from declarations. Exception's are Python's.
+                # Inherited ones too: the client has its verbs from declarations. Exception's are Python's.
                 if not own.startswith("_") and not hasattr(Exception, own):
                     yield f"{name}.{own}", _parameters(method)
         yield name, _parameters(value) if callable(value) else []
