@@ -23,9 +23,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         Path(name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{name}/tools:{os.environ['PATH']}")
         yield Path(name)
-        remove_trees(
-            *Path(name).iterdir()
-        )  # Folders of jobs are deeper than Python can remove.
+        remove_trees(*Path(name).iterdir())  # Folders of jobs are deeper than Python can remove.
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.exhaustive)])
