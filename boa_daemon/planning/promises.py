@@ -22,16 +22,27 @@ def pace_of(problem: Problem, budget: float) -> Pace:
 
 
 def promise_rows(pace: Pace, loads: Floats | SeenLoad | None) -> list[dict[str, Any]]:
-    """Return the promises with what each costs, the chosen one first; without those that have no price."""
-    rows = [
+    """Return the promises with what each costs, the chosen one first; without those that have no price.
+
+    Who keeps a tighter promise keeps a looser one: none costs more than one as tight in both.
+    The loads of each are drawn for its own period, so the figures alone need not say so.
+    """
+    losses = [(one, loss) for one in promises(pace) if (loss := one.loss(loads)) is not None]
+    return [
         {
             "period": one.period if one.is_calendar else f"{one.period_hours:g} h",
             "tolerance": one.tolerance,
-            "pacing_loss_fraction": one.loss(loads),
+            "pacing_loss_fraction": min(loss for other, loss in losses if _keeps(other, one)),
         }
-        for one in promises(pace)
+        for one, _ in losses
     ]
-    return [row for row in rows if row["pacing_loss_fraction"] is not None]
+
+
+def _keeps(one: Pace, other: Pace) -> bool:
+    """Return whether the promise `one` contains the other: months make up quarters, and quarters a year."""
+    if not (one.is_calendar and other.is_calendar):
+        return one is other
+    return one.period_hours <= other.period_hours and one.tolerance <= other.tolerance
 
 
 def promise_sentence(rows: Sequence[dict[str, Any]], *, is_seen: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from load_scenarios import PROBLEM
 
 from boa_daemon.planning.promises import pace_of, promise_rows, promise_sentence
@@ -33,3 +34,16 @@ def test_promises_that_cost_nothing_are_said_once() -> None:
         "Even money costs less than 0.1 % more waiting on this load: each quarter within 10 % (chosen), "
         "each month within 10 %."
     )
+
+
+@pytest.mark.parametrize("budget", [40.0, 50.0, 60.0, 70.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_looser_promise_never_costs_more(budget: float, seed: int) -> None:
+    """Each period's load is drawn anew, and yet a year within a tenth is no dearer than each month in it."""
+    loads = None if seed == 0 else np.random.default_rng(seed).exponential(1.0, 2160)
+    rows = promise_rows(pace_of(PROBLEM, budget), loads)
+    hours = {"month": 1, "quarter": 3, "year": 12}
+    for one in rows:
+        for other in rows:
+            if hours[one["period"]] <= hours[other["period"]] and one["tolerance"] <= other["tolerance"]:
+                assert other["pacing_loss_fraction"] <= one["pacing_loss_fraction"]
