@@ -108,7 +108,8 @@ def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         """Return the figures of a calendar month (UTC): days, groups, jobs."""
         return service.month(month).to_document()
 
-    @router.get("/months/{month}/page", response_class=HTMLResponse)
+    # Named by its content, because `response_class` would say that errors are HTML too.
+    @router.get("/months/{month}/page", response_model=None, responses={200: {"content": {"text/html": {}}}})
     def month_page(month: Month, caller: Caller = ask) -> HTMLResponse:
         """Return the report of a month as one HTML file to keep or to forward."""
         text = service.month(month).page(made_by=f"Written by boa {__version__}.")

@@ -82,9 +82,10 @@ def _is_kept_anew(folder: Path, keep: Callable[[Path], object]) -> bool:
     with suppress(OSError):
         if at <= (folder / COURSE).stat().st_mtime:
             tries = 0  # A keeper that came notes the course anew.
-    if tries >= MOST_TRIES:
+    is_due = not tries or time.time() - at > TRY_SECONDS
+    if is_due and tries >= MOST_TRIES:
         return False
-    if not tries or time.time() - at > TRY_SECONDS:
+    if is_due:
         _TRIES[folder] = (time.time(), tries + 1)
         with suppress(OSError):
             (folder / TRIES).write_text(str(tries + 1))

@@ -47,6 +47,8 @@ def test_an_allocation_of_widths_alone_has_empty_defaults() -> None:
     nobody: frozenset[str] = frozenset()
     assert found == {
         "nodes": None,
+        "accrual": None,
+        "order_rule": "",
         "reasons": {},
         "memory": None,
         "node_prices": None,

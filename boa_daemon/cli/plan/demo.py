@@ -295,6 +295,7 @@ def _print_comparison(boa: Simulation, rivals: list[Rival], sentences: list[str]
         "GPUs used",
         "same money",
         right=("mean JCT", "p95 JCT", spent, "GPUs used", "same money"),
+        optional=("GPUs used",),
     )
     runs = [("boa", boa, boa.mean_jct_hours), *((r.name, r.result, r.equal_money_jct_hours) for r in rivals)]
     for name, result, hours in runs:

@@ -98,7 +98,7 @@ def test_requests_of_other_sites_are_refused_even_with_the_cookie(
 
 def test_only_read_requests_of_the_page_are_passed_on(browser: httpx.Client, site: Served) -> None:
     """Orders are refused, and other paths are not found."""
-    assert browser.post("v1/down", json={"is_down": True}).status_code == 501
+    assert browser.post("v1/down", json={"is_down": True}).status_code == 403
     assert not site.play.daemon.standing.is_down
     assert browser.get("metrics").status_code == 404
     assert browser.get("v1/../metrics").status_code == 404

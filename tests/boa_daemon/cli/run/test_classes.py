@@ -93,8 +93,12 @@ def test_the_document_shows_estimates_beside_stated_values(play: DaemonInAFolder
 def test_boa_classes_prints_a_table_json_or_csv(
     asked: DaemonInAFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table fits in 80 columns; naming a class shows its widths."""
+    """On 80 columns the table leaves out where a figure is from; naming a class shows its widths."""
     monkeypatch.setenv("COLUMNS", "80")
+    narrow = said(["classes"], capsys, monkeypatch)
+    assert "left out on this width: from" in narrow
+    assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 80
+    monkeypatch.setenv("COLUMNS", "100")
     table = said(["classes"], capsys, monkeypatch)
     (rate,) = [line for line in table.splitlines() if "20 arrived" in line]
     assert rate.startswith("default  jobs/h ")
