@@ -141,10 +141,16 @@ class _Listing:
 
 
 class Slurm:
-    """The commands of one Slurm cluster; `ssh` is a host on which they run, this machine if empty."""
+    """The commands of one Slurm cluster; `ssh` is a host on which they run, this machine if empty.
 
-    def __init__(self, *, ssh: str = "", environment: Mapping[str, str] | None = None) -> None:
-        self._ssh, self._environment = ssh, environment
+    `conf` is the path of its slurm.conf, as Slurm finds it if empty.
+    """
+
+    def __init__(
+        self, *, ssh: str = "", environment: Mapping[str, str] | None = None, conf: str = ""
+    ) -> None:
+        self._ssh = ssh
+        self._environment = {**os.environ, "SLURM_CONF": conf} if conf else environment
         self._listings: dict[str, _Listing] = {}
         self._silent_until = 0.0
         self._silence = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
@@ -138,8 +137,7 @@ def team_caps(
     if source is not None and controller is not None:
         listed, shown = read_whole_text(source), read_whole_text(controller)
     else:
-        conf = settings.slurm.conf
-        slurm = Slurm(environment={**os.environ, **({"SLURM_CONF": conf} if conf else {})})
+        slurm = Slurm(conf=settings.slurm.conf)
         listed = slurm.run("sacctmgr", "-P", "show", "association", f"format={COLUMNS}")
         shown = slurm.run("scontrol", "show", "config") + slurm.run("scontrol", "show", "partition")
     said = read_controller(shown)

@@ -19,6 +19,20 @@ def class_of_partition(partition: str) -> str:
     return f"{CLASS_PREFIX}{partition}"
 
 
+def check_partitions(settings: Settings) -> None:
+    """Check that the settings name a partition of Slurm.
+
+    Raises:
+        InputError: when they name none.
+    """
+    if not settings.slurm.partitions:
+        raise InputError(
+            "the settings name no partition of Slurm",
+            hint='For example [slurm.partitions.cloud] with instance_type = "g5.xlarge"',
+            setting=("slurm", "partitions"),
+        )
+
+
 def is_node_class(name: str) -> bool:
     """Return whether jobs of a class are nodes of Slurm, whose sizes and rates say nothing about training."""
     return name.startswith(CLASS_PREFIX)

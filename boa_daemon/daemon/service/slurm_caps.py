@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from boa_daemon.daemon.planner.machines_and_classes import site_catalog
+from boa_daemon.daemon.planner.slurm_classes import check_partitions
 from boa_daemon.daemon.settings.config import Settings
-from boa_daemon.errors import InputError
 from boa_daemon.slurm.limits import Controller, MoneyLimit, NodeSize, SlurmLimit, money_of
 
 
@@ -86,12 +86,7 @@ def caps_of(limits: Sequence[SlurmLimit], controller: Controller, settings: Sett
 
 def _nodes(settings: Settings) -> Mapping[str, NodeSize]:
     """Return the size of a node of each partition."""
-    if not settings.slurm.partitions:
-        raise InputError(
-            "the settings name no partition of Slurm",
-            hint='For example [slurm.partitions.cloud] with instance_type = "g5.xlarge"',
-            setting=("slurm", "partitions"),
-        )
+    check_partitions(settings)
     catalog = site_catalog(settings)
     found = {}
     for name, said in settings.slurm.partitions.items():
@@ -108,7 +103,7 @@ def _nodes(settings: Settings) -> Mapping[str, NodeSize]:
 
 
 def toml_lines(found: SlurmCaps, controller: Controller, settings: Settings) -> list[str]:
-    """Return the lines for boa.toml: teams that the settings have keep their other keys."""
+    """Return the lines for boa.toml; a table that it has already gets the key of the line below its name."""
     mapped = {
         one.account: one.team for one in found.caps if settings.slurm.teams.get(one.account) != one.team
     }

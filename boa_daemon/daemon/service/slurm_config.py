@@ -5,9 +5,9 @@ from __future__ import annotations
 from shlex import quote
 
 from boa_daemon.daemon.planner.machines_and_classes import machines_of, site_catalog
+from boa_daemon.daemon.planner.slurm_classes import check_partitions
 from boa_daemon.daemon.service.slurm_nodes import DEFAULT_RUN
 from boa_daemon.daemon.settings.config import Settings
-from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 
 RESUME, SUSPEND, NODE = "boa-resume", "boa-suspend", "boa-node"
@@ -26,12 +26,7 @@ def conf_lines(settings: Settings, *, folder: str) -> list[str]:
     Raises:
         InputError: when the settings name no partition, or a machine that is not rented.
     """
-    if not settings.slurm.partitions:
-        raise InputError(
-            "the settings name no partition of Slurm",
-            hint='For example [slurm.partitions.cloud] with instance_type = "g5.xlarge"',
-            setting=("slurm", "partitions"),
-        )
+    check_partitions(settings)
     catalog = site_catalog(settings)
     machines_of(settings, catalog)
     most = settings.budget.max_instances or 64

@@ -12,7 +12,6 @@ and never twice: a node of Slurm has at most one job here that is not ordered to
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -57,8 +56,7 @@ class SlurmNodes:
 
     def __init__(self, submissions: Submissions, slurm: Slurm | None = None) -> None:
         self._submissions, self._daemon = submissions, submissions.daemon
-        environment = {**os.environ, **({"SLURM_CONF": self._said.conf} if self._said.conf else {})}
-        self._slurm = slurm or Slurm(environment=environment)
+        self._slurm = slurm or Slurm(conf=self._said.conf)
         self._lock = threading.Lock()
         self._looking = threading.Lock()
         self._owed: dict[str, str] = {}
@@ -67,7 +65,7 @@ class SlurmNodes:
         self._given_at: dict[str, float] = {}
         self._last: dict[str, str] = {}
         self._comments: dict[str, str] = {}
-        self._requeued: set[str] = set()
+        self._shown: dict[str, tuple[str, bool]] = {}
         self._why: dict[str, str] = {}
         self.trouble = ""
 
@@ -241,29 +239,23 @@ class SlurmNodes:
         """
         if not why and not self._comments:
             return
-        jobs = self._slurm.jobs()
-        changes: dict[str, str] = {}
-        for job in jobs:
-            said = self._comments.get(job.id, "")
-            if job.is_live and (now_said := next((why[host] for host in job.hosts if host in why), "")):
-                if said != f"boa: {now_said}":
-                    changes[job.id] = f"boa: {now_said}"
-                self._requeued.discard(job.id)
-            elif job.is_live and said and joined >= set(job.hosts):
-                changes[job.id] = ""
-            elif job.waits and said and job.id not in self._requeued:
-                # Slurm forgets the comment of a job that it requeues.
-                changes[job.id] = said
-                self._requeued.add(job.id)
-        known = {job.id for job in jobs}
-        self._comments = {job: text for job, text in self._comments.items() if job in known}
-        self._requeued &= known
-        for number, text in list(changes.items())[:MOST_COMMENTS]:
+        jobs = {job.id: job for job in self._slurm.jobs()}
+        for job in jobs.values():
+            if job.is_live and (found := next((why[host] for host in job.hosts if host in why), "")):
+                self._comments[job.id] = f"boa: {found}"
+            elif job.is_live and job.id in self._comments and joined >= set(job.hosts):
+                self._comments[job.id] = ""
+        self._comments = {number: text for number, text in self._comments.items() if number in jobs}
+        # Slurm forgets the comment of a job that it requeues, so one is shown anew when the job waits again.
+        wanted = {number: (text, jobs[number].waits) for number, text in self._comments.items()}
+        self._shown = {number: shown for number, shown in self._shown.items() if number in wanted}
+        new = [number for number, state in wanted.items() if self._shown.get(number, ("", False)) != state]
+        for number in new[:MOST_COMMENTS]:
             try:
-                self._slurm.comment(number, text)
+                self._slurm.comment(number, self._comments[number])
             except SlurmRefused as error:
                 _LOG.warning("job %s of Slurm is not told why it waits: %s", number, error)
-            self._comments[number] = text
+            self._shown[number] = wanted[number]
 
     def after_tick(self) -> None:
         """Compare both lists in a thread, unless the last comparison still waits for Slurm."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.daemon.service.slurm_nodes import FRESH_SECONDS, SlurmNodes
+from boa_daemon.daemon.service.slurm_nodes import FRESH_SECONDS, MOST_COMMENTS, SlurmNodes
 from boa_daemon.errors import InputError
 from boa_daemon.slurm.commands import SlurmJob, SlurmNode, SlurmRefused
 from boa_daemon.testing import ManualClock
@@ -190,6 +190,22 @@ def test_a_job_of_slurm_says_why_it_waits_until_it_has_its_nodes(tmp_path: Path)
     world.slurm.queue = [SlurmJob(id="7", state="RUNNING", user="ann", nodes="c1")]
     world.nodes._comment({}, joined={"c1"})
     assert world.slurm.comments == {"7": ""}
+
+
+def test_a_large_array_is_told_why_it_waits_however_many_there_are(world: World) -> None:
+    """All lose their nodes at once and are requeued; each comparison tells as many as it may."""
+    count = 2 * MOST_COMMENTS + 7
+    world.slurm.queue = [
+        SlurmJob(id=str(n), state="CONFIGURING", user="ann", nodes="c1") for n in range(count)
+    ]
+    world.wants("c1")
+    world.nodes._refuse({"c1": "the cap"})
+    assert len(world.slurm.comments) == MOST_COMMENTS
+    world.slurm.comments.clear()
+    world.slurm.queue = [SlurmJob(id=str(n), state="PENDING", user="ann") for n in range(count)]
+    for _ in range(3):
+        world.nodes._comment({})
+    assert world.slurm.comments == dict.fromkeys(map(str, range(count)), "boa: the cap")
 
 
 def test_a_controller_that_refuses_or_is_silent_about_comments_stops_nothing(world: World) -> None:
