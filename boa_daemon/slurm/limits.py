@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from boa_daemon.errors import InputError
@@ -57,12 +58,14 @@ class Controller:
     """What decides how usage is counted: when it is forgotten, and the weights of each partition.
 
     `forgets_hours` is the time over which a limit holds: that of the reset, or of a half-life divided by
-    log 2, which is the mean age of what is still counted; infinite if nothing is ever forgotten.
+    log 2, which is the mean age of what is still counted; infinite if nothing is ever forgotten. `flags` are
+    Slurm's PriorityFlags: billing adds up the weighted resources of a node, takes the greatest (MAX_TRES), or
+    adds its GPUs to the greatest of the others (MAX_TRES_GRES).
     """
 
     forgets_hours: float = math.inf
     said: str = "PriorityUsageResetPeriod is NONE and PriorityDecayHalfLife is 0"
-    takes_greatest: bool = False
+    flags: frozenset[str] = frozenset()
     weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
@@ -152,7 +155,7 @@ def read_controller(text: str) -> Controller:
     return Controller(
         forgets_hours=forgets,
         said=why,
-        takes_greatest="MAX_TRES" in said.get("PriorityFlags", ""),
+        flags=frozenset(flag.strip() for flag in said.get("PriorityFlags", "").split(",")),
         weights=weights,
     )
 
@@ -182,9 +185,7 @@ def money_of(limit: SlurmLimit, node: NodeSize, partition: str, controller: Cont
     """Return the dollars of the limit that binds first on nodes of a partition; None if none counts them."""
     found: list[MoneyLimit] = []
     for tres, minutes in limit.minutes.items():
-        units = _units(
-            tres, node, controller.weights.get(partition), takes_greatest=controller.takes_greatest
-        )
+        units = _units(tres, node, controller.weights.get(partition), controller.flags)
         if not units:
             continue
         hours = minutes / units / 60.0
@@ -194,7 +195,7 @@ def money_of(limit: SlurmLimit, node: NodeSize, partition: str, controller: Cont
     return min(found, key=lambda one: one.usd, default=None)
 
 
-def _units(tres: str, node: NodeSize, weights: Mapping[str, float] | None, *, takes_greatest: bool) -> float:
+def _units(tres: str, node: NodeSize, weights: Mapping[str, float] | None, flags: AbstractSet[str]) -> float:
     """Return how many units of a resource a whole node uses in one minute."""
     plain = {
         "cpu": float(node.cpus),
@@ -208,10 +209,11 @@ def _units(tres: str, node: NodeSize, weights: Mapping[str, float] | None, *, ta
     if weights is None:
         # Slurm bills CPUs where a partition has no weights.
         return float(node.cpus)
-    parts = list(_billed(weights, plain))
-    return max(parts, default=0.0) if takes_greatest else sum(parts)
-
-
-def _billed(weights: Mapping[str, float], plain: Mapping[str, float]) -> Iterator[float]:
-    for name, weight in weights.items():
-        yield weight * plain.get(name, 0.0)
+    billed = {name: weight * plain.get(name, 0.0) for name, weight in weights.items()}
+    if "MAX_TRES" in flags:
+        return max(billed.values(), default=0.0)
+    if "MAX_TRES_GRES" in flags:
+        gpus = sum(units for name, units in billed.items() if name.startswith("gres/"))
+        others = [units for name, units in billed.items() if not name.startswith("gres/")]
+        return gpus + max(others, default=0.0)
+    return sum(billed.values())

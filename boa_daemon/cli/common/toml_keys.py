@@ -30,7 +30,7 @@ def with_keys(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> str:
             ends = (at for at, line in enumerate(lines[begin:], begin) if line.lstrip().startswith("["))
             end = next(ends, len(lines))
             there = [at for at in range(begin, end) if re.match(rf"\s*{re.escape(key)}\s*=", lines[at])]
-            new = f"{key} = {_toml(value)}"
+            new = f"{key} = {toml_value(value)}"
             if there:
                 lines[there[0]] = new
             else:
@@ -39,7 +39,9 @@ def with_keys(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> str:
     changed = "\n".join(lines) + "\n"
     if not _says(changed, wanted):
         said = "; ".join(
-            f"[{name}] {key} = {_toml(value)}" for name, keys in wanted.items() for key, value in keys.items()
+            f"[{name}] {key} = {toml_value(value)}"
+            for name, keys in wanted.items()
+            for key, value in keys.items()
         )
         raise InputError("the settings file has a form that boa cannot change", hint=f"Set {said}")
     return changed
@@ -78,11 +80,12 @@ def _table_at(document: Mapping[str, Any], section: str) -> Mapping[str, Any]:
     return document
 
 
-def _toml(value: Value) -> str:
+def toml_value(value: Value) -> str:
+    """Return a value as TOML text."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, float | int):
         return f"{value:.10g}"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_toml(key)} = {_toml(each)}" for key, each in value.items()) + "}"
-    return "[" + ", ".join(_toml(each) for each in value) + "]"
+        return "{" + ", ".join(f"{toml_value(key)} = {toml_value(each)}" for key, each in value.items()) + "}"
+    return "[" + ", ".join(toml_value(each) for each in value) + "]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import time
@@ -15,7 +16,8 @@ import typer
 from boa_daemon.api.connection import DaemonUnreachable
 from boa_daemon.cli.common.daemon_client import ConfigOption, SocketOption, a_client
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, print_json, stdout_console
-from boa_daemon.daemon.service.slurm_caps import caps_of, toml_lines
+from boa_daemon.cli.common.toml_keys import toml_value
+from boa_daemon.daemon.service.slurm_caps import SlurmCaps, caps_of
 from boa_daemon.daemon.service.slurm_config import conf_lines, programs
 from boa_daemon.daemon.settings.setting_layers import load_settings
 from boa_daemon.errors import BoaError, InputError
@@ -142,12 +144,36 @@ def team_caps(
         shown = slurm.run("scontrol", "show", "config") + slurm.run("scontrol", "show", "partition")
     said = read_controller(shown)
     found = caps_of(read_limits(listed, file=str(source or "sacctmgr")), said, settings)
-    lines = toml_lines(found, said, settings)
+    lines = toml_lines(found, said.said, settings.slurm.teams)
     if output is OutputFormat.json:
         caps = [asdict(one) for one in found.caps]
         print_json({"caps": caps, "left_out": found.left_out, "boa_toml": lines})
     else:
         sys.stdout.write("".join(f"{line}\n" for line in lines or ["# no account has GrpTRESMins"]))
+
+
+def toml_lines(found: SlurmCaps, why: str, teams: Mapping[str, str]) -> list[str]:
+    """Return the lines for boa.toml; a table that it has already gets the key of the line below its name.
+
+    `why` says over which time the limits hold, and `teams` are the known ones by account.
+    """
+    lines = [f"# {text}" for text in found.left_out]
+    mapped = {one.account: one.team for one in found.caps if teams.get(one.account) != one.team}
+    if mapped:
+        lines += ["[slurm.teams]", *(f"{_key(name)} = {toml_value(team)}" for name, team in mapped.items())]
+    for one in found.caps:
+        lines += [
+            f"# {one.money.tres} of account {one.account} pays for {one.money.node_hours:,.0f} hours of "
+            f"{one.machine} at ${one.usd_per_hour:.6g}/h: ${one.money.usd:,.2f}. {why}",
+            f"[teams.{_key(one.team)}]",
+            f"usd_per_month_cap = {one.money.usd_per_month:.2f}",
+        ]
+    return lines
+
+
+def _key(name: str) -> str:
+    """Return a key of TOML: bare where it may be."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_value(name)
 
 
 def _write(file: Path, text: str) -> None:

@@ -100,31 +100,3 @@ def _nodes(settings: Settings) -> Mapping[str, NodeSize]:
             gpu_model=entry.gpu_type,
         )
     return found
-
-
-def toml_lines(found: SlurmCaps, controller: Controller, settings: Settings) -> list[str]:
-    """Return the lines for boa.toml; a table that it has already gets the key of the line below its name."""
-    mapped = {
-        one.account: one.team for one in found.caps if settings.slurm.teams.get(one.account) != one.team
-    }
-    lines = [f"# {text}" for text in found.left_out]
-    if mapped:
-        lines += ["[slurm.teams]", *(f"{_key(account)} = {_text(team)}" for account, team in mapped.items())]
-    for one in found.caps:
-        lines += [
-            f"# {one.money.tres} of account {one.account} pays for {one.money.node_hours:,.0f} hours of "
-            f"{one.machine} at ${one.usd_per_hour:.6g}/h: ${one.money.usd:,.2f}. {controller.said}",
-            f"[teams.{_key(one.team)}]",
-            f"usd_per_month_cap = {one.money.usd_per_month:.2f}",
-        ]
-    return lines
-
-
-def _key(name: str) -> str:
-    """Return a key of TOML: bare where it may be."""
-    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else _text(name)
-
-
-def _text(name: str) -> str:
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

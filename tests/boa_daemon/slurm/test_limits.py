@@ -29,6 +29,7 @@ PARTITION = "PartitionName=rented\n   AllowGroups=ALL AllowAccounts=ALL\n   TRES
         ("billing=288000", "", "", 100.0),  # CPUs, where a partition has no weights.
         ("billing=480000", "CPU=0.5,Mem=0.25G,GRES/gpu=2.0", "", 100.0),  # 24 + 48 + 8 a minute.
         ("billing=288000", "CPU=0.5,Mem=0.25G,GRES/gpu=2.0", "MAX_TRES", 100.0),
+        ("billing=336000", "CPU=0.5,Mem=0.25G,GRES/gpu=2.0", "DEPTH_OBLIVIOUS,MAX_TRES_GRES", 100.0),
         ("billing=24000", "GRES/gpu:a10g=1", "", 100.0),
         ("gres/gpu=24000,cpu=576000", "", "", 100.0),
         ("gres/gpu=-1,cpu=288000", "", "", 100.0),

@@ -6,7 +6,8 @@ import tomllib
 
 import pytest
 
-from boa_daemon.daemon.service.slurm_caps import caps_of, toml_lines
+from boa_daemon.cli.operate.slurm import toml_lines
+from boa_daemon.daemon.service.slurm_caps import caps_of
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.slurm.limits import Controller, read_limits
 
@@ -33,7 +34,7 @@ lab||third|cpu=5
 def test_the_lines_are_settings_and_say_where_they_come_from() -> None:
     """1,000 node-hours of 4 GPUs, and 1,000 hours of one; users and other partitions are left out by name."""
     found = caps_of(read_limits(ROWS, file="a"), MONTHLY, SETTINGS)
-    lines = toml_lines(found, MONTHLY, SETTINGS)
+    lines = toml_lines(found, MONTHLY.said, SETTINGS.slurm.teams)
     given = tomllib.loads("\n".join(lines))
     catalog = {one.machine: one.usd_per_hour for one in found.caps}
     assert given["slurm"]["teams"] == {"n.lp": "n.lp"}
