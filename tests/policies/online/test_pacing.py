@@ -283,6 +283,18 @@ def test_the_load_correction_survives_a_change_of_prices() -> None:
     assert after.load_correction == pytest.approx(steps[-1].load_correction, rel=0.01)
 
 
+def test_hours_without_jobs_after_the_first_ones_are_no_huge_job() -> None:
+    """Two jobs come within a minute of the opening, then none for an hour: single jobs are as large as those."""
+    memory: tuple[float, ...] = ()
+    for hour, jobs in ((0.0, np.zeros(3)), (0.01, np.ones(3)), (0.5, np.ones(3)), (1.0, np.ones(3))):
+        step = pace_step(PACE, TABLE, jobs, books(spent=0.0, elapsed_hours=hour, memory=memory))
+        memory = step.memory
+    found = Evidence.of(memory)
+    assert found is not None
+
+    assert found.came_squared <= found.came**2 * (1.0 + 1e-9)
+
+
 def test_a_new_belief_about_sizes_is_no_burst() -> None:
     """A step after which jobs are believed a quarter as large keeps the noise; earlier jobs were as small."""
     jobs, memory = np.array([2.0, 1.0, 1.0]), tuple[float, ...]()
