@@ -540,8 +540,8 @@ def _seen(before: Evidence | None, committed: float, yardstick: float, money: Mo
     # Jobs that end before they took what was believed are no bursts.
     arrived = max(actual - before.new_value, 0.0)
     stated = before.stated_per_hour * dearer * came
-    # What a long tick brings evenly is no job, and neither is what did not come: after the first jobs the ratio
-    # is hundreds, and its square would count as one huge job for weeks.
+    # What a long tick brings evenly is no job, and neither is what did not come: after the first jobs the
+    # ratio is hundreds, and its square would count as one huge job for weeks.
     beyond = max(arrived - before.came_ratio * stated, 0.0)
     is_new = pace.is_calendar and money.period_elapsed_hours < before.period_elapsed
     return Evidence(

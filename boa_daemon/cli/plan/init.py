@@ -178,7 +178,7 @@ def _warm_pool(machines: list[InstanceType], usd_per_month: float) -> str:
     cheapest = min(kind.usd_per_hour for kind in machines)
     nodes = max(1, round(usd_per_month / HOURS_PER_MONTH / cheapest))
     return (
-        f"warm_pool_nodes = {nodes}             # at most, while a start saves more than their disks cost\n"
+        f"warm_pool_nodes = {nodes}             # at most, while starts save more than disks cost\n"
     )
 
 
