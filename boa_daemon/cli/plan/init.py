@@ -177,9 +177,7 @@ def _warm_pool(machines: list[InstanceType], usd_per_month: float) -> str:
     """Return the line that keeps at most as many nodes stopped as the budget rents on average."""
     cheapest = min(kind.usd_per_hour for kind in machines)
     nodes = max(1, round(usd_per_month / HOURS_PER_MONTH / cheapest))
-    return (
-        f"warm_pool_nodes = {nodes}             # at most, while starts save more than disks cost\n"
-    )
+    return f"warm_pool_nodes = {nodes}             # at most, while starts save more than disks cost\n"
 
 
 def _classes(machines: list[InstanceType]) -> str:
