@@ -64,7 +64,9 @@ def read_tokens(path: Path) -> dict[str, str]:
     """
     try:
         mode = path.stat().st_mode
-        text = path.read_text(encoding="utf-8")
+        if not stat.S_ISREG(mode):
+            raise InputError("the tokens are to be a file, and no folder, pipe or device", file=path)
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the tokens cannot be read: {error}", file=path) from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):

@@ -156,7 +156,11 @@ def tcp_socket(listen: str, *, is_secret: bool = False) -> socket.socket:
             setting=("api", "listen"),
         )
     try:
-        return socket.create_server((host.strip("[]"), int(port)), backlog=256)
+        address = (host.strip("[]"), int(port))
+        family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        # An IPv6 wildcard is for IPv4 too, as people expect who write [::].
+        both = family == socket.AF_INET6 and address[0] == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server(address, family=family, backlog=256, dualstack_ipv6=both)
     except (OSError, ValueError, OverflowError) as error:
         raise InputError(
             f"[api] listen = {listen!r}: {error}",
