@@ -31,6 +31,7 @@ from boa_daemon.store.database_setup import (
     StoreTooNew,
     StoreUnreachable,
     StoreUnusable,
+    backups_in,
     check_version,
     look_into,
     look_into_server,
@@ -113,7 +114,7 @@ def _recover(settings: Settings, there: DaemonPaths) -> dict[str, Any]:
     """Recover the SQLite file in the state folder: the new one is whole before the old one is moved."""
     if there.database.exists() and not _may_be_replaced(there):
         raise InputError(f"{there.database} can be read: there is nothing to recover")
-    copies = sorted(there.backups.glob("*.sqlite"), reverse=True)
+    copies = backups_in(there.backups)
     fresh = there.state / StateFile.recovering
     try:
         found = _copied(copies, fresh)
