@@ -66,6 +66,10 @@ class StoreUnreachable(StoreUnusable):
     """The database cannot be used now, for a reason that passes: a full disk, a lock, a server down."""
 
 
+class StoreOfOthers(StoreUnusable):
+    """Another daemon has filled the database: it is intact, and not this daemon's."""
+
+
 class StoreTooNew(StoreUnusable):
     """A newer version of BOA wrote the database: it is intact, but this version cannot use it."""
 

@@ -40,6 +40,7 @@ from boa_daemon.store.database_setup import (
     unusable,
 )
 from boa_daemon.store.documents import Documents
+from boa_daemon.store.queue import numbered_jobs
 from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import METADATA
 from boa_daemon.tick.facts.ports import PersistableRunner
@@ -201,10 +202,7 @@ def _may_be_replaced(there: DaemonPaths) -> bool:
         raise
     except StoreUnusable:
         return True
-    try:
-        had_jobs = int(there.next_job.read_text()) > 1
-    except (OSError, ValueError):
-        had_jobs = False
+    had_jobs = numbered_jobs(there.next_job) > 0
     return had_jobs and facts.next_job <= 1 and not facts.is_recovered
 
 
