@@ -107,7 +107,7 @@ class Authenticator:
         self.listen, self.hosts = settings.listen, tuple(settings.hosts)
         self._header, self._domain = settings.proxy_user_header.lower(), settings.proxy_user_domain
         self._proxy_users = frozenset(one for one in settings.proxies if not is_address(one))
-        self.proxy_hosts = frozenset(one for one in settings.proxies if is_address(one))
+        self.proxy_hosts = frozenset(str(ip_address(one)) for one in settings.proxies if is_address(one))
         if settings.listen is not None:
             if settings.tokens is None and not self.proxy_hosts:
                 raise InputError(

@@ -61,7 +61,8 @@ class PeerProtocol(H11Protocol):
                 most = MOST_ON_SOCKET // 2
             most_of_all = MOST_ON_SOCKET
         else:
-            host = "?" if self.client is None else str(self.client[0])
+            host = "?" if self.client is None else _plain_address(str(self.client[0]))
+            self.client = None if self.client is None else (host, self.client[1])
             place, most, most_of_all = ("tcp", host), MOST_OF_ADDRESS, MOST_CONNECTIONS
             if host in self.proxies:
                 most = MOST_CONNECTIONS
@@ -111,6 +112,11 @@ class PeerProtocol(H11Protocol):
         """Close the connection unless a request is being answered."""
         if self.cycle is None or self.cycle.response_complete:
             self.transport.abort()
+
+
+def _plain_address(host: str) -> str:
+    """Return an address as people write it: IPv4 as such, also where a socket of both versions took it."""
+    return host.removeprefix("::ffff:") if "." in host else host
 
 
 _SAID = b'{"error": "TooMany", "message": "too many connections at once; close some", "exit_code": 1}'
