@@ -66,6 +66,7 @@ PartitionName=many Nodes=big[1-1000] MaxTime=INFINITE State=UP
 """
 POWER = """SuspendProgram={suspend}
 ResumeProgram={resume}
+PrologSlurmctld={prolog}
 SuspendTime={seconds}
 SuspendTimeout=10
 ResumeTimeout=120
@@ -196,9 +197,10 @@ def slurm_cluster(
     *,
     resume: str = "",
     suspend: str = "",
+    prolog: str = "",
     seconds: int = 20,
 ) -> Iterator[Cluster]:
-    """Run a Slurm with these nodes; `resume` and `suspend` are its programs for power saving."""
+    """Run a Slurm with these nodes; `resume`, `suspend` and `prolog` are its programs for power saving."""
     # A short path: a socket's name has at most 107 characters.
     root = Path(mkdtemp(prefix="slurm-", dir="/tmp"))
     root.chmod(0o755)
@@ -207,7 +209,7 @@ def slurm_cluster(
     for name in ("n1", "n2", "n3", "n4", "c1", "c2", "c3", "c4"):
         (root / "spool" / name).mkdir()
     ports = _free_range(10)
-    power = POWER.format(suspend=suspend, resume=resume, seconds=seconds) if resume else ""
+    power = POWER.format(suspend=suspend, resume=resume, prolog=prolog, seconds=seconds) if resume else ""
     (root / "slurm.conf").write_text(
         CONF.format(
             host=socket.gethostname(), root=root, power=power, port=ports, slurmd=ports + 1,
