@@ -24,6 +24,8 @@ FRESH_SECONDS = 1.0
 """How long a list of nodes or jobs is used again, in place of another question."""
 MOST_NAMES = 2000
 """Nodes named in one `scontrol update`."""
+LONGEST_COMMENT = 2000
+"""Characters of an AdminComment that are read: a longer one is cut, and is left alone."""
 MOST_HOSTS = 65_536
 """Names that one part of a host list may stand for, as in Slurm."""
 
@@ -293,6 +295,25 @@ class Slurm:
         for at in range(0, len(names), MOST_NAMES):
             self.run("scontrol", "update", f"nodename={','.join(names[at : at + MOST_NAMES])}", *words)
         self.forget_listings()
+
+    def admin_comments(self, jobs: Sequence[str] = ()) -> dict[str, str]:
+        """Return the AdminComment of these jobs, or of all that are not over, where they have one.
+
+        Raises:
+            SlurmSilent: when Slurm does not answer.
+            SlurmRefused: when Slurm refuses.
+        """
+        chosen = ["-t", "all", f"--jobs={','.join(jobs)}"] if jobs else ["-a"]
+        try:
+            said = self.run("squeue", "-h", *chosen, "-O", f"jobid:24,admin_comment:{LONGEST_COMMENT}")
+        except SlurmRefused as error:
+            if any(known in str(error) for known in _NOT_THERE):
+                return {}
+            raise
+        # A comment may have several lines; only that of a job begins with a number in its column.
+        rows = re.split(r"(?m)^(?=\d[\d ]{23})", said)
+        found = {row[:24].strip(): row[24:].strip() for row in rows if row.strip()}
+        return {job: text for job, text in found.items() if text not in ("", "(null)", "N/A")}
 
     def comment(self, job: str, text: str) -> None:
         """Set what ``squeue -O admin_comment`` shows for a job; one that is over keeps its own."""

@@ -43,6 +43,11 @@ class FakeSlurm(Slurm):
             if marks is not None:
                 self.by_name[name] = replace(self.by_name[name], marks=marks)
 
+    def admin_comments(self, jobs: Sequence[str] = ()) -> dict[str, str]:
+        """Return the comments of jobs."""
+        self._answer()
+        return {job: text for job, text in self.comments.items() if text and (not jobs or job in jobs)}
+
     def comment(self, job: str, text: str) -> None:
         """Note the comment of a job."""
         self._answer()

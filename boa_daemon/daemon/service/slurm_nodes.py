@@ -15,11 +15,11 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any
 
 from boa_daemon.daemon.planner.slurm_classes import NODE_VARIABLE, class_of_partition
+from boa_daemon.daemon.service.slurm_comments import WaitComments
 from boa_daemon.daemon.service.submissions import Submissions
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import BoaError, InputError
@@ -45,8 +45,6 @@ AT_ONCE: frozenset[WaitReason] = frozenset(
     }
 )  # fmt: skip
 """Reasons to wait that do not pass within minutes: the request is refused at once."""
-MOST_COMMENTS = 50
-"""Jobs of Slurm that are told why they wait, in one comparison: each is a command."""
 NO_TROUBLE: frozenset[WaitReason] = frozenset({"nodes-to-come", "gpus-to-fall-free"})
 """Reasons to wait for which a request is never refused: its nodes come."""
 
@@ -64,8 +62,7 @@ class SlurmNodes:
         self._asked_at: dict[str, float] = {}
         self._given_at: dict[str, float] = {}
         self._last: dict[str, str] = {}
-        self._comments: dict[str, str] = {}
-        self._shown: dict[str, tuple[str, bool]] = {}
+        self._comments = WaitComments(self._slurm)
         self._why: dict[str, str] = {}
         self.trouble = ""
 
@@ -217,7 +214,7 @@ class SlurmNodes:
             # A job of Slurm leaves the node with the power-down: only now it says for which it waits.
             self._slurm.forget_listings()
             with suppress(SlurmSilent):
-                self._comment(refused)
+                self._comments.show(refused)
         by_reason: dict[str, list[str]] = defaultdict(list)
         for name, why in self._owed.items():
             by_reason[why].append(name)
@@ -230,32 +227,6 @@ class SlurmNodes:
                 _LOG.warning("Slurm did not take back %s: %s", ",".join(names[:5]), error)
             for name in names:
                 self._owed.pop(name, None)
-
-    def _comment(self, why: Mapping[str, str], *, joined: AbstractSet[str] = frozenset()) -> None:
-        """Let ``squeue -O admin_comment`` say why jobs of Slurm wait for nodes, until they have them.
-
-        Raises:
-            SlurmSilent: when Slurm does not answer.
-        """
-        if not why and not self._comments:
-            return
-        jobs = {job.id: job for job in self._slurm.jobs()}
-        for job in jobs.values():
-            if job.is_live and (found := next((why[host] for host in job.hosts if host in why), "")):
-                self._comments[job.id] = f"boa: {found}"
-            elif job.is_live and job.id in self._comments and joined >= set(job.hosts):
-                self._comments[job.id] = ""
-        self._comments = {number: text for number, text in self._comments.items() if number in jobs}
-        # Slurm forgets the comment of a job that it requeues, so one is shown anew when the job waits again.
-        wanted = {number: (text, jobs[number].waits) for number, text in self._comments.items()}
-        self._shown = {number: shown for number, shown in self._shown.items() if number in wanted}
-        new = [number for number, state in wanted.items() if self._shown.get(number, ("", False)) != state]
-        for number in new[:MOST_COMMENTS]:
-            try:
-                self._slurm.comment(number, self._comments[number])
-            except SlurmRefused as error:
-                _LOG.warning("job %s of Slurm is not told why it waits: %s", number, error)
-            self._shown[number] = wanted[number]
 
     def after_tick(self) -> None:
         """Compare both lists in a thread, unless the last comparison still waits for Slurm."""
@@ -316,7 +287,7 @@ class SlurmNodes:
                 _LOG.info("Slurm does not want these nodes any more: %s", ", ".join(unwanted[:10]))
                 self._daemon.cancel_all(unwanted)
             self._say_what_waits(live, now)
-            self._comment(self._why, joined={name for name, node in nodes.items() if node.is_joined})
+            self._comments.show(self._why, joined={name for name, node in nodes.items() if node.is_joined})
             self._drain(live)
 
     def _why_ended(self, name: str) -> str:

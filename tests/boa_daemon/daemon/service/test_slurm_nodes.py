@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.daemon.service.slurm_nodes import FRESH_SECONDS, MOST_COMMENTS, SlurmNodes
+from boa_daemon.daemon.service.slurm_comments import MOST_COMMENTS
+from boa_daemon.daemon.service.slurm_nodes import FRESH_SECONDS, SlurmNodes
 from boa_daemon.errors import InputError
 from boa_daemon.slurm.commands import SlurmJob, SlurmNode, SlurmRefused
 from boa_daemon.testing import ManualClock
@@ -188,7 +189,7 @@ def test_a_job_of_slurm_says_why_it_waits_until_it_has_its_nodes(tmp_path: Path)
     assert world.slurm.comments["7"].startswith("boa: ")
     world.slurm.set("c1", state="allocated", marks="")
     world.slurm.queue = [SlurmJob(id="7", state="RUNNING", user="ann", nodes="c1")]
-    world.nodes._comment({}, joined={"c1"})
+    world.nodes._comments.show({}, joined={"c1"})
     assert world.slurm.comments == {"7": ""}
 
 
@@ -204,7 +205,7 @@ def test_a_large_array_is_told_why_it_waits_however_many_there_are(world: World)
     world.slurm.comments.clear()
     world.slurm.queue = [SlurmJob(id=str(n), state="PENDING", user="ann") for n in range(count)]
     for _ in range(3):
-        world.nodes._comment({})
+        world.nodes._comments.show({})
     assert world.slurm.comments == dict.fromkeys(map(str, range(count)), "boa: the cap")
 
 
