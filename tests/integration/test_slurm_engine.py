@@ -74,8 +74,11 @@ def test_a_script_with_loader_workers_loses_no_step_at_any_width_through_any_kil
             cluster.kill("n1")  # Its slurmstepd goes on, and the next slurmd finds it.
             cluster.start_node("n1")
         if bench.generation == 2:
-            # What a controller has not written when it is killed, it does not know afterwards.
+            # What a controller has not written when it is killed, it does not know afterwards; it writes
+            # what has changed.
             began = time.time()
+            present = max(int(job[0]) for job in jobs_of(cluster))
+            cluster.run("scontrol", "update", f"jobid={present}", "admincomment=changed")
             until(lambda began=began: (cluster.root / "state/job_state").stat().st_mtime > began)  # type: ignore[misc]
             cluster.kill("slurmctld")
             step = bench.report().step or 0

@@ -1,7 +1,7 @@
 """Why jobs of Slurm wait for nodes, in their AdminComment beside what the site has written there.
 
-``squeue -O admin_comment`` shows it until a job has its nodes. A site or its plug-ins may use the field, too, so
-only our part is ever replaced: the one that begins with `boa: `, behind ` | ` where something stands before it.
+``squeue -O admin_comment`` shows it until a job has its nodes. A site or its plug-ins may use the field, too,
+so only our part is ever replaced: it begins with `boa: `, behind ` | ` where something stands before it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,12 @@ class WaitComments:
         for job in jobs.values():
             if job.is_live and (found := next((why[host] for host in job.hosts if host in why), "")):
                 self._wanted[job.id] = MARK + found.replace(BAR, "; ")
-            elif job.id in self._wanted and job.is_live:
-                if job.state != "CONFIGURING" or joined >= set(job.hosts):
-                    self._wanted[job.id] = ""
+            elif (
+                job.id in self._wanted
+                and job.is_live
+                and (job.state != "CONFIGURING" or joined >= set(job.hosts))
+            ):
+                self._wanted[job.id] = ""
         self._wanted = {number: text for number, text in self._wanted.items() if number in jobs}
         # Slurm forgets the comment of a job that it requeues, so one is shown anew when the job waits again.
         wanted = {number: (text, jobs[number].waits) for number, text in self._wanted.items()}
@@ -78,7 +81,7 @@ class WaitComments:
 
 
 def merged(before: str, ours: str, *, shown: str = "") -> str:
-    """Return a comment with our part replaced by `ours`, or taken out; `shown` is what we last wrote there."""
+    """Return a comment with our part replaced by `ours`, or taken out; `shown` is what we last wrote."""
     # Somebody may have added to what we wrote, without a bar.
     rest = before.replace(shown, BAR) if shown else before
     kept = [part.strip() for part in rest.split(BAR.strip()) if part.strip()]

@@ -18,7 +18,7 @@ IDLE_SECONDS = 300
 """SuspendTime: seconds that a node may be idle before Slurm gives it back."""
 PROLOG_SCRIPT = """\
 #!/bin/bash
-# Ends when the nodes of a job have joined, and then Slurm starts it at once: by itself it looks every ten seconds.
+# Ends when the nodes of a job have joined: then Slurm starts it, and else it would look every ten seconds.
 case "$SLURM_JOB_PARTITION" in {partitions}) ;; *) exit 0 ;; esac
 {conf}for ((second = 0; second < {seconds}; second++)); do
   state=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) || {{ sleep 1; continue; }}

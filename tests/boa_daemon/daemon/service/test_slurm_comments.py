@@ -1,4 +1,4 @@
-"""`daemon/service/slurm_comments.py`: a site's own comments stay, and those of an earlier daemon are cleared."""
+"""`daemon/service/slurm_comments.py`: a site's own comments stay, and old ones of ours are cleared."""
 
 from __future__ import annotations
 
