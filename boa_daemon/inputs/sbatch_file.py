@@ -20,6 +20,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_text
 from boa_daemon.slurm import options as of_slurm
+from boa_daemon.slurm.class_comment import read_class_comment
 from boa_daemon.units import SECONDS_PER_HOUR
 
 SUFFIXES = (".sbatch", ".slurm")
@@ -456,15 +457,14 @@ def _signal(said: _Said, value: str) -> None:
 
 
 def _comment(said: _Said, value: str) -> None:
-    text = value.partition("boa:")[2] if "boa:" in value else ""
-    for each in [part.strip() for part in text.split(",") if part.strip()]:
-        key, equals, given = each.partition("=")
-        if key in _NUMBERS and not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", given):
-            said.refuse(f"--comment: boa:{key} must be a number; got {given!r}")
-        if key not in _COMMENT:
-            said.refuse(f"--comment: boa:{key} is not known", did_you_mean(key, _COMMENT))
-        said.comment[key] = given if equals else "true"
-    said.note("comment", "class and widths" if text else "a note for people", "meant" if text else "ignored")
+    try:
+        found = read_class_comment(value)
+    except ValueError as error:
+        said.refuse(str(error))
+    said.comment.update(found)
+    said.note(
+        "comment", "class and widths" if found else "a note for people", "meant" if found else "ignored"
+    )
 
 
 _CLOCK = {"midnight": "00:00", "noon": "12:00", "fika": "15:00", "teatime": "16:00"}
@@ -474,8 +474,6 @@ _OTHER_MAIL = (
 )  # fmt: skip
 _IF_BARE = {"nice": "100"}
 """What an option means that has no value, and could have one."""
-_NUMBERS = ("min_gpus", "max_gpus", "max_usd", "weight", "scale")
-_COMMENT = ("class", "min_gpus", "max_gpus", "elastic", "max_usd", "weight", "scale", "team")
 _TAKEN: Mapping[str, Callable[[_Said, str], None]] = {
     "job-name": _name, "nodes": _nodes, "gres": _gres, "time": _time, "array": _array, "chdir": _chdir,
     "dependency": _dependency, "export": _export, "mail-type": _mail, "mail-user": _mail_user,
@@ -532,7 +530,7 @@ def _content(said: _Said, text: str, path: Path) -> dict[str, Any]:
         content["memory_gb"] = float(memory)
     for key in ("min_gpus", "max_gpus"):
         if key in said.comment:
-            content[key] = said.whole(f"comment boa:{key}", said.comment[key])
+            content[key] = int(said.comment[key])
     for key in ("max_usd", "weight", "scale"):
         if key in said.comment:
             content[key] = float(said.comment[key])

@@ -24,6 +24,8 @@ FRESH_SECONDS = 1.0
 """How long a list of nodes or jobs is used again, in place of another question."""
 MOST_NAMES = 2000
 """Nodes named in one `scontrol update`."""
+JOB_FORMAT = "%A|%T|%u|%a|%N|%P|%D|%i|%k|%r"
+"""The columns of `squeue` for `SlurmJob`."""
 LONGEST_COMMENT = 2000
 """Characters of an AdminComment that are read: a longer one is cut, and is left alone."""
 MOST_HOSTS = 65_536
@@ -105,7 +107,10 @@ class SlurmNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """A job as `squeue` lists it; `nodes` is a host list."""
+    """A job as `squeue` lists it; `nodes` is a host list of `node_count` names, or none yet.
+
+    `is_task` says that it is a task of an array, or the tasks that still wait together.
+    """
 
     id: str
     state: str
@@ -114,6 +119,9 @@ class SlurmJob:
     account: str = ""
     nodes: str = ""
     comment: str = ""
+    partition: str = ""
+    node_count: int = 0
+    is_task: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -249,7 +257,7 @@ class Slurm:
             SlurmSilent: when the answer has lines, and no job among them.
             SlurmRefused: when Slurm refuses.
         """
-        lines = self._listed("jobs", "squeue", "-h", "-a", "-t", "all", "-o", "%A|%T|%u|%a|%N|%k|%r")
+        lines = self._listed("jobs", "squeue", "-h", "-a", "-t", "all", "-o", JOB_FORMAT)
         found = [job for line in lines if (job := _job(line)) is not None]
         if lines and not found:
             # To take it for an empty queue would count running jobs as lost.
@@ -294,6 +302,50 @@ class Slurm:
         words = [f"{key}={value}" for key, value in values.items()]
         for at in range(0, len(names), MOST_NAMES):
             self.run("scontrol", "update", f"nodename={','.join(names[at : at + MOST_NAMES])}", *words)
+        self.forget_listings()
+
+    def figures(self, job: str) -> dict[str, str]:
+        """Return what ``scontrol show job`` says of a job in words with an equals sign; the first counts.
+
+        Raises:
+            SlurmSilent: when Slurm does not answer.
+            SlurmRefused: when there is no such job.
+        """
+        found: dict[str, str] = {}
+        for word in self.run("scontrol", "--oneliner", "show", "job", job).split():
+            key, equals, value = word.partition("=")
+            if equals:
+                found.setdefault(key, value)
+        return found
+
+    def update_job(self, job: str, **values: str) -> None:
+        """Change a job, for example its `NumNodes`.
+
+        Raises:
+            SlurmSilent: when Slurm does not answer.
+            SlurmRefused: when Slurm refuses.
+        """
+        self.run("scontrol", "update", f"jobid={job}", *[f"{key}={value}" for key, value in values.items()])
+        self.forget_listings()
+
+    def requeue_held(self, job: str) -> None:
+        """End a job and let it wait until it is released.
+
+        Raises:
+            SlurmSilent: when Slurm does not answer.
+            SlurmRefused: when the job may not be requeued.
+        """
+        self.run("scontrol", "requeuehold", job)
+        self.forget_listings()
+
+    def release(self, job: str) -> None:
+        """Let a held job start.
+
+        Raises:
+            SlurmSilent: when Slurm does not answer.
+            SlurmRefused: when Slurm refuses.
+        """
+        self.run("scontrol", "release", job)
         self.forget_listings()
 
     def admin_comments(self, jobs: Sequence[str] = ()) -> dict[str, str]:
@@ -352,14 +404,23 @@ def _node(line: str) -> SlurmNode | None:
 
 
 def _job(line: str) -> SlurmJob | None:
-    words = line.split("|", 5)
-    if len(words) < 6:
+    words = line.split("|", 8)
+    if len(words) < 9:
         return None
     # A reason has no bar, and a comment may have one.
-    comment, _, reason = words[5].rpartition("|")
-    number, state, user, account, nodes, _ = words
+    comment, _, reason = words[8].rpartition("|")
+    number, state, user, account, nodes, partition, count, shown, _ = words
     return SlurmJob(
-        id=number, state=state, user=user, account=account, nodes=nodes, comment=comment, reason=reason
+        id=number,
+        state=state,
+        user=user,
+        account=account,
+        nodes=nodes,
+        comment=comment,
+        reason=reason,
+        partition=partition,
+        node_count=_whole(count),
+        is_task="_" in shown,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 
 from boa_daemon.slurm.commands import LONGEST_COMMENT, Slurm, SlurmJob, SlurmRefused
 
@@ -23,31 +24,40 @@ class WaitComments:
 
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
+        self._reasons: dict[str, str] = {}
         self._wanted: dict[str, str] = {}
         self._shown: dict[str, tuple[str, bool]] = {}
         self._is_known = False
 
-    def show(self, why: Mapping[str, str], *, joined: AbstractSet[str] = frozenset()) -> None:
+    def show(
+        self,
+        why: Mapping[str, str],
+        *,
+        also: Mapping[str, str] = MappingProxyType({}),
+        joined: AbstractSet[str] = frozenset(),
+    ) -> None:
         """Say why the jobs wait that have been given the nodes in `why`; `joined` are nodes that run.
+
+        `also` are sentences on jobs, by their numbers; they stay while the job runs.
 
         Raises:
             SlurmSilent: when Slurm does not answer.
             SlurmRefused: when it does not list its jobs.
         """
-        if self._is_known and not why and not self._wanted:
+        if self._is_known and not (why or also or self._wanted or self._reasons):
             return
         jobs = {job.id: job for job in self._slurm.jobs()}
         if not self._is_known:
             self._find(jobs)
         for job in jobs.values():
             if job.is_live and (found := next((why[host] for host in job.hosts if host in why), "")):
-                self._wanted[job.id] = MARK + found.replace(BAR, "; ")
-            elif (
-                job.id in self._wanted
-                and job.is_live
-                and (job.state != "CONFIGURING" or joined >= set(job.hosts))
-            ):
-                self._wanted[job.id] = ""
+                self._reasons[job.id] = found
+            elif job.is_live and (job.state != "CONFIGURING" or joined >= set(job.hosts)):
+                self._reasons.pop(job.id, None)
+            if job.id in also or job.id in self._reasons or job.id in self._wanted:
+                found = "; ".join(part for part in (self._reasons.get(job.id), also.get(job.id)) if part)
+                self._wanted[job.id] = MARK + found.replace(BAR, "; ") if found else ""
+        self._reasons = {number: text for number, text in self._reasons.items() if number in jobs}
         self._wanted = {number: text for number, text in self._wanted.items() if number in jobs}
         # Slurm forgets the comment of a job that it requeues, so one is shown anew when the job waits again.
         wanted = {number: (text, jobs[number].waits) for number, text in self._wanted.items()}
@@ -61,6 +71,7 @@ class WaitComments:
         for number, text in self._slurm.admin_comments().items():
             ours = [part for part in text.split(BAR) if part.startswith(MARK)]
             if ours and number in jobs:
+                self._reasons[number] = ours[-1].removeprefix(MARK)
                 self._wanted[number] = ours[-1]
                 self._shown[number] = (ours[-1], jobs[number].waits)
         self._is_known = True
