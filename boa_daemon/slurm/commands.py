@@ -445,7 +445,7 @@ def expand(hostlist: str) -> list[str]:
     """Return the names in a host list such as `c[1-3,07],login`, in its order.
 
     Raises:
-        ValueError: when its brackets do not match, a range is none, or it stands for too many names.
+        ValueError: when its brackets do not match, a range or a name is none, or it stands for too many.
     """
     found: list[str] = []
     for part in _split(hostlist):
@@ -457,13 +457,15 @@ def expand(hostlist: str) -> list[str]:
             names = [f"{name}{text}{choice}" for name in names for choice in choices]
         if re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", part)):
             raise ValueError(f"{part!r} is no host list")
-        found += [name for name in names if name]
+        if not all(re.fullmatch(r"[\w.-]+", name) for name in names):
+            raise ValueError(f"{part!r} is no name of a node")
+        found += names
     return found
 
 
 def _split(hostlist: str) -> list[str]:
     """Split a host list at its commas outside of brackets."""
-    return [part for part in re.split(r",(?![^\[]*\])", hostlist.strip()) if part]
+    return [part.strip() for part in re.split(r",(?![^\[]*\])", hostlist) if part.strip()]
 
 
 def _range(inside: str) -> list[str]:

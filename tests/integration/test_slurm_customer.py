@@ -26,7 +26,7 @@ BOA = Path(sys.executable).parent / "boa"
 BOOT_SECONDS = 16.0
 SETTINGS = """
 [budget]
-usd_per_hour = 60
+usd_per_hour = {usd}
 usd_per_day_cap = {cap}
 max_instances = 8
 [cloud]
@@ -106,12 +106,17 @@ def _write_programs(site: Site, folder: Path, settings: str) -> None:
 
 @contextlib.contextmanager
 def a_world(
-    *, cap: float = 2000.0, boot: float = 1.0, partition: str = "rented", start: bool = True
+    *,
+    cap: float = 2000.0,
+    usd: float = 60.0,
+    boot: float = 1.0,
+    partition: str = "rented",
+    start: bool = True,
 ) -> Iterator[World]:
     """Yield a Slurm whose nodes `c1` to `c4`, or a thousand `big` ones, come from a daemon."""
     with a_site() as site:
         folder = site.folder / "bin"
-        given = {"cap": cap, "boot": boot, "partition": partition}
+        given = {"cap": cap, "usd": usd, "boot": boot, "partition": partition}
         # Before slurmctld starts, which does without power saving where a program is missing.
         _write_programs(site, folder, SETTINGS.format(conf="", **given))
         programs = {name: str(folder / f"boa-{name}") for name in ("resume", "suspend", "prolog")}
@@ -206,3 +211,55 @@ def test_a_node_that_the_cloud_takes_back_is_drained_and_its_job_requeued() -> N
         )
         assert "drain" in world.cluster.state("c1")
         world.cluster.run("scancel", job)
+
+
+def test_a_job_that_names_a_class_runs_on_as_many_nodes_as_the_budget_is_worth() -> None:
+    """It asks for four nodes, and begins on fewer, without a restart; the others are never rented."""
+    with a_world(usd=3.0) as world:
+        job = world.sbatch(
+            "-N4", "--exclusive", "-p", "rented", "--comment=boa:class=default",
+            run="echo $SLURM_RESTART_COUNT; srun hostname; sleep 3",
+        )  # fmt: skip
+        world.wait(lambda: world.state(job) == "COMPLETED")
+        hosts = (world.site.folder / "out").read_text().split()
+        assert 1 <= len(hosts) < 4, hosts
+        assert len(world.jobs()) == len(hosts)
+        world.wait(world.is_empty)
+
+
+def test_a_class_whose_widths_are_wider_than_the_request_gets_more_nodes() -> None:
+    """One node is asked for, up to four are allowed, and there is money: it begins on four."""
+    with a_world(usd=100.0) as world:
+        job = world.sbatch(
+            "-N1", "--exclusive", "-p", "rented", "--comment=boa:class=default,max_gpus=16",
+            run="srun hostname; sleep 3",
+        )  # fmt: skip
+        world.wait(lambda: world.state(job) == "COMPLETED")
+        assert sorted((world.site.folder / "out").read_text().split()) == ["c1", "c2", "c3", "c4"]
+        world.wait(world.is_empty)
+
+
+def test_an_elastic_job_is_requeued_with_another_width_and_goes_on_from_its_checkpoint() -> None:
+    """Its budget rises while it runs on one node; it saves when it is told to, and loses nothing."""
+    script = """
+step=$(cat step 2>/dev/null || echo 0); trap 'echo $step > step; exit 0' TERM
+echo "from $step on $SLURM_JOB_NUM_NODES"
+while [ $step -lt 400 ]; do step=$((step+1)); echo $step > step; sleep 0.2; done; echo done
+"""
+    with a_world(usd=3.0) as world:
+        job = world.sbatch(
+            "-N4", "--exclusive", "-p", "rented", "--requeue", f"--chdir={world.site.folder}",
+            "--open-mode=append", "--comment=boa:class=default,elastic", run=script,
+        )  # fmt: skip
+        world.wait(lambda: world.state(job) == "RUNNING")
+        file = world.site.folder / "boa.toml"
+        file.write_text(file.read_text().replace("usd_per_hour = 3.0", "usd_per_hour = 100.0"))
+        world.boa("reload") if False else os.kill(world.site.process.pid, signal.SIGHUP)
+        world.wait(lambda: "done" in (world.site.folder / "out").read_text(), seconds=400.0)
+        begins = [
+            line.split()
+            for line in (world.site.folder / "out").read_text().splitlines()
+            if line.startswith("from")
+        ]
+        assert int(begins[0][3]) < int(begins[-1][3]), begins
+        assert int(begins[-1][1]) > 0, begins

@@ -31,10 +31,13 @@ PATIENT = "--steps 100000 --pause 0.005"
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    """A Slurm with four nodes."""
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A Slurm with four nodes; its logs stay beside the files of the test."""
     with slurm_cluster() as found:
-        yield found
+        try:
+            yield found
+        finally:
+            shutil.copytree(found.root / "log", tmp_path / "slurm-log")
 
 
 @pytest.fixture
