@@ -254,7 +254,8 @@ while [ $step -lt 400 ]; do step=$((step+1)); echo $step > step; sleep 0.2; done
         world.wait(lambda: world.state(job) == "RUNNING")
         file = world.site.folder / "boa.toml"
         file.write_text(file.read_text().replace("usd_per_hour = 3.0", "usd_per_hour = 100.0"))
-        world.boa("reload") if False else os.kill(world.site.process.pid, signal.SIGHUP)
+        assert world.site.process is not None
+        world.site.process.send_signal(signal.SIGHUP)
         world.wait(lambda: "done" in (world.site.folder / "out").read_text(), seconds=400.0)
         begins = [
             line.split()

@@ -71,7 +71,9 @@ def test_a_script_with_loader_workers_loses_no_step_at_any_width_through_any_kil
     bench.admit(f"{DDP} --steps 100000 --workers 2 --pause 0.01", stop_grace_seconds=60.0)
     done = 0
     for width, nodes in ((1, 1), (2, 2), (4, 2), (1, 1)):
-        bench.start(width, nodes=nodes)
+        # A controller that was silent a moment ago is not asked again at once.
+        bench.generation += 1
+        until(lambda w=width, n=nodes: bench.engine.start(bench.order(w, nodes=n)) == Accepted())  # type: ignore[misc]
         bench.wait_step(done + 3)
         if bench.generation == 1:
             cluster.kill("n1")  # Its slurmstepd goes on, and the next slurmd finds it.
