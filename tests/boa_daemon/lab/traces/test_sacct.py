@@ -189,7 +189,7 @@ ROW = "1|2026-01-01T00:00:00|01:00:00|COMPLETED|gres/gpu=4"
             f"JobID|Submit|Elapsed|State|AllocTRES\n{ROW.replace('1|', '2|', 1)}\n",
             {"1": 4.0, "2": 4.0},
         ),
-        (f"JobID|Submit|Elapsed|State|AllocGRES\n{ROW.replace('gres/gpu=4', 'gpu:v100:2(IDX:0)')}\n", {"1": 2.0}),
+        (f"JobID|Submit|Elapsed|State|AllocGRES\n{ROW.replace('gres/gpu=4', 'gpu:a:2(S:0)')}\n", {"1": 2.0}),
         (f"JobID|Submit|Elapsed|State|AllocGRES\n{ROW.replace('gres/gpu=4', 'gpu:3,nvme:1')}\n", {"1": 3.0}),
         (
             f"JobID|Submit|Elapsed|State|AllocTRES\n{ROW}\n"
