@@ -7,7 +7,7 @@ import re
 from boa_daemon.errors import did_you_mean
 
 MARK = "boa:"
-KEYS = ("class", "min_gpus", "max_gpus", "elastic", "shrink", "max_usd", "weight", "scale", "team")
+KEYS = ("class", "min_gpus", "max_gpus", "elastic", "shrink", "tasks", "max_usd", "weight", "scale", "team")
 NUMBERS = ("min_gpus", "max_gpus", "max_usd", "weight", "scale")
 WHOLE = ("min_gpus", "max_gpus")
 

@@ -17,6 +17,7 @@ class FakeSlurm(Slurm):
         self.queue = list(jobs)
         self.told: list[tuple[tuple[str, ...], Mapping[str, str]]] = []
         self.comments: dict[str, str] = {}
+        self.tasks_per_node = 0
         self.orders: list[tuple[str, Mapping[str, str]]] = []
         self.is_silent = False
 
@@ -55,9 +56,9 @@ class FakeSlurm(Slurm):
         self.comments[job] = text
 
     def figures(self, job: str) -> dict[str, str]:
-        """Return the tasks of a job: one on each node."""
+        """Return the tasks on each node of a job, `tasks_per_node`."""
         self._answer()
-        return {"NumTasks": str(self._job(job).node_count)}
+        return {"NtasksPerN:B:S:C": f"{self.tasks_per_node}:0:*:*"}
 
     def update_job(self, job: str, **values: str) -> None:
         """Note the change, and carry out one of the number of nodes."""

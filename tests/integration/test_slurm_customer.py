@@ -256,7 +256,8 @@ while [ $step -lt 400 ]; do step=$((step+1)); echo $step > step; sleep 0.2; done
         file.write_text(file.read_text().replace("usd_per_hour = 3.0", "usd_per_hour = 100.0"))
         assert world.site.process is not None
         world.site.process.send_signal(signal.SIGHUP)
-        world.wait(lambda: "done" in (world.site.folder / "out").read_text(), seconds=400.0)
+        out = world.site.folder / "out"
+        world.wait(lambda: out.exists() and "done" in out.read_text(), seconds=400.0)
         begins = [
             line.split()
             for line in (world.site.folder / "out").read_text().splitlines()

@@ -101,7 +101,7 @@ def test_a_script_with_loader_workers_loses_no_step_at_any_width_through_any_kil
         done = end.step or 0
 
     assert [end.gpus for end in bench.ends] == [1, 2, 4, 1]
-    assert [job[1] for job in jobs_of(cluster)] == ["COMPLETED"] * 4
+    until(lambda: [job[1] for job in jobs_of(cluster)] == ["COMPLETED"] * 4)
 
 
 def test_a_daemon_that_died_before_it_wrote_the_answer_starts_no_second_job(

@@ -21,9 +21,11 @@ PROLOG_SCRIPT = """\
 # Ends when the nodes of a job have joined: then Slurm starts it, and else it would look every ten seconds.
 case "$SLURM_JOB_PARTITION" in {partitions}) ;; *) exit 0 ;; esac
 {conf}for ((second = 0; second < {seconds}; second++)); do
-  state=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) || {{ sleep 1; continue; }}
+  # The nodes that it has now: a job may give some back while others are powered up.
+  found=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format='%T %N') || {{ sleep 1; continue; }}
+  read -r state list <<< "$found"
   [ "$state" = CONFIGURING ] || exit 0
-  nodes=$(sinfo --noheader --Node --nodes="$SLURM_JOB_NODELIST" --format=%T) || nodes='#'
+  nodes=$(sinfo --noheader --Node --nodes="$list" --format=%T) || nodes='#'
   case "$nodes" in *['~#%!*']*) sleep 1 ;; *) exit 0 ;; esac
 done
 exit 0

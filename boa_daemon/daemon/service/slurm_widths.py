@@ -16,6 +16,7 @@ in between leaves no job held.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -108,8 +109,10 @@ class PlannedWidths:
                 row["began_at"] = now
             known[job.id] = row
             try:
-                planned[job.id] = self._classified(job, int(row["nodes"]), shared)
-            except (InputError, ValueError) as error:
+                if "tasks_per_node" not in row:
+                    row["tasks_per_node"] = self._tasks_per_node(job)
+                planned[job.id] = self._classified(job, row, shared)
+            except (InputError, ValueError, SlurmRefused) as error:
                 self.troubles[job.id] = f"not planned: {error}"
         for number, row in before.items():
             if row.get("is_held") and number not in known and any(job.id == number for job in jobs):
@@ -125,7 +128,12 @@ class PlannedWidths:
         }
         self._daemon.classes_besides = frozenset(one.job_class.name for one in planned.values())
 
-    def _classified(self, job: SlurmJob, first_nodes: int, shared: set[str]) -> _Planned:
+    def _tasks_per_node(self, job: SlurmJob) -> int:
+        """Return the tasks on each node that a job has asked for; 0 if it says nothing of them."""
+        found = re.match(r"[0-9]+", self._slurm.figures(job.id).get("NtasksPerN:B:S:C", ""))
+        return int(found.group()) if found else 0
+
+    def _classified(self, job: SlurmJob, row: Mapping[str, Any], shared: set[str]) -> _Planned:
         """Return a job with its class.
 
         Raises:
@@ -133,6 +141,12 @@ class PlannedWidths:
             ValueError: when its comment cannot be read, or it cannot be planned.
         """
         said = read_class_comment(job.comment)
+        first_nodes = int(row["nodes"])
+        if row["tasks_per_node"] and "tasks" not in said:
+            raise ValueError(
+                "sbatch has fixed its number of tasks: leave --ntasks-per-node and --ntasks out, or "
+                "`unset SLURM_NTASKS SLURM_NPROCS` in the script and say boa:tasks"
+            )
         if job.is_task:
             raise ValueError("tasks of arrays keep their width")
         if shared.intersection(job.hosts):
@@ -280,13 +294,10 @@ class PlannedWidths:
             self._let_go(one.job.id)
 
     def _sizes(self, job: SlurmJob, count: int) -> dict[str, str]:
-        """Return the sizes of a job with so many nodes: tasks and processors change in proportion."""
-        said = self._slurm.figures(job.id)
+        """Return the sizes of a job with so many nodes: its tasks too, where it has a number on each."""
         found = {"NumNodes": f"{count}-{count}"}
-        before = max(job.node_count, 1)
-        for key in ("NumTasks", "NumCPUs"):
-            if said.get(key, "").isdecimal() and int(said[key]) % before == 0:
-                found[key] = str(int(said[key]) * count // before)
+        if per_node := int(self._known.get(job.id, {}).get("tasks_per_node", 0)):
+            found["NumTasks"] = str(per_node * count)
         return found
 
     def _change_live(self, one: _Planned, count: int) -> list[str]:

@@ -84,12 +84,12 @@ def test_a_job_that_may_be_wider_is_requeued_before_it_begins(tmp_path: Path) ->
     assert world.slurm.orders == [("7", {"requeue": "held"})]
     passes(world)
     sizes, at, release = world.slurm.orders[1:]
-    assert sizes == ("7", {"NumNodes": "4-4", "NumTasks": "4"})
+    assert sizes == ("7", {"NumNodes": "4-4"})
     assert (at, release) == (("7", {"StartTime": "now"}), ("7", {"release": ""}))
 
 
 def test_a_waiting_job_is_changed_where_it_waits(tmp_path: Path) -> None:
-    """Its tasks change in proportion; a job that its user holds is changed too, and stays held."""
+    """A job that its user holds is changed too, and stays held."""
     world = a_world(tmp_path)
     world.slurm.queue = [a_job(state="PENDING", nodes="", reason="JobHeldUser")]
     world.nodes.reconcile()
@@ -97,7 +97,7 @@ def test_a_waiting_job_is_changed_where_it_waits(tmp_path: Path) -> None:
     (order,) = world.slurm.orders
     count = int(order[1]["NumNodes"].partition("-")[0])
     assert 1 <= count < 4
-    assert order == ("7", {"NumNodes": f"{count}-{count}", "NumTasks": str(count)})
+    assert order == ("7", {"NumNodes": f"{count}-{count}"})
     assert world.slurm.queue[0].reason == "JobHeldUser"
 
 
@@ -177,6 +177,24 @@ def test_a_job_that_cannot_be_planned_runs_as_it_is_and_says_why(
     assert world.slurm.comments["7"].startswith("grant 17 | boa: ")
     assert "not planned: " in world.slurm.comments["7"]
     assert said in world.slurm.comments["7"]
+
+
+def test_a_job_with_a_number_of_tasks_on_each_node_is_planned_where_its_script_counts_them(
+    tmp_path: Path,
+) -> None:
+    """sbatch gives the script the tasks of the width that was asked for; with `tasks` it knows."""
+    world = a_world(tmp_path)
+    world.slurm.tasks_per_node = 2
+    world.slurm.queue = [
+        a_job("7", state="PENDING", nodes=""),
+        a_job("8", state="PENDING", nodes="", comment="boa:class=default,tasks"),
+    ]
+    world.nodes.reconcile()
+    passes(world)
+    assert "unset SLURM_NTASKS" in world.slurm.comments["7"]
+    assert [job for job, _ in world.slurm.orders] == ["8"]
+    values = world.slurm.orders[0][1]
+    assert int(values["NumTasks"]) == 2 * int(values["NumNodes"].partition("-")[0])
 
 
 def test_planned_jobs_and_own_jobs_share_one_budget(tmp_path: Path) -> None:
