@@ -80,7 +80,7 @@ PartitionName=many Nodes=big[1-1000] MaxTime=INFINITE State=UP
 def why_no_slurm() -> str:
     """Return why no Slurm can be run here; empty if one can.
 
-    It must be asked for: these tests take a quarter of an hour, and they have not yet all passed in one run.
+    It must be asked for: these tests take half an hour, those marked `slurm` five minutes.
     """
     if not os.environ.get("BOA_TEST_SLURM"):
         return "left out: a real Slurm is run with BOA_TEST_SLURM=1"

@@ -127,6 +127,7 @@ def a_world(
             yield World(site, cluster)
 
 
+@pytest.mark.slurm
 def test_power_saving_end_to_end_leaves_nothing_behind() -> None:
     """An unchanged sbatch runs on rented nodes, which are billed and given back; slurmctld restarts once."""
     with a_world(boot=BOOT_SECONDS) as world:
@@ -182,6 +183,7 @@ def test_a_thousand_nodes_are_asked_for_within_two_seconds_and_cut_by_the_limits
         assert len(json.loads(world.boa("instances", "-o", "json"))["instances"]) <= 8
 
 
+@pytest.mark.slurm
 def test_a_daemon_killed_after_slurms_request_loses_and_doubles_no_node() -> None:
     """Killed at once, killed while its nodes boot, and asked while it is dead: each node has one job."""
     with a_world(boot=3.0, start=False) as world:
@@ -213,6 +215,7 @@ def test_a_node_that_the_cloud_takes_back_is_drained_and_its_job_requeued() -> N
         world.cluster.run("scancel", job)
 
 
+@pytest.mark.slurm
 def test_a_job_that_names_a_class_runs_on_as_many_nodes_as_the_budget_is_worth() -> None:
     """It asks for four nodes, and begins on fewer, without a restart; the others are never rented."""
     with a_world(usd=3.0) as world:

@@ -64,6 +64,7 @@ def jobs_of(cluster: Cluster) -> list[list[str]]:
     return [line.split("|") for line in said.splitlines()]
 
 
+@pytest.mark.slurm
 def test_a_script_with_loader_workers_loses_no_step_at_any_width_through_any_kill(
     bench: Bench, cluster: Cluster, make: Callable[[], SlurmEngine]
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_controller_that_does_not_answer_refuses_no_start_for_good(
     assert len(jobs_of(cluster)) == 1
 
 
+@pytest.mark.slurm
 @pytest.mark.parametrize("whom", [("pid",), ("guard",), ("guard", "pid")], ids=["keeper", "guard", "both"])
 def test_a_training_goes_on_when_those_that_keep_it_are_killed(
     bench: Bench, tmp_path: Path, whom: tuple[str, ...]
@@ -160,6 +162,7 @@ def test_a_training_goes_on_when_those_that_keep_it_are_killed(
     assert (end.phase, end.lost_steps) == ("stopped", 0), end
 
 
+@pytest.mark.slurm
 @pytest.mark.parametrize(
     ("how", "said"),
     [
