@@ -17,6 +17,8 @@ import pytest
 from daemon_site import Site, a_site, wait_for
 from slurm_cluster import Cluster, slurm_cluster, why_no_slurm
 
+from boa_daemon.job.unit import read_json
+
 pytestmark = [
     pytest.mark.skipif(bool(why_no_slurm()), reason=why_no_slurm()),
     pytest.mark.exhaustive,
@@ -104,6 +106,20 @@ def _write_programs(site: Site, folder: Path, settings: str) -> None:
     )  # fmt: skip
 
 
+def _end_nodes(site: Site) -> None:
+    """End the daemon, and the slurmd of nodes that it has not given back."""
+    if site.process is not None and site.process.poll() is None:
+        site.end(signal.SIGKILL)
+    for file in site.folder.glob("state/jobs/*/*/n*/keeper.json"):
+        if (file.parent / "exit.json").exists():
+            continue
+        kept, course = read_json(file) or {}, read_json(file.parent / "course.json") or {}
+        for pid in (kept.get("guard"), kept.get("pid"), course.get("child")):
+            if pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def a_world(
     *,
@@ -122,9 +138,12 @@ def a_world(
         programs = {name: str(folder / f"boa-{name}") for name in ("resume", "suspend", "prolog")}
         with slurm_cluster(("n1",), **programs, seconds=6) as cluster:
             _write_programs(site, folder, SETTINGS.format(conf=cluster.conf, **given))
-            if start:
-                site.up()
-            yield World(site, cluster)
+            try:
+                if start:
+                    site.up()
+                yield World(site, cluster)
+            finally:
+                _end_nodes(site)
 
 
 @pytest.mark.slurm

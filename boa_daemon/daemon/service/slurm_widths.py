@@ -39,6 +39,8 @@ from policies.model import GpuSlot, Job, JobClass, Width
 _LOG = logging.getLogger("boa.slurm")
 OPEN_SECONDS = 30.0
 """How long the nodes of a job are not asked for because its width is still to be decided."""
+MOST_REFUSALS = 3
+"""After so many refusals of Slurm a job keeps its width."""
 MOST_CHANGES = 50
 """Changes that are remembered for the rules against flapping."""
 
@@ -72,7 +74,7 @@ class PlannedWidths:
         self._known: dict[str, dict[str, Any]] = {}
         self._is_read = False
         self._wanted: dict[str, int] = {}
-        self._fixed: set[str] = set()
+        self._refusals: dict[str, int] = {}
         self._open_since: dict[str, float] = {}
         self._changes: list[Act] = []
         self.troubles: dict[str, str] = {}
@@ -85,8 +87,12 @@ class PlannedWidths:
             since is not None
             and self._daemon.world.clock.now() - since < OPEN_SECONDS
             and self._wanted.get(job.id) != job.node_count
-            and job.id not in self._fixed
+            and not self._is_fixed(job.id)
         )
+
+    def _is_fixed(self, number: str) -> bool:
+        """Return whether Slurm has refused to change a job too often."""
+        return self._refusals.get(number, 0) >= MOST_REFUSALS
 
     def see(self, jobs: Sequence[SlurmJob]) -> None:
         """Take note of the jobs that Slurm has now."""
@@ -120,7 +126,7 @@ class PlannedWidths:
         self._store(known)
         self._planned = planned
         self._wanted = {number: count for number, count in self._wanted.items() if number in planned}
-        self._fixed &= planned.keys()
+        self._refusals = {number: count for number, count in self._refusals.items() if number in planned}
         self._open_since = {
             number: self._open_since.get(number, now)
             for number, one in planned.items()
@@ -269,11 +275,13 @@ class PlannedWidths:
             try:
                 if job.waits:
                     self._set_waiting(one, count, is_held=is_held)
-                elif count != job.node_count and number not in self._fixed:
+                elif count != job.node_count and not self._is_fixed(number):
                     given_back += self._change_live(one, count)
             except SlurmRefused as error:
-                self._fixed.add(number)
-                _LOG.warning("job %s of Slurm keeps its width: %s", number, error)
+                # It may have changed since it was listed, as when Slurm has just started it.
+                self._refusals[number] = self._refusals.get(number, 0) + 1
+                if self._is_fixed(number):
+                    _LOG.warning("job %s of Slurm keeps its width: %s", number, error)
         for number, row in list(self._known.items()):
             # Its comment has changed meanwhile, or its partition.
             if row.get("is_held") and number not in self._planned:
@@ -282,7 +290,7 @@ class PlannedWidths:
 
     def _set_waiting(self, one: _Planned, count: int, *, is_held: bool) -> None:
         """Set the width of a job that waits, and let it go if we hold it."""
-        if count != one.job.node_count and one.job.id not in self._fixed:
+        if count != one.job.node_count and not self._is_fixed(one.job.id):
             try:
                 self._slurm.update_job(one.job.id, **self._sizes(one.job, count))
                 _LOG.info("job %s of Slurm is planned on %s", one.job.id, counted(count, "node"))

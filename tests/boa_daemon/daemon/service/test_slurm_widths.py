@@ -9,6 +9,7 @@ import pytest
 from slurm_site import World
 
 from boa_daemon.daemon.service.slurm_nodes import SlurmNodes
+from boa_daemon.daemon.service.slurm_widths import MOST_REFUSALS
 from boa_daemon.slurm.commands import SlurmJob, SlurmRefused
 from boa_daemon.testing.daemon_in_a_folder import job_content
 
@@ -150,8 +151,8 @@ def test_a_job_that_may_not_be_requeued_gets_the_nodes_that_it_asked_for(tmp_pat
 
     world.slurm.requeue_held = refuses  # type: ignore[method-assign]
     wants(world, a_job(node_count=1, nodes="c1", comment="boa:class=default,max_gpus=16"))
-    passes(world)
-    passes(world)
+    for _ in range(MOST_REFUSALS + 1):
+        passes(world)
     assert world.live() == {"c1"}
 
 
