@@ -42,6 +42,12 @@ WAITING_STATES = frozenset(
 _MARKS = "*~#!%$@^-+"
 """Marks behind a node's state in `sinfo`: not answering, powered down, powering up, planned and others."""
 _NOT_THERE = ("Invalid job id", "Job/step already completing or completed", "No job steps")
+_OPTIONS = ("SLURM_", "SQUEUE_", "SINFO_", "SCONTROL_", "SBATCH_", "SALLOC_", "SRUN_", "SCANCEL_")
+"""Prefixes of variables that are options of Slurm's commands, or those of a job."""
+LATER = "try again in a bit"
+"""What Slurm says of a job that it has not entered into its accounting yet."""
+_PLACES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
+"""Variables with which the commands find their controller."""
 _SILENT = (
     "Unable to contact slurm controller", "Socket timed out", "Connection refused", "Connection timed out",
     "Zero Bytes were transmitted", "Communication connection failure", "Insane message length",
@@ -213,11 +219,15 @@ class Slurm:
         )
 
     def variables(self, environment: Mapping[str, str] | None) -> dict[str, str]:
-        """Return the variables of a command: Slurm's own are always among them."""
+        """Return the variables of a command: where Slurm is, and none that change what it lists or asks for.
+
+        A user's SQUEUE_PARTITION would hide jobs, and SLURM_NTASKS of a job in which the daemon runs would be
+        an option of each `sbatch`.
+        """
         ours = os.environ if self._environment is None else self._environment
-        if environment is None:
-            return dict(ours)
-        return {**environment, **{name: value for name, value in ours.items() if name.startswith("SLURM_")}}
+        given = {**ours, "LC_ALL": "C"} if environment is None else environment
+        kept = {name: value for name, value in given.items() if not name.startswith(_OPTIONS)}
+        return {**kept, **{name: ours[name] for name in _PLACES if name in ours}}
 
     def _no_answer(self, said: str) -> SlurmSilent:
         self._silent_until, self._silence = time.monotonic() + REST_SECONDS, said

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
-from boa_daemon.slurm.commands import LONGEST_COMMENT, Slurm, SlurmJob, SlurmRefused
+from boa_daemon.slurm.commands import LATER, LONGEST_COMMENT, Slurm, SlurmJob, SlurmRefused
 
 _LOG = logging.getLogger("boa.slurm")
 MOST_COMMENTS = 50
@@ -65,6 +65,8 @@ class WaitComments:
         new = [number for number, state in wanted.items() if self._shown.get(number, ("", False)) != state]
         if new:
             self._tell({number: wanted[number] for number in new[:MOST_COMMENTS]})
+            # Slurm writes the comment of an array's waiting tasks on those that run, too: look for it there.
+            self._is_known = not any(jobs[number].is_task for number in new[:MOST_COMMENTS])
 
     def _find(self, jobs: Mapping[str, SlurmJob]) -> None:
         """Find what an earlier daemon has said of jobs that are not over, so that it is cleared in time."""
@@ -87,6 +89,8 @@ class WaitComments:
                     if after != before:
                         self._slurm.comment(number, after)
             except SlurmRefused as error:
+                if LATER in str(error):
+                    continue
                 _LOG.warning("job %s of Slurm is not told why it waits: %s", number, error)
             self._shown[number] = (text, waits)
 

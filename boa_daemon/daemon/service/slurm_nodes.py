@@ -62,6 +62,7 @@ class SlurmNodes:
         self._drained: set[str] = set()
         self._asked_at: dict[str, float] = {}
         self._given_at: dict[str, float] = {}
+        self._unneeded_at: dict[str, float] = {}
         self._last: dict[str, str] = {}
         self._comments = WaitComments(self._slurm)
         self._widths = PlannedWidths(self._daemon, self._slurm)
@@ -103,6 +104,9 @@ class SlurmNodes:
         live = self.live()
         new = [name for name in names if name not in live]
         owners, refused = self._owners(new), dict[str, str]()
+        # Slurm may ask for nodes late that its job has given back meanwhile.
+        unneeded = {name for name, at in self._unneeded_at.items() if now - at < FRESH_SECONDS}
+        new = [name for name in new if name in owners or name not in unneeded]
         # They are asked for as soon as the width of their job is decided.
         undecided = [name for name in new if name in owners and self._widths.is_open(owners[name])]
         if undecided:
@@ -319,7 +323,9 @@ class SlurmNodes:
         if unneeded:
             reason = "boa: its job was planned on fewer nodes"
             self._slurm.update_nodes(unneeded, state="power_down_force", reason=reason)
-            self._given_at |= dict.fromkeys(unneeded, self._daemon.world.clock.now())
+            at = dict.fromkeys(unneeded, self._daemon.world.clock.now())
+            self._given_at |= at
+            self._unneeded_at |= at
 
     def _why_ended(self, name: str) -> str:
         """Return why a node that Slurm has is gone here."""

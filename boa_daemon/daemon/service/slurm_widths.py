@@ -27,7 +27,7 @@ from boa_daemon.daemon.planner.slurm_classes import CLASS_PREFIX
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.learning.beliefs import remaining_work_of
 from boa_daemon.slurm.class_comment import names_class, read_class_comment
-from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmRefused
+from boa_daemon.slurm.commands import LATER, Slurm, SlurmJob, SlurmRefused
 from boa_daemon.store.records import JobRecord
 from boa_daemon.store.slurm_widths import read_slurm_widths, write_slurm_widths
 from boa_daemon.tick.decide.decision import Decision, decide
@@ -279,7 +279,7 @@ class PlannedWidths:
                     given_back += self._change_live(one, count)
             except SlurmRefused as error:
                 # It may have changed since it was listed, as when Slurm has just started it.
-                self._refusals[number] = self._refusals.get(number, 0) + 1
+                self._refusals[number] = self._refusals.get(number, 0) + (LATER not in str(error))
                 if self._is_fixed(number):
                     _LOG.warning("job %s of Slurm keeps its width: %s", number, error)
         for number, row in list(self._known.items()):

@@ -231,3 +231,19 @@ def test_a_missing_slurm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SlurmRefused, match=r"cannot be run: No such file.*slurm_ssh"):
         Slurm(environment={"PATH": "/nowhere"}).jobs()
+
+
+def test_options_in_variables_are_not_handed_on(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would hide jobs, change columns, or give each job the tasks of the one around the daemon."""
+    options = ("SQUEUE_PARTITION", "SINFO_NODES", "SLURM_NTASKS", "SLURM_CLUSTERS", "SBATCH_QOS")
+    for name in (*options, "SLURM_CONF", "LANG", "LC_ALL"):
+        monkeypatch.setenv(name, "x")
+    fake(tmp_path, "squeue", "env")
+    fake(tmp_path, "sbatch", "env >&2; echo 7")
+    listed = dict(line.partition("=")[::2] for line in slurm.run("squeue").splitlines())
+    given = slurm.variables({"SLURM_NTASKS": "4", "LC_ALL": "de_DE.UTF-8"})
+    assert not listed.keys() & set(options)
+    assert (listed["SLURM_CONF"], listed["LC_ALL"]) == ("x", "C")
+    assert given == {"LC_ALL": "de_DE.UTF-8", "SLURM_CONF": "x"}

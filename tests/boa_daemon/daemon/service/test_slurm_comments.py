@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from boa_daemon.daemon.service.slurm_comments import WaitComments, merged
@@ -64,3 +66,15 @@ def test_a_comment_that_is_longer_than_what_is_read_is_left_alone() -> None:
     slurm.comments["7"] = "x" * 2000
     WaitComments(slurm).show({"c1": "the cap"})
     assert slurm.comments["7"] == "x" * 2000
+
+
+def test_tasks_of_an_array_that_run_get_what_its_waiting_tasks_were_told_and_lose_it(tmp_path: Path) -> None:
+    """Slurm changes all tasks by the number of the array."""
+    waiting = SlurmJob(id="7", state="CONFIGURING", nodes="c1", is_task=True)
+    running = SlurmJob(id="9", state="RUNNING", nodes="c2", is_task=True)
+    slurm = FakeSlurm(jobs=[waiting, running])
+    comments = WaitComments(slurm)
+    comments.show({"c1": "the cap"})
+    slurm.comments["9"] = slurm.comments["7"]
+    comments.show({"c1": "the cap"})
+    assert slurm.comments == {"7": "boa: the cap", "9": ""}

@@ -10,6 +10,7 @@ from slurm_site import World
 from boa_daemon.daemon.service.slurm_comments import MOST_COMMENTS
 from boa_daemon.errors import InputError
 from boa_daemon.slurm.commands import SlurmJob, SlurmNode, SlurmRefused
+from boa_daemon.testing.daemon_in_a_folder import job_content
 
 
 @pytest.fixture
@@ -182,3 +183,25 @@ def test_a_controller_that_refuses_or_is_silent_about_comments_stops_nothing(wor
     world.wants("c1")
     world.nodes._refuse({"c1": "the cap"})
     assert world.slurm.told == [(("c1",), {"state": "power_down_force", "reason": "boa: the cap"})]
+
+
+def test_nodes_for_slurm_and_own_jobs_share_the_caps(tmp_path: Path) -> None:
+    """Three instances at the most for both together, and one bill."""
+    budget = {"usd_per_hour": 100.0, "usd_per_day_cap": 5000.0, "max_instances": 3}
+    world = World(tmp_path, budget=budget)
+    own = [job_content(f"own-{number}", hours=50.0, min_gpus=4, max_gpus=4) for number in range(2)]
+    world.site.service.submit(own, user="ann")
+    for _ in range(4):
+        world.passes(20.0)
+    world.wants("c1", "c2", "c3")
+    world.nodes.resume("c[1-3]")
+    for _ in range(6):
+        world.passes(60.0)
+        decision = world.site.daemon.standing.decision
+        assert decision is not None
+        assert len(decision.state.nodes) <= 3
+    held = [job for job in world.site.storage.queue.active.values() if job.slots]
+    assert sorted("slurm_node" in job.content for job in held) == [False, False, True]
+    reasons = [values["reason"] for _, values in world.slurm.told]
+    assert reasons
+    assert all(reason.startswith("boa: ") for reason in reasons)

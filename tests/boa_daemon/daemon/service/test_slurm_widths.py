@@ -57,6 +57,9 @@ def test_a_job_that_names_a_class_gets_a_width_before_its_nodes_are_asked_for(tm
     assert world.live() == set(job.hosts)
     given_back = {name for names, values in world.slurm.told for name in names if "fewer" in values["reason"]}
     assert given_back == {"c1", "c2", "c3", "c4"} - set(job.hosts)
+    # Its ResumeProgram is called once more, or only now.
+    assert world.nodes.resume("c[1-4]")["jobs"] == []
+    assert world.live() == set(job.hosts)
 
 
 def test_a_job_with_money_for_all_keeps_its_nodes(tmp_path: Path) -> None:
