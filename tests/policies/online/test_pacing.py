@@ -286,7 +286,7 @@ def test_the_load_correction_survives_a_change_of_prices() -> None:
 def test_hours_without_jobs_after_the_first_ones_are_no_huge_job() -> None:
     """Jobs come within a minute of the opening, then none for an hour: no job is larger than those."""
     memory: tuple[float, ...] = ()
-    for hour, jobs in ((0.0, np.zeros(3)), (0.01, np.ones(3)), (0.5, np.ones(3)), (1.0, np.ones(3))):
+    for hour, jobs in ((0.0, np.zeros(3)), (1e-4, np.ones(3)), (0.5, np.ones(3)), (1.0, np.ones(3))):
         step = pace_step(PACE, TABLE, jobs, books(spent=0.0, elapsed_hours=hour, memory=memory))
         memory = step.memory
     found = Evidence.of(memory)
