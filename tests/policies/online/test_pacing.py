@@ -284,14 +284,16 @@ def test_the_load_correction_survives_a_change_of_prices() -> None:
 
 
 def test_hours_without_jobs_after_the_first_ones_are_no_huge_job() -> None:
-    """Jobs come within a minute of the opening, then none for an hour: no job is larger than those."""
+    """A job of each class comes seconds after the opening, then none: no job is larger than those."""
     memory: tuple[float, ...] = ()
-    for hour, jobs in ((0.0, np.zeros(3)), (1e-4, np.ones(3)), (0.5, np.ones(3)), (1.0, np.ones(3))):
-        step = pace_step(PACE, TABLE, jobs, books(spent=0.0, elapsed_hours=hour, memory=memory))
-        memory = step.memory
+    hours, jobs = (0.0, 0.001, 0.5, 1.0), (np.zeros(3), np.ones(3), np.ones(3), np.ones(3))
+    for before, hour, present in zip((0.0, *hours), hours, jobs, strict=False):
+        money = books(spent=0.0, elapsed_hours=hour, memory=memory)
+        memory = pace_step(PACE, TABLE, present, replace(money, memory_age_hours=hour - before)).memory
     found = Evidence.of(memory)
     assert found is not None
 
+    # Half an hour without jobs lacks half of the stated load of an hour.
     assert found.came_squared <= (found.came + 60.0) ** 2
 
 
