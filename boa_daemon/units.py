@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from boa_daemon.errors import InputError
+from boa_daemon.number_text import is_grouped, number_readings
 
 if TYPE_CHECKING:
     from policies.model import Budget
@@ -147,70 +148,10 @@ def _amount(digits: str, text: str, name: str) -> float:
     amount = float(found[0]) if found else math.nan
     if not math.isfinite(amount) or amount <= 0:
         raise InputError(f"{name} {text!r}: {digits.strip()!r} is not a positive number", hint=_BUDGET_HINT)
-    if "," in digits and "." not in digits and not _THOUSANDS.fullmatch(digits.strip()):
+    if "," in digits and "." not in digits and not is_grouped(digits):
         hint = f"Write {text.strip().replace(digits.strip(), found[0])}"
         raise InputError(f"{name} {text!r}: {digits.strip()!r} has a decimal comma", hint=hint)
     return amount
-
-
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
-_GROUP_SIGNS = " _'\u2019\u00a0\u202f\u2009"
-"""Signs between groups of three digits that never are decimal signs."""
-_PLAIN_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_OTHER_BASE = re.compile(r"[+-]?0([xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
-
-
-def number_readings(text: str) -> tuple[str, ...]:
-    """Return the numbers that a text may mean, as they are to be written; empty when it is no number.
-
-    One reading: ``12,50`` is 12.50, ``1,250,000`` and ``1 250 000`` are 1250000, ``1.250,5`` is 1250.5. Two:
-    ``1,250`` may be 1250 or 1.250, the thousands first. A comma before anything but groups of three digits
-    separates no thousands. Digits are kept as typed, so 3.10 stays 3.10.
-    """
-    text = text.strip()
-    if _PLAIN_NUMBER.fullmatch(text):
-        return (text,)
-    if _OTHER_BASE.fullmatch(text):
-        return (str(int(text.replace("+", ""), 0)),)
-    sign = text[:1] if text[:1] in ("+", "-") else ""
-    body = text[len(sign) :]
-    for mark in _GROUP_SIGNS:
-        if mark in body:
-            whole, point, rest = body, "", ""
-            for decimal in ".,":
-                if decimal in body:
-                    whole, point, rest = body.partition(decimal)
-            groups = whole.split(mark)
-            is_grouped = re.fullmatch(r"\d{1,3}", groups[0]) and all(
-                re.fullmatch(r"\d{3}", g) for g in groups[1:]
-            )
-            if not (
-                is_grouped or (mark == "_" and all(group.isascii() and group.isdigit() for group in groups))
-            ):
-                return ()
-            body = "".join(groups) + ("." + rest if point else "")
-            return (sign + body,) if _PLAIN_NUMBER.fullmatch(body) else ()
-    if not re.fullmatch(r"[0-9.,]*[0-9][0-9.,]*", body):
-        return ()
-    by_comma, by_point = _separated(body, group=",", point="."), _separated(body, group=".", point=",")
-    return tuple(sign + one for one in dict.fromkeys((*by_comma, *by_point)))
-
-
-def _separated(body: str, *, group: str, point: str) -> tuple[str, ...]:
-    """Return the number in digits with these signs for groups and for decimals; empty if it is none."""
-    whole, has_point, rest = body.partition(point)
-    groups = whole.split(group)
-    if len(groups) > 1:
-        is_grouped = re.fullmatch(r"[1-9]\d{0,2}", groups[0]) and all(
-            re.fullmatch(r"\d{3}", g) for g in groups[1:]
-        )
-        if not is_grouped:
-            return ()
-    if has_point and not rest and point == ",":
-        return ()
-    number = "".join(groups) + (f".{rest}" if has_point else "")
-    number = f"0{number}" if number.startswith(".") else number
-    return (number,) if _PLAIN_NUMBER.fullmatch(number) else ()
 
 
 def micro_dollars(usd: float) -> int:

@@ -27,7 +27,7 @@ from boa_daemon.inputs.yaml_events import (
     typed_in_yaml,
     whole_number,
 )
-from boa_daemon.units import number_readings
+from boa_daemon.number_text import number_readings
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """A path into a document: keys of mappings, and positions in lists from 0."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 
 from boa_daemon.errors import InputError
-from boa_daemon.units import number_readings
+from boa_daemon.number_text import NotOneNumber, number_of
 
 _PER = re.compile(
     r"\s*(?:/|per)\s*(?:gpu)?\s*(?:/|per|-)?\s*(?:h|hr|hour|std\.? hour)?\s*\.?$", re.IGNORECASE
@@ -19,7 +18,9 @@ MAX_USD_PER_HOUR = 1e9
 _NOTHING = ("", "-", "n/a", "na", "nan", "none", "null", "unavailable", "sold out", "contact sales")
 
 
-def usd_cell(text: str, name: str, path: Path, line: int | None = None) -> float | None:
+def usd_cell(
+    text: str, name: str, path: Path, line: int | None = None, *, has_decimal_commas: bool = False
+) -> float | None:
     """Return the dollars in a cell; None for a cell that states none.
 
     `name` says in errors what the cell is.
@@ -34,11 +35,12 @@ def usd_cell(text: str, name: str, path: Path, line: int | None = None) -> float
         problem = f"{name} {text!r} is in {other[0]}: budgets and caps count USD"
         raise InputError(problem, file=path, line=line, hint="Convert the list to USD")
     bare = _CURRENCY.sub("", _PER.sub("", text)).strip()
-    readings = number_readings(bare)
-    if len(readings) > 1:
-        problem = f"{name} {text!r} may be {readings[0]} or {readings[1]}"
-        raise InputError(problem, file=path, line=line, hint="Write it with a point and without groups")
-    value = float(readings[0]) if readings else math.nan
+    try:
+        value = number_of(bare, has_decimal_commas=has_decimal_commas)
+    except NotOneNumber as error:
+        both = error.reason.removeprefix(", which ")
+        problem = f"{name} {text!r} {both}" if both else f"{name} must be dollars per hour; got {text!r}"
+        raise InputError(problem, file=path, line=line, hint=error.hint) from None
     if not 0.0 <= value < MAX_USD_PER_HOUR:
         raise InputError(f"{name} must be dollars per hour; got {text!r}", file=path, line=line)
     return value

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, KeyPath
-from boa_daemon.units import number_readings
+from boa_daemon.number_text import number_readings
 
 Verdict: TypeAlias = Literal["meant", "ignored", "refused"]
 

@@ -6,7 +6,6 @@ GPUs. A table states its cloud in a column, or the flag ``--cloud`` does.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import date
@@ -14,8 +13,9 @@ from pathlib import Path
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.money_cells import usd_cell
-from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList, table_rows
-from boa_daemon.units import number_readings
+from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
+from boa_daemon.inputs.tables import TableRow, read_rows
+from boa_daemon.number_text import NotOneNumber, number_of
 from policies.speedup import MAX_GPUS
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -56,10 +56,11 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
     """
     found = PriceList([])
     lines: dict[tuple[str, str, str, Market], int] = {}
-    for line, cells in table_rows(path, (), hint=_HINT, column_of=_columns(path)):
+    for row in read_rows(path, (), column_of=_columns(path)):
+        line, cells = row.line, row.cells
         if not lines and not found.left_out:
             _check(cells, path)
-        gpus = _gpus(cells, path, line)
+        gpus = _gpus(row)
         if gpus is None:
             found.left_out["without GPUs"] += 1
             continue
@@ -74,7 +75,7 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
             problem = f"a price in {currency}: budgets and caps count USD"
             raise InputError(problem, file=path, line=line, hint="Convert the list to USD")
         region = cells.get("region", "") or "any"
-        prices = _prices(cells, gpus, path, line)
+        prices = _prices(row, gpus)
         if not prices:
             found.left_out["without a price"] += 1
         for market, usd in prices:
@@ -82,8 +83,8 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
             if first != line:
                 problem = f"a second price of {name} in {region}; the first is on line {first}"
                 raise InputError(problem, file=path, line=line, hint="Keep the row that you pay by")
-            memory, gpu_memory = (_number(cells, key) for key in ("memory_gib", "gpu_memory_gib"))
-            vcpus = _number(cells, "vcpus")
+            memory, gpu_memory = (_number(row, key) for key in ("memory_gib", "gpu_memory_gib"))
+            vcpus = _number(row, "vcpus")
             found.prices.append(
                 ListedPrice(
                     instance_type=name,
@@ -95,7 +96,7 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
                     as_of=as_of or _day(cells),
                     source=f"{own}'s prices {path.name}",
                     gpus=gpus,
-                    gpu_model=_model(cells, path, line),
+                    gpu_model=_model(row),
                     gpu_memory_mib=None if gpu_memory is None else round(gpu_memory * 1024),
                     vcpus=None if vcpus is None else int(vcpus),
                     memory_mib=None if memory is None else round(memory * 1024),
@@ -147,48 +148,57 @@ def _check(cells: Mapping[str, str], path: Path) -> None:
         raise InputError("no column with a price", file=path, line=1, hint=_HINT)
 
 
-def _gpus(cells: Mapping[str, str], path: Path, line: int) -> int | None:
+def _gpus(row: TableRow) -> int | None:
     """Return the GPUs of a row: its column, else the number before the model (``8x A100``); None for none."""
+    cells = row.cells
+    stated = re.match(r"\s*(\d+)\s*[x×]\s", cells.get("gpu_model", ""))
     text = cells.get("gpus", "")
     if not text:
-        stated = re.match(r"\s*(\d+)\s*[x×]\s", cells.get("gpu_model", ""))
         return int(stated[1]) if stated else (1 if cells.get("gpu_model", "") else None)
     try:
-        value = float(text.lower().rstrip("x× "))
-    except ValueError:
-        value = -1.0
+        value = number_of(text.lower().rstrip("x× "), has_decimal_commas=row.has_decimal_commas)
+    except NotOneNumber as error:
+        raise row.refuse(f"gpus must be a whole number; got {text!r}", hint=error.hint) from None
     if not 0 <= value <= MAX_GPUS or value != int(value):
-        raise InputError(f"gpus must be a whole number; got {text!r}", file=path, line=line)
+        raise row.refuse(f"gpus must be a whole number; got {text!r}")
+    if stated and int(stated[1]) != value:
+        problem = f"{int(value)} GPUs in their column, and {stated[0].strip()} in the name of the GPU"
+        raise row.refuse(problem, hint="Write the model alone, and how many in the other column")
     return int(value) or None
 
 
-def _model(cells: Mapping[str, str], path: Path, line: int) -> str:
+def _model(row: TableRow) -> str:
     """Return the maker and name of a GPU: ``NVIDIA A100`` for ``8x A100 SXM4 (40 GB)``."""
-    name = re.sub(r"^\s*\d+\s*[x×]\s*", "", cells.get("gpu_model", "")).strip()
+    name = re.sub(r"^\s*\d+\s*[x×]\s*", "", row.cells.get("gpu_model", "")).strip()
     name = re.sub(r"^(nvidia|tesla|amd)\s+", "", name, flags=re.IGNORECASE)
     if not name:
-        raise InputError("the GPU is empty", file=path, line=line)
+        raise row.refuse("the GPU is empty")
     return f"{'AMD' if name.upper().startswith('MI') else 'NVIDIA'} {name}"
 
 
-def _prices(cells: Mapping[str, str], gpus: int, path: Path, line: int) -> list[tuple[Market, float]]:
+def _prices(row: TableRow, gpus: int) -> list[tuple[Market, float]]:
     """Return (market, dollars per hour of the machine) of a row."""
+    cells = row.cells
     market: Market = "spot" if "spot" in cells.get("market", "").lower() else "on-demand"
-    whole = usd_cell(cells.get("machine_price", ""), "the price", path, line)
-    each = usd_cell(cells.get("gpu_price", ""), "the price of a GPU", path, line)
+
+    def usd(column: str, name: str) -> float | None:
+        return usd_cell(
+            cells.get(column, ""), name, row.path, row.line, has_decimal_commas=row.has_decimal_commas
+        )
+
+    whole, each = usd("machine_price", "the price"), usd("gpu_price", "the price of a GPU")
     if whole is not None and each is not None and abs(whole - each * gpus) > 0.02 * whole:
         problem = f"{whole:g} USD for the machine, and {each:g} USD for each of its {gpus} GPUs"
-        raise InputError(problem, file=path, line=line, hint="Keep the column that you pay by")
-    usd = whole if whole is not None else None if each is None else each * gpus
-    spot = usd_cell(cells.get("spot_machine_price", ""), "the spot price", path, line)
-    each = usd_cell(cells.get("spot_gpu_price", ""), "the spot price of a GPU", path, line)
+        raise row.refuse(problem, hint="Keep the column that you pay by")
+    whole = whole if whole is not None else None if each is None else each * gpus
+    spot, each = usd("spot_machine_price", "the spot price"), usd("spot_gpu_price", "the spot price of a GPU")
     if spot is not None and "machine_price" not in cells and "gpu_price" in cells:
         # A table of prices per GPU has spot prices per GPU.
         spot *= gpus
     spot = spot if spot is not None else None if each is None else each * gpus
     found: list[tuple[Market, float]] = []
-    if usd:
-        found.append((market, usd))
+    if whole:
+        found.append((market, whole))
     if spot:
         found.append(("spot", spot))
     return found
@@ -202,9 +212,10 @@ def _day(cells: Mapping[str, str]) -> str:
         return ""
 
 
-def _number(cells: Mapping[str, str], name: str) -> float | None:
+def _number(row: TableRow, name: str) -> float | None:
     """Return a number of a column that is no price; None where it is none."""
-    text = re.sub(r"\s*(gib|gb|g)$", "", cells.get(name, "").strip(), flags=re.IGNORECASE)
-    readings = number_readings(text)
-    value = float(readings[0]) if len(readings) == 1 else math.inf
-    return value if math.isfinite(value) else None
+    text = re.sub(r"\s*(gib|gb|g)$", "", row.cells.get(name, "").strip(), flags=re.IGNORECASE)
+    try:
+        return number_of(text, has_decimal_commas=row.has_decimal_commas)
+    except NotOneNumber:
+        return None

@@ -12,6 +12,8 @@ import math
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from operator import le
 from pathlib import Path
 
 from boa_daemon.csv_text import MAX_CELL_BYTES
@@ -64,6 +66,11 @@ class Trace:
     jobs: tuple[TraceJob, ...]
 
     def __post_init__(self) -> None:
+        arrivals = [job.arrived_at_seconds for job in self.jobs]
+        if all(map(le, arrivals, islice(arrivals, 1, None))) and len({job.id for job in self.jobs}) == len(
+            self.jobs
+        ):
+            return
         seen: set[str] = set()
         latest = 0.0
         for index, job in enumerate(self.jobs):

@@ -6,7 +6,6 @@ entry. Kept are Linux machines that the catalogue knows.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -17,8 +16,11 @@ from boa_daemon.backends.region_names import REGION
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.document_file import listed_json
-from boa_daemon.inputs.price_lists import ListedPrice, PriceList, table_rows
+from boa_daemon.inputs.price_lists import ListedPrice, PriceList
+from boa_daemon.inputs.tables import read_rows
+from boa_daemon.number_text import NotOneNumber, number_of
 from boa_daemon.text_files import is_json, is_parquet, read_whole_text
+from boa_daemon.time_text import instant_seconds
 
 _NEEDED = ("InstanceType", "SpotPrice", "AvailabilityZone", "Timestamp")
 _COMMAND = "aws ec2 describe-spot-price-history --product-descriptions Linux/UNIX --output json"
@@ -74,7 +76,8 @@ def _entries(path: Path) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
     """Yield (line, or place in the list, and entry) of the history."""
     if is_parquet(path) or not is_json(path):
         hint = f"Needed: {', '.join(_NEEDED)}"
-        yield from table_rows(path, _NEEDED, hint=hint, column_of=_column_of)
+        for row in read_rows(path, _NEEDED, header_hint=hint, column_of=_column_of):
+            yield row.line, row.cells
         return
     hint = f"Save what {_COMMAND} prints"
     entries = listed_json(read_whole_text(path), str(path), ("SpotPriceHistory",), hint=hint)
@@ -98,17 +101,17 @@ def _checked(entry: Mapping[str, Any], where: int | str, path: Path) -> tuple[st
         if not entry.get(name):
             raise _refuse(f"{name} is missing", where, path)
     try:
-        usd = float(entry["SpotPrice"])
-    except (TypeError, ValueError):
-        usd = math.nan
-    if not (math.isfinite(usd) and usd > 0.0):
+        usd = number_of(str(entry["SpotPrice"]))
+    except NotOneNumber as error:
+        raise _refuse(f"SpotPrice must be dollars per hour: {error}", where, path) from None
+    if not usd > 0.0:
         raise _refuse(f"SpotPrice must be dollars per hour; got {entry['SpotPrice']!r}", where, path)
     try:
-        at = datetime.fromisoformat(str(entry["Timestamp"]))
-    except ValueError:
-        raise _refuse(f"Timestamp must be a time; got {entry['Timestamp']!r}", where, path) from None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return str(entry["InstanceType"]), str(entry["AvailabilityZone"]), usd, at.astimezone(UTC)
+        at = datetime.fromtimestamp(instant_seconds(str(entry["Timestamp"])), UTC)
+    except (ValueError, OverflowError) as error:
+        reason = "" if str(error) == "no time" else f": {error}"
+        raise _refuse(f"Timestamp must be a time; got {entry['Timestamp']!r}{reason}", where, path) from None
+    return str(entry["InstanceType"]), str(entry["AvailabilityZone"]), usd, at
 
 
 def _refuse(problem: str, where: int | str, path: Path) -> InputError:
