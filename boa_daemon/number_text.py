@@ -29,6 +29,12 @@ _MARKS = str.maketrans(
     {"\u2212": "-", "\uff0d": "-", "\uff0b": "+", "\uff0e": ".", "\uff0c": ",", "\u066b": "."}
 )
 """The minus sign, full-width signs, and the Arabic decimal separator."""
+_DOLLARS = re.compile(r"^(?:usd|us\$|\$\s?us|\$)\s*|\s*(?:usd|us\$|\$|dollars?)$", re.IGNORECASE)
+_CODES = "EUR GBP CHF JPY CNY RMB INR AUD CAD BRL KRW SEK NOK DKK PLN CZK SGD HKD TWD NZD MXN ZAR TRY RUB ILS"
+_OTHER_CURRENCY = re.compile(
+    rf"[\u20ac\u00a3\u00a5\u20b9\u20a9\u20bd\u20ba\u20aa]|\b(?:{'|'.join(_CODES.split())}|Fr|Rs)\b|\b(?:A|C|AU|CA|NZ|HK|S|R)\$",
+    re.IGNORECASE,
+)
 _SUFFIXES = {"k": (3, 10), "m": (6, 20), "g": (9, 30), "b": (9, 0), "t": (12, 40)}
 """Powers of ten and of two that a letter after a number may mean."""
 
@@ -163,4 +169,18 @@ def _separated(body: str, *, group: str, point: str) -> tuple[str, ...]:
 
 def is_grouped(text: str) -> bool:
     """Return whether commas in a number group its thousands."""
-    return _THOUSANDS.fullmatch(text.strip()) is not None
+    text = ascii_digits(text.strip())
+    return bool(_THOUSANDS.fullmatch(text) or _LAKHS.fullmatch(text))
+
+
+def without_dollars(text: str) -> str:
+    """Return an amount of dollars without their sign: ``$5``, ``US$ 5``, ``5 USD``.
+
+    Raises:
+        NotOneNumber: when it is in another currency, which it names.
+    """
+    if other := _OTHER_CURRENCY.search(text):
+        raise NotOneNumber(
+            f"{text.strip()!r} is in {other[0].strip()}: budgets and caps count USD", hint="Convert it to USD"
+        )
+    return _DOLLARS.sub("", text.strip()).strip()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from boa_daemon.errors import InputError
-from boa_daemon.number_text import is_grouped, number_readings
+from boa_daemon.number_text import NotOneNumber, is_grouped, number_of, number_readings, without_dollars
 
 if TYPE_CHECKING:
     from policies.model import Budget
@@ -19,19 +19,21 @@ HOURS_PER_DAY = 24.0
 HOURS_PER_WEEK = 168.0
 HOURS_PER_MONTH = 730.0
 """A month is 365 / 12 days, as cloud price lists count it."""
+HOURS_PER_YEAR = 8760.0
 MICRO_DOLLARS_PER_DOLLAR = 1_000_000
 
 _HOURS = {
-    "h": 1.0,
-    "hour": 1.0,
-    "day": HOURS_PER_DAY,
-    "d": HOURS_PER_DAY,
-    "week": HOURS_PER_WEEK,
-    "w": HOURS_PER_WEEK,
-    "month": HOURS_PER_MONTH,
-    "mo": HOURS_PER_MONTH,
+    name: hours
+    for names, hours in {
+        "h hr hrs hour hours": 1.0,
+        "d day days": HOURS_PER_DAY,
+        "w wk week weeks": HOURS_PER_WEEK,
+        "mo month months": HOURS_PER_MONTH,
+        "y yr year years": HOURS_PER_YEAR,
+    }.items()
+    for name in names.split()
 }
-_RATE = re.compile(r"\$?\s*(?P<amount>[^/\s]+)\s*/\s*(?P<per>[a-z]+)", re.IGNORECASE)
+_RATE = re.compile(r"(?P<amount>[^/]*[^/\s])\s*/\s*(?P<per>[a-z]+)\.?", re.IGNORECASE)
 _BUDGET_HINT = "Write dollars per time, such as 60/h, 900/day or 25000/month, or a GPU count, such as gpus:48"
 
 
@@ -50,7 +52,7 @@ def parse_budget(text: str, *, name: str = "--budget") -> Budget:
         return Budget(amount=_amount(cleaned[5:], text, name), unit="gpus")
     match = _RATE.fullmatch(cleaned)
     if match is None:
-        is_bare = re.fullmatch(r"\$?\s*\d[\d,.]*", cleaned) is not None
+        is_bare = re.fullmatch(r"[^\d/a-z]*\d[^/a-z]*", cleaned) is not None
         problem = "does not say for how long" if is_bare else "has no unit that BOA knows"
         raise InputError(f"{name} {text!r} {problem}", hint=_BUDGET_HINT)
     per = match["per"].lower()
@@ -84,7 +86,7 @@ def per_of(text: str | None) -> Per:
     match = None if text is None else _RATE.fullmatch(text.strip())
     word = "" if match is None else match["per"].lower()
     hours = _HOURS.get(word, 1.0)
-    names = {HOURS_PER_DAY: "day", HOURS_PER_WEEK: "week", HOURS_PER_MONTH: "month"}
+    names = {HOURS_PER_DAY: "day", HOURS_PER_WEEK: "week", HOURS_PER_MONTH: "month", HOURS_PER_YEAR: "year"}
     return Per(names[hours], hours) if hours in names else PER_HOUR
 
 
@@ -139,19 +141,37 @@ def parse_dollars(text: str) -> float:
     Raises:
         InputError: when the text is not a positive finite number.
     """
-    return _amount(text.strip().removeprefix("$"), text, "--budget")
+    return _amount(text, text, "--budget")
 
 
 def _amount(digits: str, text: str, name: str) -> float:
-    """Return the positive finite number in `digits`; commas may group thousands."""
-    found = number_readings(digits)
-    amount = float(found[0]) if found else math.nan
-    if not math.isfinite(amount) or amount <= 0:
+    """Return the positive finite number in `digits`; commas may group thousands, and dollars have a sign.
+
+    A comma before three digits groups them, since nobody writes tenths of a cent; a point before three digits
+    of which the last is a zero may do so too.
+    """
+    try:
+        bare = without_dollars(digits)
+        found = number_readings(bare)
+        amount = number_of(found[0] if len(found) == 2 else bare)
+    except NotOneNumber as error:
+        said = str(error) if "budgets" in str(error) else f"{digits.strip()!r} is not a positive number"
+        shown = re.match(r"Write ([\d.]+)(?:, or|$)", error.hint)
+        hint = text.strip().replace(bare, shown[1]) if shown else ""
+        raise InputError(f"{name} {text!r}: {said}", hint=f"Write {hint}" if hint else _BUDGET_HINT) from None
+    if amount <= 0:
         raise InputError(f"{name} {text!r}: {digits.strip()!r} is not a positive number", hint=_BUDGET_HINT)
-    if "," in digits and "." not in digits and not is_grouped(digits):
-        hint = f"Write {text.strip().replace(digits.strip(), found[0])}"
-        raise InputError(f"{name} {text!r}: {digits.strip()!r} has a decimal comma", hint=hint)
+    if "," in bare and "." not in bare and not is_grouped(bare):
+        hint = f"Write {text.strip().replace(bare, found[0])}"
+        raise InputError(f"{name} {text!r}: {bare!r} has a decimal comma", hint=hint)
+    if _POINT_GROUP.fullmatch(bare):
+        both = [text.strip().replace(bare, one) for one in (bare.replace(".", ""), f"{amount:g}")]
+        problem = f"{name} {text!r}: {bare!r} may be {bare.replace('.', '')} or {amount:g}"
+        raise InputError(problem, hint=f"Write {' or '.join(both)}")
     return amount
+
+
+_POINT_GROUP = re.compile(r"[1-9]\d{0,2}\.\d\d0", re.ASCII)
 
 
 def micro_dollars(usd: float) -> int:

@@ -6,13 +6,11 @@ import re
 from pathlib import Path
 
 from boa_daemon.errors import InputError
-from boa_daemon.number_text import NotOneNumber, number_of
+from boa_daemon.number_text import NotOneNumber, number_of, without_dollars
 
 _PER = re.compile(
     r"\s*(?:/|per)\s*(?:gpu)?\s*(?:/|per|-)?\s*(?:h|hr|hour|std\.? hour)?\s*\.?$", re.IGNORECASE
 )
-_CURRENCY = re.compile(r"^(?:usd|us\$|\$)\s*|\s*(?:usd|us\$|\$)$", re.IGNORECASE)
-_OTHER = re.compile(r"[€£¥₹]|\b(?:EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD)\b", re.IGNORECASE)
 MAX_USD_PER_HOUR = 1e9
 """No machine costs this much: a larger number is a fault of the list, and its sums may have no end."""
 _NOTHING = ("", "-", "n/a", "na", "nan", "none", "null", "unavailable", "sold out", "contact sales")
@@ -31,10 +29,13 @@ def usd_cell(
     text = text.strip()
     if text.lower() in _NOTHING:
         return None
-    if other := _OTHER.search(text):
-        problem = f"{name} {text!r} is in {other[0]}: budgets and caps count USD"
-        raise InputError(problem, file=path, line=line, hint="Convert the list to USD")
-    bare = _CURRENCY.sub("", _PER.sub("", text)).strip()
+    try:
+        bare = without_dollars(_PER.sub("", text))
+    except NotOneNumber as error:
+        known = str(error).partition(" is in ")[2]
+        raise InputError(
+            f"{name} {text!r} is in {known}", file=path, line=line, hint="Convert the list to USD"
+        ) from None
     try:
         value = number_of(bare, has_decimal_commas=has_decimal_commas)
     except NotOneNumber as error:

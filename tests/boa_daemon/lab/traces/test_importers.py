@@ -458,6 +458,8 @@ def test_a_history_is_the_same_in_batches_of_one_row(
     source = data / HISTORIES[kind].example
     if kind == "pollux":
         options = Options(workload="workloads/workload-6.csv")
+    if kind == "shockwave":
+        options = Options(profiles=data / "gavel")
     whole = import_source(kind, source, options)
     monkeypatch.setattr(tables, "_BATCH", 1)
     assert import_source(kind, source, options) == whole
