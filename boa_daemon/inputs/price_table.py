@@ -7,7 +7,7 @@ GPUs. A table states its cloud in a column, or the flag ``--cloud`` does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -30,9 +30,21 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "shape",
         "plan",
     ),
-    "gpu_model": ("gpumodel", "gpu", "gputype", "gpuname", "accelerator", "acceleratorname", "card"),
+    # Vast's and RunPod's names of prices.
+    "machine_price": ("dphtotal",),
+    "gpu_price": ("secureprice",),
+    "gpu_model": (
+        "gpumodel",
+        "displayname",
+        "gpu",
+        "gputype",
+        "gpuname",
+        "accelerator",
+        "acceleratorname",
+        "card",
+    ),
     "gpus": ("gpus", "gpucount", "numgpus", "ngpus", "acceleratorcount", "count", "qty", "numberofgpus"),
-    "region": ("region", "location", "datacenter", "zone", "country"),
+    "region": ("region", "location", "datacenter", "zone", "country", "geolocation"),
     "cloud": ("cloud", "provider", "vendor"),
     "market": ("market", "purchaseoption", "pricingmodel"),
     "currency": ("currency", "currencycode"),
@@ -41,9 +53,19 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "memory_gib": ("memorygib", "memorygb", "ram", "ramgb", "ramgib", "memory"),
     "gpu_memory_gib": ("gpumemorygib", "gpumemorygb", "vram", "vramgb", "vramgpu", "vrampergpu", "gpumemory"),
 }
-_MONEY = re.compile(r"price|usd|cost|ondemand|hourly|^hr$|perhour|perhr|spot|interruptible|preemptible")
-_TERM = re.compile(r"year|month|reserved|commit|currency|week|perday|daily|storage|disk|setup")
-"""Prices of other terms than an hour."""
+_MONEY = re.compile(
+    r"price|pricing|usd|cost|rate|ondemand|hourly|\bhr\b|perhour|spot|interruptible|preemptible|dph"
+)
+_WORDS_OF_PRICES = frozenset(
+    (
+        *("price", "prices", "pricing", "cost", "costs", "rate", "list", "base", "usd", "us", "dph"),
+        *("hourly", "hr", "hrs", "hour", "hours", "h", "per", "a", "an", "the", "of", "for", "in"),
+        *("on", "demand", "ondemand", "spot", "interruptible", "preemptible"),
+        *("instance", "machine", "node", "server", "vm", "gpu", "gpus", "card", "accelerator"),
+    )
+)
+"""Words that leave a column dollars per hour; with any other it may be a month's, a bound, or in cents."""
+_PER_GPU = re.compile(r"(?:/|\bper\b)\s*(?:1\s*)?(?:gpu|card|accelerator)", re.IGNORECASE)
 _HINT = "A table of prices has a machine, its gpu and gpus, and a price per hour of it or of one GPU"
 
 
@@ -55,18 +77,17 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
             ambiguous, or two rows are of one machine, region and market.
     """
     found = PriceList([])
+    unread: list[str] = []
     lines: dict[tuple[str, str, str, Market], int] = {}
-    for row in read_rows(path, (), column_of=_columns(path)):
+    for row in read_rows(path, (), column_of=_columns(path, unread)):
         line, cells = row.line, row.cells
         if not lines and not found.left_out:
-            _check(cells, path)
+            _check(cells, path, unread)
         gpus = _gpus(row)
         if gpus is None:
             found.left_out["without GPUs"] += 1
             continue
-        name = cells.get("instance_type", "") or f"{gpus}x-{cells.get('gpu_model', '')}".lower().replace(
-            " ", "-"
-        )
+        name = cells.get("instance_type", "") or f"{gpus}x-{_plain_model(cells)}".lower().replace(" ", "-")
         own = (cells.get("cloud") or cloud).strip().lower()
         if not own:
             hint = "Give --cloud NAME, such as lambda"
@@ -102,6 +123,8 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
                     memory_mib=None if memory is None else round(memory * 1024),
                 )
             )
+    if unread:
+        found.notes.append(f"{', '.join(map(repr, unread))} may be no dollars per hour, and are not read")
     if not all(price.as_of for price in found.prices):
         found.notes.append(
             "rows name no day such as 2026-11-28: give --as-of YYYY-MM-DD, so that plans say how old they are"
@@ -109,13 +132,18 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
     return found
 
 
-def _columns(path: Path) -> Callable[[str], str]:
-    """Return what a column means, from its name, and refuse a second one that means the same."""
+def _columns(path: Path, unread: list[str]) -> Callable[[str], str]:
+    """Return what a column means, from its name, and refuse a second one that means the same.
+
+    Columns of money that are not dollars per hour are added to `unread`.
+    """
     seen: dict[str, str] = {}
 
     def column_of(name: str) -> str:
         meaning = _meaning(name)
         if meaning is None:
+            if name and _MONEY.search(name.lower()):
+                unread.append(name)
             return name
         if meaning in seen:
             problem = f"columns {seen[meaning]!r} and {name!r} both say the {meaning.replace('_', ' ')}"
@@ -132,18 +160,29 @@ def _meaning(name: str) -> str | None:
     for meaning, names in _NAMES.items():
         if plain == meaning.replace("_", "") or plain in names:
             return meaning
-    if _TERM.search(plain) or not _MONEY.search(plain):
+    words = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower().replace("$", " usd ")
+    said = re.findall(r"[^\W\d_]+|\d+|[^\w\s]", words.replace("_", " "))
+    if {one for one in said if one.isalnum()} - _WORDS_OF_PRICES or re.search(
+        r"[%\u00a2-\u00a5\u20a0-\u20bf]", name
+    ):
         return None
-    is_spot = re.search(r"spot|interruptible|preemptible|community", plain)
-    return f"{'spot_' if is_spot else ''}{'gpu' if 'gpu' in plain else 'machine'}_price"
+    if not _MONEY.search(" ".join(said)) and plain not in ("h", "hr"):
+        return None
+    is_spot = re.search(r"spot|interruptible|preemptible", plain)
+    is_each = re.search(r"gpu|card|accelerator", plain)
+    return f"{'spot_' if is_spot else ''}{'gpu' if is_each else 'machine'}_price"
 
 
-def _check(cells: Mapping[str, str], path: Path) -> None:
+def _check(cells: Mapping[str, str], path: Path, unread: Sequence[str]) -> None:
     """Refuse a table without the columns that it needs."""
     if "gpu_model" not in cells and "instance_type" not in cells:
         raise InputError("no column with the machine or its GPU", file=path, line=1, hint=_HINT)
     if "gpu_model" not in cells:
         raise InputError("no column with the GPU", file=path, line=1, hint=_HINT)
+    if not any(name.endswith("_price") for name in cells) and unread:
+        problem = f"no column with dollars per hour: {', '.join(map(repr, unread))} may be something else"
+        hint = "Name the column usd_per_hour, or usd_per_gpu_hour, once it is that"
+        raise InputError(problem, file=path, line=1, hint=hint)
     if not any(name.endswith("_price") for name in cells):
         raise InputError("no column with a price", file=path, line=1, hint=_HINT)
 
@@ -169,11 +208,16 @@ def _gpus(row: TableRow) -> int | None:
 
 def _model(row: TableRow) -> str:
     """Return the maker and name of a GPU: ``NVIDIA A100`` for ``8x A100 SXM4 (40 GB)``."""
-    name = re.sub(r"^\s*\d+\s*[x×]\s*", "", row.cells.get("gpu_model", "")).strip()
+    name = _plain_model(row.cells)
     name = re.sub(r"^(nvidia|tesla|amd)\s+", "", name, flags=re.IGNORECASE)
     if not name:
         raise row.refuse("the GPU is empty")
     return f"{'AMD' if name.upper().startswith('MI') else 'NVIDIA'} {name}"
+
+
+def _plain_model(cells: Mapping[str, str]) -> str:
+    """Return the GPU's name without its number."""
+    return re.sub(r"^\s*\d+\s*[x×]\s*", "", cells.get("gpu_model", "")).strip()
 
 
 def _prices(row: TableRow, gpus: int) -> list[tuple[Market, float]]:
@@ -182,9 +226,11 @@ def _prices(row: TableRow, gpus: int) -> list[tuple[Market, float]]:
     market: Market = "spot" if "spot" in cells.get("market", "").lower() else "on-demand"
 
     def usd(column: str, name: str) -> float | None:
-        return usd_cell(
-            cells.get(column, ""), name, row.path, row.line, has_decimal_commas=row.has_decimal_commas
-        )
+        text = cells.get(column, "")
+        found = usd_cell(text, name, row.path, row.line, has_decimal_commas=row.has_decimal_commas)
+        # A cell may say what its column does not: $2.49 / GPU / hr.
+        is_each = "machine" in column and _PER_GPU.search(text)
+        return found * gpus if is_each and found is not None else found
 
     whole, each = usd("machine_price", "the price"), usd("gpu_price", "the price of a GPU")
     if whole is not None and each is not None and abs(whole - each * gpus) > 0.02 * whole:
