@@ -39,9 +39,9 @@ def test_a_column_of_dollars_per_hour(column: str, usd: float, tmp_path: Path) -
 @pytest.mark.parametrize(
     "column",
     ["price (EUR)", "price_eur", "price \u20ac", "price per minute", "price/min", "price per second",
-     "price (cents)", "hourly_price_cents", "price per hour (8 GPUs)", "monthly price", "price/mo", "1yr price",
-     "discount price %", "price change", "total cost", "min price", "max price", "unit price", "bid price",
-     "egress price", "Storage cost", "price with tax", "communityPrice"],
+     "price (cents)", "hourly_price_cents", "price per hour (8 GPUs)", "monthly price", "price/mo",
+     "1yr price", "discount price %", "price change", "total cost", "min price", "max price", "unit price",
+     "bid price", "egress price", "Storage cost", "price with tax", "communityPrice"],
 )  # fmt: skip
 def test_other_money_is_not_taken_for_dollars_per_hour(column: str, tmp_path: Path) -> None:
     """Alone it is refused; beside a price per hour it is not read, and a note says so."""

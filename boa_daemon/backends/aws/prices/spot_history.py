@@ -7,6 +7,7 @@ entry. Kept are Linux machines that the catalogue knows.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,42 +35,52 @@ def read_spot_history(path: Path) -> PriceList:
     Raises:
         InputError: naming file and line, or the entry, when it is no spot history or an entry is damaged.
     """
-    found = PriceList([])
-    known = Catalog.load().entries
-    newest: dict[tuple[str, str], dict[str, tuple[datetime, float]]] = {}
-    for where, entry in _entries(path):
-        name, zone, usd, at = _checked(entry, where, path)
-        product = str(entry.get("ProductDescription") or "Linux/UNIX").lower()
-        if product not in _LINUX:
-            found.left_out["of other systems"] += 1
-            continue
-        if name not in known:
-            found.left_out["of types that the catalogue lacks"] += 1
-            continue
-        region = _REGION.fullmatch(zone)
-        if region is None:
-            raise _refuse(f"AvailabilityZone {zone!r} is no zone such as us-east-1a", where, path)
-        zones = newest.setdefault((name, region["region"]), {})
-        before = zones.get(zone)
-        if before is not None and before[0] == at and before[1] != usd:
-            problem = f"a second price of {name} in {zone} at {entry['Timestamp']}"
-            raise _refuse(problem, where, path)
-        if before is None or before[0] < at:
-            zones[zone] = (at, usd)
-    for (name, place), zones in newest.items():
-        prices = [usd for _, usd in zones.values()]
+    history, left_out = spot_prices(path)
+    found = PriceList([], left_out)
+    newest: dict[tuple[str, str], list[tuple[datetime, float]]] = {}
+    for (name, region, _), prices in history.items():
+        newest.setdefault((name, region), []).append(max(prices.items()))
+    for (name, region), zones in newest.items():
         found.prices.append(
             ListedPrice(
                 instance_type=name,
-                region=place,
+                region=region,
                 market="spot",
-                usd_per_hour=max(prices),
-                usd_low=min(prices),
-                as_of=max(at for at, _ in zones.values()).date().isoformat(),
+                usd_per_hour=max(usd for _, usd in zones),
+                usd_low=min(usd for _, usd in zones),
+                as_of=max(at for at, _ in zones).date().isoformat(),
                 source=f"AWS's spot price history {path.name}",
             )
         )
     return found
+
+
+def spot_prices(path: Path) -> tuple[dict[tuple[str, str, str], dict[datetime, float]], Counter[str]]:
+    """Return the dollars per hour by type, region and zone, by instant; and how many entries are left out.
+
+    Raises:
+        InputError: like `read_spot_history`.
+    """
+    known = Catalog.load().entries
+    found: dict[tuple[str, str, str], dict[datetime, float]] = {}
+    left_out: Counter[str] = Counter()
+    for where, entry in _entries(path):
+        name, zone, usd, at = _checked(entry, where, path)
+        product = str(entry.get("ProductDescription") or "Linux/UNIX").lower()
+        if product not in _LINUX:
+            left_out["of other systems"] += 1
+            continue
+        if name not in known:
+            left_out["of types that the catalogue lacks"] += 1
+            continue
+        region = _REGION.fullmatch(zone)
+        if region is None:
+            raise _refuse(f"AvailabilityZone {zone!r} is no zone such as us-east-1a", where, path)
+        prices = found.setdefault((name, region["region"], zone), {})
+        if prices.setdefault(at, usd) != usd:
+            problem = f"a second price of {name} in {zone} at {entry['Timestamp']}"
+            raise _refuse(problem, where, path)
+    return found, left_out
 
 
 def _entries(path: Path) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
