@@ -7,6 +7,8 @@ from pathlib import Path
 
 from boa_daemon.errors import InputError
 
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+
 
 def pick_file(source: Path, patterns: Sequence[str], chosen: str | None) -> Path:
     """Return the source file: `source` itself, the chosen file in it, or the only one that matches.
@@ -34,15 +36,23 @@ def pick_file(source: Path, patterns: Sequence[str], chosen: str | None) -> Path
 
 
 def _matches(source: Path, patterns: Sequence[str]) -> list[Path]:
-    """Return the files of the first pattern with a match, sorted by name."""
+    """Return the files of the first pattern with a match, also packed ones, sorted by name."""
     for pattern in patterns:
-        found = sorted(path for path in source.glob(pattern) if path.is_file())
-        if found:
-            return found
+        for packed in ("", *_PACKED):
+            found = sorted(path for path in source.glob(pattern + packed) if path.is_file())
+            if found:
+                return found
     return []
 
 
 def _listing(source: Path, patterns: Sequence[str]) -> str:
     """Return a hint with the possible values of --workload."""
     names = [str(path.relative_to(source)) for path in _matches(source, patterns)]
-    return f"Pick one with --workload: {', '.join(names)}" if names else ""
+    if not names:
+        return ""
+    hint = f"Pick one with --workload: {', '.join(names)}"
+    if len(names) > 1 and Path(names[0]).suffix in (".csv", ".txt", ".psv"):
+        hint += (
+            f". Parts of one table are joined with: (cat {names[0]}; tail -qn +2 {names[1]} ...) > all.csv"
+        )
+    return hint

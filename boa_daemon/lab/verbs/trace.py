@@ -57,7 +57,7 @@ def _known(name: str) -> str:
 
 @app.command("import")
 def import_trace(
-    src: Annotated[Path, typer.Argument(metavar="SRC", help="File or directory of the source.")],
+    sources: Annotated[list[Path], typer.Argument(metavar="SRC", help="File or directory of the source.")],
     *,
     source: Annotated[
         str,
@@ -98,6 +98,7 @@ def import_trace(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Convert a public trace into trace.csv and classes.yaml for the simulator and the planner."""
+    src = one_source(sources)
     options = Options(
         workload=workload,
         apps=None if apps is None else tuple(name.strip() for name in apps.split(",") if name.strip()),
@@ -117,6 +118,18 @@ def import_trace(
             found = import_source(source, src, options)
         files = write_workload(found, out)
     _show(output, _summary(found, files))
+
+
+def one_source(sources: Sequence[Path]) -> Path:
+    """Return the only source.
+
+    Raises:
+        InputError: when there are several.
+    """
+    if len(sources) > 1:
+        hint = f"Join them: (cat {sources[0]}; tail -qn +2 {sources[1]} ...) > all.csv, or import one"
+        raise InputError(f"{len(sources)} files, and a history is one", hint=hint)
+    return sources[0]
 
 
 def _show(output: OutputFormat, summary: dict[str, Any]) -> None:
