@@ -39,6 +39,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "currency": ("lineitemcurrencycode", "billingcurrency"),
     "start": ("lineitemusagestartdate", "chargeperiodstart"),
     "product": ("product",),
+    "class": ("chargeclass",),
 }
 _HINT = "Export a Cost and Usage Report or FOCUS report with line item types, usage types, amounts and costs"
 _MOST = 1e15
@@ -75,6 +76,9 @@ def read_costs(path: Path, *, as_of: str) -> PriceList:
         if cells["kind"].replace(" ", "").lower() not in _USAGE:
             found.left_out["that are taxes, credits, fees or unused reservations"] += 1
             continue
+        if cells.get("class", "").lower() == "correction":
+            found.left_out["that correct an earlier bill"] += 1
+            continue
         usage = _BOX.search(cells["usage_type"])
         if usage is None:
             found.left_out["of other usage than running instances"] += 1
@@ -85,7 +89,7 @@ def read_costs(path: Path, *, as_of: str) -> PriceList:
         if (system := _of_product(cells, "system", "operating_system")) and system.lower() != "linux":
             found.left_out["of other systems"] += 1
             continue
-        if cells.get("currency", "USD") not in ("USD", ""):
+        if cells.get("currency", "USD").upper() not in ("USD", ""):
             problem = f"a cost in {cells['currency']}: budgets and caps count USD"
             raise InputError(problem, file=path, line=line, hint="Convert the report to USD")
         region = _of_product(cells, "region", "region_code") or _of_product(cells, "region", "region")

@@ -124,7 +124,9 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
                 )
             )
     if unread:
-        found.notes.append(f"{', '.join(map(repr, unread))} may be no dollars per hour, and are not read")
+        found.notes.append(
+            f"columns that may not be dollars per hour are not read: {', '.join(map(repr, unread))}"
+        )
     if not all(price.as_of for price in found.prices):
         found.notes.append(
             "rows name no day such as 2026-11-28: give --as-of YYYY-MM-DD, so that plans say how old they are"

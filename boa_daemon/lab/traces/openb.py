@@ -7,6 +7,7 @@ Pods that are deleted at the last instant of the file still ran when the trace e
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,15 +32,20 @@ def import_openb(source: Path, options: Options) -> Workload:
     """
     path = pick_file(source, FILES, options.workload)
     dropped: Counter[str] = Counter()
-    found = list(_pods(path, dropped))
-    last = max((end for _, end in found), default=0.0)
-    jobs = [job for job, end in found if end < last or job.gpus == 0]
-    dropped["that still ran at the end of the trace"] = len(found) - len(jobs)
+    ends = array("d")
+    found = list(_pods(path, dropped, ends))
+    last = max(ends, default=0.0)
+    number = len(found)
+    found = [job for job, end in zip(found, ends, strict=True) if end < last or job.gpus == 0]
+    dropped["that still ran at the end of the trace"] = number - len(found)
+    # The only list of a million jobs is handed on, to be freed there.
+    jobs = iter(found)
+    del found
     return rigid_workload(f"openb {path.name}", jobs, options, path=path, dropped=dropped)
 
 
-def _pods(path: Path, dropped: Counter[str]) -> Iterator[tuple[RigidJob, float]]:
-    """Yield (job, instant of its end) of each pod that was scheduled."""
+def _pods(path: Path, dropped: Counter[str], job_ends: array[float]) -> Iterator[RigidJob]:
+    """Yield each pod that was scheduled, and add the instant of its end to `job_ends`."""
     kinds: dict[str, str] = {}
     for rows in read_batches(path, _NEEDED):
         rows.numbers("creation_time")
@@ -54,14 +60,14 @@ def _pods(path: Path, dropped: Counter[str]) -> Iterator[tuple[RigidJob, float]]
             if end < start:
                 problem = f"deletion_time {end:g} is before scheduled_time {start:g}"
                 raise scheduled.row(index).refuse(problem)
-        jobs = rigid_jobs(
+        job_ends.extend(ends)
+        yield from rigid_jobs(
             scheduled.texts("name"),
             scheduled.numbers("creation_time"),
             gpus,
             list(map(float.__sub__, ends, starts)),
             gpu_type=scheduled.each("gpu_spec", _kind, kinds),
         )
-        yield from zip(jobs, ends, strict=True)
 
 
 def _kind(text: str) -> str:
@@ -72,10 +78,11 @@ def _kind(text: str) -> str:
 
 def _gpus(rows: Rows) -> list[float]:
     """Return the GPUs of each pod: a whole number, or thousandths of one."""
+    parts = [number / 1000.0 for number in range(1001)]
     found = []
     numbers, thousandths = rows.wholes("num_gpu"), rows.wholes("gpu_milli")
     for index, (number, part) in enumerate(zip(numbers, thousandths, strict=True)):
         if part > 1000:
             raise rows.row(index).refuse(f"gpu_milli must be 0 to 1000; got {part}")
-        found.append(part / 1000.0 if number == 1 else float(number))
+        found.append(parts[part] if number == 1 else float(number))
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from boa_daemon.inputs.tables import Rows, header_of, read_batches
@@ -32,12 +32,13 @@ _STATUSES = frozenset((*_ENDED, *_OPEN))
 
 @dataclass(slots=True)
 class _Job:
-    """What the tasks of a job add up to."""
+    """What the tasks of a job add up to; `has_types` where they are on several."""
 
     gpus: float = 0.0
     gpu_seconds: float = 0.0
     first_start: float | None = None
-    types: set[str] = field(default_factory=set)
+    gpu_type: str = ""
+    has_types: bool = False
     is_open: bool = False
 
 
@@ -91,7 +92,9 @@ def _add(rows: Rows, jobs: dict[str, _Job], types: dict[str, str]) -> None:
         gpus = hundredth / 100.0 * next(instances)
         job.is_open = job.is_open or status in _OPEN
         job.gpus += gpus
-        job.types.add(next(kinds))
+        kind = next(kinds)
+        job.has_types = job.has_types or job.gpu_type not in ("", kind)
+        job.gpu_type = kind
         if end < start:
             raise rows.row(index).refuse(f"end_time {end:g} is before start_time {start:g}")
         if end >= start:
@@ -109,11 +112,13 @@ def _submissions(path: Path) -> dict[str, float]:
 
 def _ended(jobs: dict[str, _Job], submitted: dict[str, float], dropped: Counter[str]) -> Iterator[RigidJob]:
     """Yield the jobs that have ended, on one type of GPU."""
-    for name, job in jobs.items():
+    for name in list(jobs):
+        # Both kinds of jobs at once would take twice the memory.
+        job = jobs.pop(name)
         at = submitted.get(name, job.first_start)
         if job.is_open:
             dropped["that still run or wait"] += 1
-        elif len(job.types) > 1:
+        elif job.has_types:
             dropped["of several GPU types"] += 1
         elif at is None:
             dropped["without run time"] += 1
@@ -124,5 +129,5 @@ def _ended(jobs: dict[str, _Job], submitted: dict[str, float], dropped: Counter[
                 # Hundredths: the sum of several is off by less than a millionth.
                 gpus=round(job.gpus, 6),
                 gpu_seconds=job.gpu_seconds,
-                gpu_type=next(iter(job.types), GPU_TYPE),
+                gpu_type=job.gpu_type or GPU_TYPE,
             )

@@ -139,13 +139,14 @@ def _as_measured(
     has_parts = any(gpus != int(gpus) for gpus in {job.gpus for _, job in kept})
     places = _places([job for _, job in kept]) if has_parts else {}
     if places:
-        kept = [(seconds, _on_places(job, places)) for seconds, job in kept]
+        for index, (seconds, job) in enumerate(kept):
+            # In place: two lists of a million jobs would take twice the memory.
+            kept[index] = (seconds, _on_places(job, places))
     work: dict[tuple[str, float], list[float]] = defaultdict(list)
     for _, job in kept:
         work[job.gpu_type, job.gpus].append(job.gpu_seconds)
     mean = {key: sum(values) / len(values) for key, values in sorted(work.items())}
-    last = {(job.gpu_type, job.gpus): job for _, job in kept}
-    names = {key: job.class_name for key, job in last.items()}
+    names = {key: job.class_name for key, job in {(job.gpu_type, job.gpus): job for _, job in kept}.items()}
     sources = {name: _with_places(options.gpu_types.get(name), number) for name, number in places.items()}
     classes = [
         JobClass(
@@ -161,11 +162,6 @@ def _as_measured(
             may_share=gpus != int(gpus),
         )
         for (gpu_type, gpus), gpu_seconds in mean.items()
-    ]
-    jobs = [
-        TraceJob(job.id, seconds, names[key], job.gpu_seconds / mean[key])
-        for seconds, job in kept
-        for key in ((job.gpu_type, job.gpus),)
     ]
     notes = ["speed-ups are not known: every job keeps its GPU count. Give --profiles to draw measured ones"]
     # A budget in GPUs counts a place as a GPU.
@@ -186,7 +182,7 @@ def _as_measured(
         options = replace(options, gpu_types={**priced, **own})
     return assemble(
         source,
-        jobs,
+        _consumed(kept, names, mean),
         classes,
         dict[str, GpuSource](),
         path=path,
@@ -194,6 +190,19 @@ def _as_measured(
         dropped=dropped,
         notes=notes,
     )
+
+
+def _consumed(
+    kept: list[tuple[float, RigidJob]],
+    names: Mapping[tuple[str, float], str],
+    mean: Mapping[tuple[str, float], float],
+) -> Iterator[TraceJob]:
+    """Yield the jobs of a trace in order, and empty `kept`: both would take twice the memory."""
+    kept.reverse()
+    while kept:
+        seconds, job = kept.pop()
+        key = (job.gpu_type, job.gpus)
+        yield TraceJob(job.id, seconds, names[key], job.gpu_seconds / mean[key])
 
 
 def _places(jobs: Sequence[RigidJob]) -> dict[str, int]:

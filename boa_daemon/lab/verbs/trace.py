@@ -16,6 +16,7 @@ from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, sh
 from boa_daemon.errors import InputError
 from boa_daemon.lab.traces.importers import HISTORIES, import_source, many_objects, source_names
 from boa_daemon.lab.verbs.trace_fit import fit
+from boa_daemon.number_text import NotOneNumber, number_of, without_dollars
 from boa_daemon.text_files import shown_by
 from boa_daemon.traces.workload import GpuSource, Options, Workload
 from boa_daemon.traces.writer import write_workload
@@ -151,12 +152,14 @@ def gpu_sources(prices: Sequence[str], instance_types: Sequence[str]) -> dict[st
         found[name] = GpuSource(instance_type=value)
     for text in prices:
         name, value = _pair("--price", text, "rtx=1.2")
+        usd, reason, hint = math.nan, "", ""
         try:
-            usd = float(value)
-        except ValueError:
-            usd = math.nan
+            usd = number_of(without_dollars(value))
+        except NotOneNumber as error:
+            reason, hint = error.reason, error.hint
         if not (math.isfinite(usd) and usd > 0.0):
-            raise InputError(f"--price {text!r}: {value!r} is not a positive number of dollars")
+            problem = f"--price {text!r}: {value!r} is not a positive number of dollars{reason}"
+            raise InputError(problem, hint=hint)
         if name in found:
             raise InputError(f"--price and --instance-type both price {name!r}", hint="Give one of them")
         found[name] = GpuSource(usd_per_gpu_hour=usd)
