@@ -364,7 +364,7 @@ class _Reader:
     ) -> tuple[list[list[str]], Sequence[int]]:
         """Return the rows that are not blank, with their lines; refuse rows with other numbers of cells."""
         end = begin + len(rows)
-        if self._line == end and set(map(len, rows)) == {width} and all(map(itemgetter(0), rows)):
+        if width and self._line == end and set(map(len, rows)) == {width} and all(map(itemgetter(0), rows)):
             return rows, range(begin + 1, end + 1)
         kept, lines, line = [], [], begin
         for cells in rows:

@@ -161,6 +161,14 @@ def test_a_cell_without_one_number_is_refused(cell: str, said: str, written: Wri
         assert said in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["", "\n", "\n\n\n", "# a\n", "sep=;\n", " \r\n\r\n"])
+def test_a_file_without_a_header_is_refused(text: str, written: Write) -> None:
+    """Also where no column is needed."""
+    path = written("t.csv", text)
+    with pytest.raises(InputError, match="no rows below the header"):
+        list(read_rows(path, ()))
+
+
 def test_a_point_may_group_digits_where_the_comma_is_decimal(written: Write) -> None:
     """1.250 in a file of a German spreadsheet is 1250, or 1.25 of a program: both are named."""
     (rows,) = read_batches(written("t.csv", "a;b\n2,5;x\n1.250;y\n"), ("a",))
