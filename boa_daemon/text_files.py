@@ -45,7 +45,7 @@ _OTHERS: Mapping[bytes, tuple[str, str]] = {
         "a database of SQLite",
         'Write the table as CSV: sqlite3 -header -csv FILE "select * from TABLE"',
     ),
-    b"ARRO": ("a file of Arrow", "Write it as Parquet or CSV"),
+    b"ARROW1"[:4]: ("a file of Arrow", "Write it as Parquet or CSV"),
     b"7z\xbc\xaf": ("an archive of 7-Zip", "Unpack it: 7z x FILE"),
     b"Rar!": ("an archive of RAR", "Unpack it: unrar x FILE"),
     b"\x04\x22\x4d\x18": ("packed by LZ4", "Unpack it: lz4 -d FILE"),
