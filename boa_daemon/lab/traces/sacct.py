@@ -44,9 +44,29 @@ _ENDED = (
     "DEADLINE",
     "REQUEUED",
     "REVOKED",
+    "LAUNCH_FAILED",
+    "RECONFIG_FAIL",
+    "UPDATE_DB",
 )
-_RUNS = ("RUNNING", "SUSPENDED", "COMPLETING", "RESIZING", "STOPPED", "SIGNALING", "STAGE_OUT")
-_WAITS = ("PENDING", "CONFIGURING", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+_RUNS = (
+    "RUNNING",
+    "SUSPENDED",
+    "COMPLETING",
+    "RESIZING",
+    "STOPPED",
+    "SIGNALING",
+    "STAGE_OUT",
+    "POWER_UP_NODE",
+)
+_WAITS = (
+    "PENDING",
+    "CONFIGURING",
+    "REQUEUE_FED",
+    "REQUEUE_HOLD",
+    "SPECIAL_EXIT",
+    "RESV_DEL_HOLD",
+    "EXPEDITING",
+)
 _STATES = (*_ENDED, *_RUNS, *_WAITS)
 _NO_TIME = ("", "Unknown", "None", "N/A")
 _ELAPSED = re.compile(
@@ -154,10 +174,17 @@ def elapsed_seconds(text: str) -> float:
     return hours * 3600.0 + int(found["minutes"]) * 60.0 + float(found["seconds"])
 
 
+def _in_tres(found: re.Match[str]) -> str:
+    return f"gres/gpu{':' + found[1] if found[1] else ''}={found[2]}"
+
+
 def gpus_of(tres: str) -> dict[str, int]:
     """Return the GPUs by type in ``cpu=8,gres/gpu=2,gres/gpu:a100=2``; an unnamed type is ``gpu``."""
     named: Counter[str] = Counter()
     total = 0
+    if re.match(r"gpu\b", tres.strip()):
+        # A column of old versions: gpu:4, or gpu:v100:4(IDX:0-3).
+        tres = re.sub(r"\bgpu:(?:([^:,(]+):)?(\d+)(?:\([^)]*\))?", _in_tres, tres)
     for item in tres.split(","):
         found = _TRES.fullmatch(item.strip())
         if found is None:
@@ -173,8 +200,8 @@ def gpus_of(tres: str) -> dict[str, int]:
 
 def _read(path: Path, zone: tzinfo, dropped: Counter[str], states: Counter[str]) -> _Columns:
     """Return the rows of jobs that have ended, on one type of GPU."""
-    at = _columns({name.lower(): name for name in header_of(path)}, path)
-    delimiter = delimiter_in(path)
+    names, delimiter = _header(path)
+    at = _columns({name.lower(): name for name in names}, path)
     hint = f"A cell must not hold {delimiter!r}: leave JobName out. For example {COMMAND}"
     read = _Reader(at, zone)
     found = _Columns()
@@ -211,6 +238,14 @@ def _read(path: Path, zone: tzinfo, dropped: Counter[str], states: Counter[str])
     return found
 
 
+def _header(path: Path) -> tuple[list[str], str]:
+    """Return the names of the columns, and the sign between them."""
+    names, delimiter = header_of(path), delimiter_in(path)
+    # Whatever `--delimiter` said stands behind the first name.
+    mark = re.match(r"\w+([^\w ])", names[0]) if len(names) == 1 else None
+    return (names, delimiter) if mark is None else (names[0].split(mark[1]), mark[1])
+
+
 class _Reader:
     """What the columns of a batch mean; texts that repeat are read once."""
 
@@ -225,6 +260,10 @@ class _Reader:
         for index, text in enumerate(rows.texts(self._at["jobid"])):
             if text.isdecimal():
                 found.append((text, None, None))
+                continue
+            if text == self._at["jobid"]:
+                # The header of a further month, where files were put together.
+                found.append((text, None, "header"))
                 continue
             one = _JOB_ID.fullmatch(text)
             if one is None:
@@ -290,6 +329,9 @@ def _columns(known: dict[str, str], path: Path) -> dict[str, str]:
     """
     wanted = ("jobid", "submit", "elapsed", "elapsedraw", "start", "end", "state", "alloctres", "reqtres")
     at = {name: known.get(name, "") for name in wanted}
+    at["jobid"] = at["jobid"] or known.get("jobidraw", "")
+    # Before 20.11, and only there.
+    at["alloctres"] = at["alloctres"] or known.get("allocgres", "")
     lacks = [text for name, text in (("jobid", "JobID"), ("submit", "Submit")) if not at[name]]
     if not (at["alloctres"] or at["reqtres"]):
         lacks.append("AllocTRES or ReqTRES")
