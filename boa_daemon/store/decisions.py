@@ -22,7 +22,8 @@ from boa_daemon.store.tables import DECISIONS, META, POLICIES
 from boa_daemon.tick.explain.runner_up import Alternatives, action_choice
 from boa_daemon.tick.facts.actions import Action
 from boa_daemon.tick.facts.codec import CachingEncoder, digest, dumps, pack, unpack
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.money.spending import gpu_prices_in_use
 from policies.model import Width
 
@@ -97,7 +98,7 @@ class DaemonStore(SqlStore):
             "jobs": len(state.jobs),
             "chosen": chosen,
             "runner_up": other,
-            "waiting": dict(Counter(plan.waiting.values())),
+            "waiting": dict(Counter(plan.jobs.waiting.values())),
             "held": [
                 {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
                 for held in plan.held[:_LISTED]
@@ -118,11 +119,11 @@ class DaemonStore(SqlStore):
             name, cost, other_cost = "change nothing", None, None
         else:
             one = found.jobs[job]
-            widths = {**plan.widths, job: one.other}
+            widths = {**plan.jobs.widths, job: one.other}
             name = f"{one.other} in place of {one.width} for job {job}"
             cost, other_cost = found.costs
         return (
-            {**self._costs(state, plan.widths), "usd_of_money_and_waiting": cost},
+            {**self._costs(state, plan.jobs.widths), "usd_of_money_and_waiting": cost},
             {"name": name, **self._costs(state, widths), "usd_of_money_and_waiting": other_cost},
         )
 

@@ -363,7 +363,7 @@ class SiteService(ServiceBase):
                 for action in decision.actions
                 for kind, target in (kind_and_target(action),)
             ],
-            "waiting": dict(decision.plan.waiting),
+            "waiting": dict(decision.plan.jobs.waiting),
             "held": [held.sentence for held in decision.plan.held],
             "usd_per_hour": state.usd_per_hour,
         }

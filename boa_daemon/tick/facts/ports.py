@@ -23,6 +23,7 @@ from boa_daemon.tick.facts.actions import (
 )
 from boa_daemon.tick.facts.limits import Act
 from boa_daemon.tick.facts.offers import Cooldown, Extras, Offer, RefusalKind, scope_of_gang
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.retries import FailureCause
 from boa_daemon.tick.facts.state import (
     Claim,
@@ -30,7 +31,6 @@ from boa_daemon.tick.facts.state import (
     GateView,
     JobState,
     NodeState,
-    Plan,
     Transfer,
     UserMoney,
 )

@@ -16,13 +16,14 @@ from math import ceil
 from boa_daemon.errors import BoaError
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.placeable_nodes import PlaceableNodes
-from boa_daemon.tick.facts.state import ClusterState, Plan, Rules, WaitReason
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
 from boa_daemon.tick.room.forecasts import about_to_end
 from boa_daemon.tick.room.launches import blank_nodes, coming_nodes, gangs_of, within_node_limit
 from policies.fast_dataclasses import fast_init, field_replacer
 from policies.model import JobId, Node, NodeId, Width
 
-_renting = field_replacer(Plan, "launches", "gangs", "waiting")
+_renting = field_replacer(Plan, "launches", "gangs", "jobs")
 _counting_on = field_replacer(Draft, "plan", "claimed")
 
 
@@ -36,7 +37,7 @@ def rent(state: ClusterState, draft: Draft) -> Draft:
         return draft
     ending = about_to_end(state, draft.allocation.node_prices, waiting)
     booting = coming_nodes(state)
-    after = room.without(ending, state).after(draft.plan.slots)
+    after = room.without(ending, state).after(draft.plan.jobs.slots)
     demand = _demand(state, waiting, after, draft.rules, booting)
     kinds = {node.instance_type.gpu_type for node in booting}
     if demand.launches:
@@ -45,7 +46,8 @@ def rent(state: ClusterState, draft: Draft) -> Draft:
         job: "nodes-to-come" if width.gpu_type in kinds else "gpus-to-fall-free"
         for job, width in waiting.items()
     }
-    plan = _renting(draft.plan, demand.launches, demand.gangs, why)
+    jobs = draft.plan.jobs.only_waiting(why)
+    plan = _renting(draft.plan, demand.launches, demand.gangs, jobs)
     return _counting_on(draft, plan, demand.claimed)
 
 

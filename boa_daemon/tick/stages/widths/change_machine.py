@@ -64,7 +64,7 @@ def change_machine(state: ClusterState, draft: Draft) -> Draft:
     return replace(
         draft,
         allocation=wanted.with_widths(changed, notes.__getitem__),
-        plan=draft.plan.with_widths(changed, notes.__getitem__),
+        plan=draft.plan.with_jobs(draft.plan.jobs.with_widths(changed, notes.__getitem__)),
     )
 
 

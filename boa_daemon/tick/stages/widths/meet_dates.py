@@ -92,9 +92,9 @@ def meet_dates(state: ClusterState, draft: Draft) -> Draft:
         allocation=allocation,
         left_out={**left_out, **dict.fromkeys(sorted(waits), "spot")},
         other_market=frozenset(leave),
-        plan=replace(
-            draft.plan, dates=found, widths=allocation.widths, reasons=allocation.reasons
-        ).looked_at_by(again),
+        plan=draft.plan.with_jobs(replace(draft.plan.jobs, dates=found).answered(allocation)).looked_at_by(
+            again
+        ),
     )
 
 
