@@ -363,7 +363,10 @@ def test_settings_of_a_region_are_read_for_commands(tmp_path: Path) -> None:
         ('subnts = ["subnet-2"]', "Did you mean 'subnets'"),
         ('images = {g5 = ""}', "images"),
         ("pool_end_role = 'boa'", "pool_end_role"),
-        ("[cloud.by_region.eu-west-1.side_prices]\nnat_usd_per_hour = true", "gp3_usd_per_gib_month is missing"),
+        (
+            "[cloud.by_region.eu-west-1.side_prices]\nnat_usd_per_hour = true",
+            "gp3_usd_per_gib_month is missing",
+        ),
     ],
 )
 def test_settings_of_a_further_region_are_checked_where_they_are_read(
