@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from boa_daemon.backends.cloud_kinds import CLOUD_KINDS, cloud_kind
+from boa_daemon.backends.cloud_kinds import cloud_kind, may_read
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.daemon.settings.setting_changes import SettingPath
 from boa_daemon.errors import InputError, did_you_mean
@@ -269,12 +269,9 @@ def _aws(settings: Settings) -> Iterator[SettingConflict]:
 def _other_clouds(settings: Settings) -> Iterator[SettingConflict]:
     """Keys that the provider does not read."""
     cloud = settings.cloud
-    if cloud.provider not in CLOUD_KINDS:
-        # A cloud of a plug-in may read any of them.
-        return
     for key, field in type(cloud).model_fields.items():
         readers = next((mark.clouds for mark in field.metadata if isinstance(mark, ReadBy)), None)
-        if readers is None or cloud.provider in readers or key not in cloud.model_fields_set:
+        if readers is None or key not in cloud.model_fields_set or may_read(cloud.provider, readers):
             continue
         names = " and ".join(_CLOUD_NAMES.get(name, name) for name in readers)
         yield SettingConflict(

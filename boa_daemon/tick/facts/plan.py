@@ -72,6 +72,15 @@ class PlannedJobs:
         """Return the table in which exactly these jobs start, and these stop to hold nothing."""
         return _moving(self, slots, stops)
 
+    def placed(
+        self,
+        allocation: Allocation,
+        slots: Mapping[JobId, tuple[GpuSlot, ...]],
+        stops: tuple[JobId, ...],
+    ) -> PlannedJobs:
+        """Return the table with an allocation's widths, in which exactly these jobs start, and these stop."""
+        return _placed(self, allocation.widths, allocation.reasons, slots, stops)
+
     def starting(self, slots: Mapping[JobId, tuple[GpuSlot, ...]]) -> PlannedJobs:
         """Return the table in which these jobs start now as well, and neither wait nor stop."""
         return _starting(
@@ -107,6 +116,7 @@ class PlannedJobs:
 
 
 _answered = field_replacer(PlannedJobs, "widths", "reasons")
+_placed = field_replacer(PlannedJobs, "widths", "reasons", "slots", "stops")
 _moving = field_replacer(PlannedJobs, "slots", "stops")
 _starting = field_replacer(PlannedJobs, "slots", "stops", "waiting")
 _stopping = field_replacer(PlannedJobs, "slots", "stops", "intended")

@@ -35,19 +35,19 @@ def find_changes(state: ClusterState, draft: Draft) -> Draft:
     if not changes.wishes and not changes.stops and not draft.has_fixed_fleet:
         if plan.jobs.widths is allocation.widths and not allocation.order:
             return draft
-        return with_plan(draft, _with_answer(plan, draft))
+        return with_plan(draft, _with_answer(draft, plan.jobs.stops))
     lent = draft.lent
     if lent:
         lent = {job: planned for job, planned in lent.items() if job not in changes.wishes}
     room = _room(state, draft, changes, lent) if changes.wishes else None
-    plan = _with_answer(plan.with_jobs(plan.jobs.moving(plan.jobs.slots, changes.stops)), draft)
+    plan = _with_answer(draft, changes.stops)
     return _with_changes(draft, changes, lent, room, plan.looked_at_by(_alarm(state)))
 
 
-def _with_answer(plan: Plan, draft: Draft) -> Plan:
-    """Return the plan with the widths and the order of service that the allocation has by now."""
-    allocation = draft.allocation
-    jobs = plan.jobs.answered(allocation)
+def _with_answer(draft: Draft, stops: tuple[JobId, ...]) -> Plan:
+    """Return the plan with the widths and the order of service that the allocation has by now, and stops."""
+    plan, allocation = draft.plan, draft.allocation
+    jobs = plan.jobs.placed(allocation, plan.jobs.slots, stops)
     return _to_change(plan, jobs, allocation.order, allocation.order_rule, _by_name(draft.rules))
 
 

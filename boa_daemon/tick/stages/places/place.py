@@ -19,5 +19,5 @@ def place(_state: ClusterState, draft: Draft) -> Draft:
     stops = changes.stops
     if changes.leaving:
         stops = (*stops, *(job for job in changes.leaving if job not in slots))
-    jobs = draft.plan.jobs.answered(draft.allocation).moving(slots, stops)
+    jobs = draft.plan.jobs.placed(draft.allocation, slots, stops)
     return with_plan(draft, draft.plan.with_jobs(jobs))
