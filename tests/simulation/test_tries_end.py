@@ -14,7 +14,7 @@ STUDY = Path(__file__).resolve().parents[2] / "benchmarks" / "results.yaml"
 
 
 def test_a_decision_follows_each_try_within_two_minutes() -> None:
-    """In a cluster's five weeks of few large jobs no try, of two minutes, lasts until the next arrival or end."""
+    """In five weeks of few large jobs no try, of two minutes, lasts until the next arrival or end."""
     case = load_study(STUDY).of_group("weeks").cases[-1]
     ticks: list[tuple[float, bool]] = []
 

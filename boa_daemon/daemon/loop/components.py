@@ -98,7 +98,11 @@ class DaemonComponents:
         database = None if storage is None else storage.store.database
         self.alerts = Alerts(database, settings.alerts)
         self.nets = SafetyNets(self._alert, self.metrics.net_is_lost)
-        self.own_faults: dict[str, Callable[[], str]] = {"notifier": self.alerts.fault}
+        self._sweep_fault = ""
+        self.own_faults: dict[str, Callable[[], str]] = {
+            "notifier": self.alerts.fault,
+            "leak sweeps": lambda: self._sweep_fault,
+        }
         """Faults of nets that are not the cloud's: by name, what returns why the net is lost, if it is."""
         self.kept = None if database is None else HistoryStore(database)
         self.history = None if self.kept is None else self.kept.history
