@@ -268,7 +268,7 @@ def test_an_elastic_job_is_requeued_with_another_width_and_goes_on_from_its_chec
     script = """
 step=$(cat step 2>/dev/null || echo 0); trap 'echo $step > step; exit 0' TERM
 echo "from $step on $SLURM_JOB_NUM_NODES"
-while [ $step -lt 400 ]; do step=$((step+1)); echo $step > step; sleep 0.2; done; echo done
+while [ $step -lt 1200 ]; do step=$((step+1)); echo $step > step; sleep 0.2; done; echo done
 """
     with a_world(usd=100.0) as world:
         job = world.sbatch(

@@ -303,7 +303,8 @@ class PlannedWidths:
                 self._put(one.job.id, set_to=count)
                 _LOG.info("job %s of Slurm is planned on %s", one.job.id, counted(count, "node"))
             except SlurmRefused:
-                if is_held:
+                # Slurm changes no job whose old processes still end: it is tried again, and at last let go.
+                if is_held and self._refusals.get(one.job.id, 0) + 1 >= MOST_REFUSALS:
                     self._let_go(one.job.id)
                 raise
         if is_held and self._is_to_be_let_go(one.job):
