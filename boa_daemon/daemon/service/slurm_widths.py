@@ -86,9 +86,14 @@ class PlannedWidths:
         return (
             since is not None
             and self._daemon.world.clock.now() - since < OPEN_SECONDS
-            and self._wanted.get(job.id) != job.node_count
+            and job.node_count not in (self._wanted.get(job.id), self._chosen(job.id))
             and not self._is_fixed(job.id)
         )
+
+    def _chosen(self, number: str) -> int | None:
+        """Return the width that was decided for the coming start of a job: it is decided once."""
+        found = self._known.get(number, {}).get("chosen")
+        return None if found is None else int(found)
 
     def _is_fixed(self, number: str) -> bool:
         """Return whether Slurm has refused to change a job too often."""
@@ -112,7 +117,7 @@ class PlannedWidths:
             if not job.is_live or job.state == "CONFIGURING":
                 row["began_at"] = None
             elif row.get("began_at") is None:
-                row["began_at"] = now
+                row |= {"began_at": now, "chosen": None}
             if row.get("was_let_go") and _is_free(job):
                 row |= {"is_held": False, "was_let_go": False}
             if job.is_live:
@@ -278,7 +283,11 @@ class PlannedWidths:
                 continue
             count = count or job.node_count
             try:
-                if job.waits:
+                if job.state == "CONFIGURING" and self._chosen(number) == job.node_count:
+                    continue
+                if job.state == "CONFIGURING" and count == job.node_count:
+                    self._put(number, chosen=count)
+                elif job.waits:
                     self._set_waiting(one, count, is_held=is_held)
                 elif count != job.node_count and not self._is_fixed(number):
                     given_back += self._change_live(one, count)
@@ -300,7 +309,7 @@ class PlannedWidths:
         if count != before and not self._is_fixed(one.job.id):
             try:
                 self._slurm.update_job(one.job.id, **self._sizes(one.job, count))
-                self._put(one.job.id, set_to=count)
+                self._put(one.job.id, set_to=count, chosen=count)
                 _LOG.info("job %s of Slurm is planned on %s", one.job.id, counted(count, "node"))
             except SlurmRefused:
                 # Slurm changes no job whose old processes still end: it is tried again, and at last let go.
@@ -330,6 +339,7 @@ class PlannedWidths:
         if is_less and (not one.runs or "shrink" in one.said):
             before = set(job.hosts)
             self._slurm.update_job(job.id, NumNodes=str(count))
+            self._put(job.id, chosen=count)
             found = [each for each in self._slurm.jobs() if each.id == job.id]
             _LOG.info("job %s of Slurm goes on with %s", job.id, counted(count, "node"))
             self._note(Act(kind="start", target=one.name, at=now))
