@@ -147,6 +147,11 @@ class Planner(LearntClasses):
             self.planned[variant.name] = self.measured(variant)
         return self.planned[variant.name]
 
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue that plans use."""
+        return self._catalog
+
     def is_priced_otherwise(self, prices: Mapping[str, float]) -> bool:
         """Return whether the cloud's list prices are more than 0.01 % off those of the plan."""
         entries = self._catalog.entries

@@ -149,7 +149,7 @@ function queueTable(rows) {
     ["state", (job) => el("span", { class: `chip ${job.status}` }, job.stalled_since ? "stalled" : job.status)],
     ["GPUs", (job) => (job.gpus ? String(job.gpus) : ""), "n"],
     ["why", (job) => job.why, "wide"],
-    ["ends", (job) => (job.status === "waiting" && job.starts_at ? `starts about ${clock(job.starts_at, job.starts_at - Date.now() / 1000 > 43200)}${job.seconds_left === null ? "" : `, runs ${span(job.seconds_left)}`}` : job.seconds_left === null ? "not known" : job.status === "waiting" ? `${span(job.seconds_left)} after its start` : `${clock(Date.now() / 1000 + job.seconds_left, job.seconds_left > 43200)} (${span(job.seconds_left)})`), "n"],
+    ["ends", (job) => (job.status === "waiting" && job.starts_at ? `starts about ${clock(job.starts_at, job.starts_at - Date.now() / 1000 > 43200)}${job.seconds_left === null ? "" : `, runs ${span(job.seconds_left)}`}` : job.seconds_left === null ? "not known" : job.status === "waiting" ? `${span(job.seconds_left)} after its start` : `${clock(Date.now() / 1000 + job.seconds_left, job.seconds_left > 43200)} (${span(job.seconds_left)})`), "n full"],
   ], rows, "Jobs");
 }
 
@@ -162,7 +162,7 @@ const now = {
     const day = doc.books?.day, month = doc.books?.month, [begins, ends] = monthOf(doc.as_of ?? doc.now ?? 0), ofMonth = pace(month, budget, (ends - begins) / 3600);
     return [el("h1", { class: "verdict" }, el("span", { class: kind }, state), el("span", {}, words), el("small", {}, doc.leader ? `leader: ${doc.leader.host}, process ${doc.leader.pid}` : `${doc.provider} cloud, no other daemon`)),
       el("div", { class: "grid" },
-      tile("Now", usd(burn), "per hour", budget ? `budget ${usd(budget)}/h on average${burn > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set"),
+      tile("Now", usd(burn), "per hour", budget ? `budget ${usd(budget)}/h on average${burn > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set", ...(doc.beside_usd_per_hour >= 0.005 ? [`and ${usd(doc.beside_usd_per_hour)}/h without nodes: commitments, gateway, images`] : [])),
       moneyTile("Today", day, pace(day, budget, 24), "by midnight UTC"),
       moneyTile("This month", month, ofMonth, "by its end", ofMonth ? `${usd(Math.max(ofMonth.left, 0))} left${burn > 0 && ofMonth.left > 0 ? `: ${span((3600 * ofMonth.left) / burn)} at the present rate` : ""}` : null, lastWeek),
       tile("GPUs", number(doc.gpus_used ?? 0), `of ${number(doc.gpus ?? 0)} in use`, `${counted(doc.nodes ?? 0, "node")}${doc.max_instances ? ` of at most ${doc.max_instances}` : ""}${idle >= 0.005 ? `; ${usd(idle)}/h idle or booting` : ""}`),

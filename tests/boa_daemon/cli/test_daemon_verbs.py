@@ -100,7 +100,7 @@ def test_status_shows_state_nodes_jobs_and_costs(boa: Boa, play: tuple[DaemonInA
     assert "1 running, 0 waiting" in rows["jobs"]
     assert "1 of 7, 4 of 4 GPUs in use" in rows["nodes"]
     price = play[0].service.status()["usd_per_hour"]
-    assert f"{price:,.2f} USD/hour; budget 10.00 on average" in rows["burn rate"]
+    assert f"${price:,.2f}/hour; budget $10.00 on average" in rows["burn rate"]
     assert "of 500.00" in rows["this day"]
     assert "as of 2027-01-15 08:04:30 UTC" in said
     assert next_commands(said) == ["boa jobs", "boa instances", "boa cost"]
@@ -133,7 +133,7 @@ def test_boa_jobs_lists_active_jobs_or_all_newest_first(boa: Boa) -> None:
     code, said = boa("jobs")
     assert code == 0
     header = next(line for line in said.splitlines() if line.strip().startswith("id"))
-    assert cells(header) == ["id", "user", "class", "status", "GPUs", "step", "age", "USD"]
+    assert cells(header) == ["id", "user", "class", "status", "GPUs", "step", "age", "cost"]
     rows = {cells(line)[0]: cells(line) for line in said.splitlines() if "default" in line}
     assert list(rows) == ["long-2"]
     assert rows["long-2"][:2] == ["long-2", "ann"]
@@ -187,7 +187,7 @@ def test_the_costs_by_user_add_up_to_the_total(boa: Boa) -> None:
     """The forecast and the cap are below the table."""
     said = boa("cost", "--by", "user")[1]
     lines = said.splitlines()
-    first = next(number for number, line in enumerate(lines) if cells(line)[-1] == "USD") + 1
+    first = next(number for number, line in enumerate(lines) if cells(line)[-1] == "cost") + 1
     last = next(number for number, line in enumerate(lines) if cells(line)[0] == "in all")
     amounts = [float(cells(line)[-1]) for line in lines[first:last]]
     assert sum(amounts) == pytest.approx(float(cells(lines[last])[-1]), abs=0.01 * len(amounts))
@@ -214,9 +214,9 @@ def test_costs_are_grouped_by_market_and_by_tags_in_json_and_csv(boa: Boa) -> No
 def test_decisions_are_listed_with_the_next_best_width(boa: Boa) -> None:
     """Each start has its reason, and the output says how to replay a decision."""
     said = boa("decisions", "--acting")[1]
-    assert re.search(r"^tick \d+ .*, chose: \d+ GPUs? \([\d.]+ USD/hour\)", said, re.M)
+    assert re.search(r"^tick \d+ .*, chose: \d+ GPUs? \(\$[\d.]+/hour\)", said, re.M)
     assert re.search(r"^  start long-2: ", said, re.M)
-    assert re.search(r"^    \d x \S+ at [\d.e+-]+ USD, not \d+ x \S+ at [\d.e+-]+$", said, re.M)
+    assert re.search(r"^    \d x \S+ at \$[\d.,]+, not \d+ x \S+ at \$[\d.,]+$", said, re.M)
     assert next_commands(said) == [
         "boa decisions --record TICK > decision.json", "boa replay decision.json",
     ]  # fmt: skip
@@ -225,7 +225,7 @@ def test_decisions_are_listed_with_the_next_best_width(boa: Boa) -> None:
 def test_explain_shows_the_chosen_and_the_next_best_width(boa: Boa) -> None:
     """Both widths have their cost of money and waiting."""
     said = " ".join(boa("explain", "long-2")[1].split())
-    assert re.search(r"\d x \S+, at [\d.]+ USD of money and waiting; \d+ x \S+ would be [\d.]+", said)
+    assert re.search(r"\d x \S+, at \$[\d.]+ of money and waiting; \d+ x \S+ would be \$[\d.]+", said)
 
 
 def test_every_table_is_also_printed_as_json(boa: Boa) -> None:
