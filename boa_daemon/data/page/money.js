@@ -114,15 +114,18 @@ function usesCard(doc, width) {
 }
 
 function costCard(cost) {
-  const total = cost.usd, rows = cost.rows.slice(0, MOST_ROWS), rest = cost.rows.slice(MOST_ROWS), most = Math.max(...cost.rows.map((row) => row.usd), 1e-9);
+  // What belongs to nobody is never among the others.
+  const isNobodys = (row) => /^\((idle|gateway|commitments)/.test(row.name), owned = cost.rows.filter((row) => !isNobodys(row));
+  const total = cost.usd, rows = owned.slice(0, MOST_ROWS), rest = owned.slice(MOST_ROWS), most = Math.max(...cost.rows.map((row) => row.usd), 1e-9);
   const hours = cost.rows.some((row) => row.gpu_hours);
   if (rest.length) rows.push({ name: `${number(rest.length)} others`, usd: rest.reduce((sum, row) => sum + row.usd, 0), boot_usd: rest.reduce((sum, row) => sum + (row.boot_usd ?? 0), 0), gpu_hours: rest.reduce((sum, row) => sum + (row.gpu_hours ?? 0), 0) });
+  rows.push(...cost.rows.filter(isNobodys));
   rows.push({ name: "in all", usd: total, isSum: true, boot_usd: cost.rows.reduce((sum, row) => sum + (row.boot_usd ?? 0), 0), gpu_hours: cost.rows.reduce((sum, row) => sum + (row.gpu_hours ?? 0), 0) });
   const name_ = (row) => (cost.by === "job" && /^[A-Za-z0-9-]+$/.test(row.name) ? el("a", { href: `#job/${encodeURIComponent(row.name)}` }, row.name) : row.name);
   const flat = () => cost.rows.map(({ kinds, ...row }) => ({ ...row, ...Object.fromEntries(Object.entries(kinds ?? {}).map(([kind, value]) => [`${kind}_usd`, value])) }));
   return card(["Who spent what ", el("small", {}, `since ${clock(cost.since, true)}`)], "",
     el("div", { class: "tools" }, segments("Cost by", COSTS_BY, chosen.by, (by) => { chosen.by = by; reload(); }), cost.rows.length ? exports_(`cost-by-${cost.by}`, flat, () => cost) : null),
-    cost.rows.length ? table([[cost.by, name_, "id"], ["cost", (row) => usd(row.usd), "n"], ["share", (row) => (total ? `${number((100 * row.usd) / total, 1)} %` : ""), "n"], ["", (row) => (row.isSum ? "" : svg("svg", { class: "strip thinstrip", viewBox: "0 0 200 10", preserveAspectRatio: "none", "aria-hidden": "true" }, svg("rect", { class: /^\((idle|gateway|commitments)/.test(row.name) ? "f7" : "f0", width: Math.max(0, 200 * (row.usd / most)), height: 10 }))), "barcell"], ...(hours ? [["of it boots", (row) => (row.boot_usd ? usd(row.boot_usd) : ""), "n"], ["GPU-hours", (row) => (row.gpu_hours ? number(row.gpu_hours, 1) : ""), "n"], ["a GPU-hour", (row) => (row.gpu_hours ? usd(row.usd / row.gpu_hours) : ""), "n"]] : [])], rows, "Cost") : empty("Nothing was spent in this time."));
+    cost.rows.length ? table([[cost.by, name_, "id"], ["cost", (row) => usd(row.usd), "n"], ["share", (row) => (total ? `${number((100 * row.usd) / total, 1)} %` : ""), "n"], ["", (row) => (row.isSum ? "" : svg("svg", { class: "strip thinstrip", viewBox: "0 0 200 10", preserveAspectRatio: "none", "aria-hidden": "true" }, svg("rect", { class: isNobodys(row) ? "f7" : "f0", width: Math.max(0, 200 * (row.usd / most)), height: 10 }))), "barcell"], ...(hours ? [["of it boots", (row) => (row.boot_usd ? usd(row.boot_usd) : ""), "n"], ["GPU-hours", (row) => (row.gpu_hours ? number(row.gpu_hours, 1) : ""), "n"], ["a GPU-hour", (row) => (row.gpu_hours ? usd(row.usd / row.gpu_hours) : ""), "n"]] : [])], rows, "Cost") : empty("Nothing was spent in this time."));
 }
 
 // How long a purse lasts, and when there is room again.
