@@ -17,7 +17,7 @@ from boa_daemon.inputs.price_age import STALE_DAYS, days_old
 from boa_daemon.planning.budget_plan import QUOTA_SHARE
 from boa_daemon.planning.plan_documents import worth_document
 from boa_daemon.tick.decide.decision import Decision
-from boa_daemon.tick.facts.offers import Cooldown, Offer, closing
+from boa_daemon.tick.facts.offers import Cooldown, Market, Offer, closing
 from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
 from policies.errors import PolicyError
 from policies.links.gpu_kinds import is_spot, without_market
@@ -147,11 +147,11 @@ def _room(
     if decision is None:
         return []
     state = decision.state
-    nodes = Counter((node.instance_type.name, node.market) for node in state.nodes.values())
+    nodes = Counter[tuple[str, Market]]((node.instance_type.name, node.market) for node in state.nodes.values())
     rows = []
     for kind, machine in machines.items():
         name = without_market(machine.name)
-        market = "spot" if is_spot(machine.name) else "on-demand"
+        market: Market = "spot" if is_spot(machine.name) else "on-demand"
         offers = [one for one in state.offers if one.instance_type == name and one.market == market]
         left = [one.nodes_left for one in offers if one.nodes_left is not None]
         have = nodes[machine.name, market] or nodes[name, market]

@@ -67,4 +67,4 @@ def _use_of(library: Any, name: str) -> float | None:
         code = library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(device))
     if code != 0 or library.nvmlDeviceGetUtilizationRates(device, ctypes.byref(use)) != 0:
         return None
-    return min(use.gpu, 100) / 100.0
+    return min(int(use.gpu), 100) / 100.0
