@@ -147,7 +147,9 @@ def _room(
     if decision is None:
         return []
     state = decision.state
-    nodes = Counter[tuple[str, Market]]((node.instance_type.name, node.market) for node in state.nodes.values())
+    nodes: Counter[tuple[str, Market]] = Counter(
+        (node.instance_type.name, node.market) for node in state.nodes.values()
+    )
     rows = []
     for kind, machine in machines.items():
         name = without_market(machine.name)
