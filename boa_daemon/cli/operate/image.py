@@ -298,12 +298,12 @@ def _print(document: Mapping[str, Any]) -> None:
         (
             "costs",
             f"${document['usd']:.2f} for {document['assumed_minutes']:g} minutes (assumed), "
-            f"{document['most_usd']:.2f} at the most",
+            f"${document['most_usd']:.2f} at the most",
         ),
         (
             "then",
             f"${document['snapshot_usd_per_gb_month']:g} per GB on the disk and month, "
-            f"{document['most_usd_per_month']:.2f} a month at the most",
+            f"${document['most_usd_per_month']:.2f} a month at the most",
         ),
     )
     for name, said in rows:
