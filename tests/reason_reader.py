@@ -129,13 +129,13 @@ class _Reader:
         for other in re.findall(r"\b(?:job|node) (\w+): ", text):
             if other != name:
                 yield f"a note on {other}"
-        notes = re.findall(r"USD is spent[^;]*;", text.partition(". ")[2])
+        notes = re.findall(r"\$[\d.,]+ is spent[^;]*;", text.partition(". ")[2])
         if len(notes) > len(set(notes)):
             yield "the same note twice"
 
     def money(self, name: JobId, text: str) -> Iterator[str]:
         """Money in words: what is spent, whether ends of jobs make room, and what accrued pays for now."""
-        usd = r"([\d,]+\.\d\d) USD"
+        usd = r"\$([\d,]+\.\d\d)"
         for cap, spent, rest in re.findall(rf"the cap is {usd}[^)]*\): {usd} is spent(.*?)(?:\. |\.$)", text):
             most, paid = float(cap.replace(",", "")), float(spent.replace(",", ""))
             takes = re.search(rf"it takes {usd}", rest)
@@ -153,10 +153,10 @@ class _Reader:
             if node.phase in ("ready", "requested") and node.ends_by is None
         )
         most = accrual.per_hour + max(accrual.balance, 0.0) / accrual.spread_hours
-        for said in re.findall(r"now pays for (\d+\.\d\d)", text):
+        for said in re.findall(r"now pays for \$(\d+\.\d\d)", text):
             if abs(float(said) - most) > CENT:
                 yield f"the budget pays for {most}"
-        for said in re.findall(r"(\d+\.\d\d) are rented", text):
+        for said in re.findall(r"\$(\d+\.\d\d) are rented", text):
             if abs(float(said) - burn) > CENT:
                 yield f"{burn} are rented"
 

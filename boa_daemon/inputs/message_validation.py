@@ -94,6 +94,7 @@ class _Progress(_Word):
     save_seconds: float | None = None
     gap_seconds: float | None = None
     checkpoint_bytes: Count | None = None
+    gpu_use: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
 
     @field_validator("samples", "seconds", "loss", "gradient_noise", "at", "save_seconds", "gap_seconds")
     @classmethod

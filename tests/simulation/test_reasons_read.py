@@ -134,7 +134,7 @@ def limited(state: ClusterState, limit: str, most: int) -> ClusterState:
 
 NAMES = {
     "max_instances": "max_instances",
-    "cap-hour": "USD per hour",
+    "cap-hour": "/hour",
     "quota": "quota",
     "stock": "stock",
 }

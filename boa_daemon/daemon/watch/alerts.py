@@ -103,13 +103,13 @@ def due_alerts(
             if spent >= fraction * cap:
                 yield (
                     f"{label}:{fraction:g}",
-                    f"{spent:.2f} USD spent this {name}: {spent / cap:.0%} of the cap of {cap:.2f} USD",
+                    f"${spent:.2f} spent this {name}: {spent / cap:.0%} of the cap of ${cap:.2f}",
                 )
         if forecast > cap:
             yield (
                 f"{label}:forecast",
-                f"at {state.usd_per_hour:.2f} USD/hour this {name} would end at {forecast:.2f} USD; "
-                f"the cap of {cap:.2f} USD will hold it back",
+                f"at ${state.usd_per_hour:.2f}/hour this {name} would end at ${forecast:.2f}; "
+                f"the cap of ${cap:.2f} will hold it back",
             )
 
 
@@ -152,14 +152,18 @@ class Alerts:
         """Whether an alert of this key was sent before."""
         return key in self._said
 
-    def shout(self, sentence: str, *, key: str = "") -> None:
-        """Send an alert even if it was sent before, without using the database, which may be the fault."""
+    def shout(self, sentence: str, *, key: str = "", page: Path | None = None) -> None:
+        """Send an alert even if it was sent before, without using the database, which may be the fault.
+
+        A `page` goes with it where the channel takes files, such as mail by apprise.
+        """
         sentence = plain_text(sentence)
         _LOG.warning(sentence, extra={"alert": key})
         settings = self.settings
         channels = _channels(
-            settings.webhook, settings.sns_topic, settings.command, settings.apprise, settings.notifiers
-        )
+            settings.webhook, settings.sns_topic, settings.command, settings.apprise, settings.notifiers,
+            page=page,
+        )  # fmt: skip
         if channels:
             self._sender.send(channels, sentence, self._failed)
 
@@ -197,16 +201,20 @@ class Alerts:
         *,
         at: float,
         is_site: bool,
+        page: Path | None = None,
     ) -> bool:
         """Send an alert once, over the channels of its owners; return whether it was sent.
 
-        With `is_site` it goes over the site's channels when no owner has any.
+        With `is_site` it goes over the site's channels when no owner has any. A `page` goes with it where a
+        channel takes files.
         """
         if not self.once(key, sentence, at=at):
             return False
-        channels = [one for owner in owners for one in _channels(owner.webhook, None, None, owner.apprise)]
+        channels = [
+            one for owner in owners for one in _channels(owner.webhook, None, None, owner.apprise, page=page)
+        ]
         if not channels and is_site:
-            self.shout(sentence, key=key)
+            self.shout(sentence, key=key, page=page)
             return True
         _LOG.warning(sentence, extra={"alert": key})
         if channels:
@@ -237,6 +245,8 @@ def _channels(
     command: str | None,
     apprise: Sequence[str],
     notifiers: Mapping[str, str] = MappingProxyType({}),
+    *,
+    page: Path | None = None,
 ) -> list[_Channel]:
     found = (
         ("webhook", webhook, _to_webhook),
@@ -245,7 +255,11 @@ def _channels(
     )
     set_ones = [(name, address, do) for name, address, do in found if address]
     plugged = [(name, address, partial(_to_plugin, name)) for name, address in notifiers.items()]
-    return [*set_ones, *(("apprise channel", url, _to_apprise) for url in apprise), *plugged]
+    return [
+        *set_ones,
+        *(("apprise channel", url, partial(_to_apprise, page=page)) for url in apprise),
+        *plugged,
+    ]
 
 
 class _Sender:
@@ -349,12 +363,20 @@ class _NotTaken(CloudFailed):
     """A service of apprise refused a message; the sentence has no address."""
 
 
-def _to_apprise(url: str, sentence: str) -> None:
+def _to_apprise(url: str, sentence: str, *, page: Path | None = None) -> None:
     from apprise import Apprise  # noqa: PLC0415 - optional, and slow to import
 
-    service = Apprise()
-    if not service.add(url) or not service.notify(title=subject_of(sentence), body=sentence):
+    service, title = Apprise(), subject_of(sentence)
+    if not service.add(url):
+        raise _NotTaken("it is no URL of apprise")
+    attach = str(page) if page is not None and page.is_file() and takes_files(service) else None
+    if not service.notify(title=title, body=sentence, attach=attach):
         raise _NotTaken("the service did not take it; the log of apprise says why")
+
+
+def takes_files(service: Any) -> bool:
+    """Return whether all servers of an apprise service take files; others would refuse the message."""
+    return all(getattr(server, "attachment_support", False) for server in service)
 
 
 def subject_of(sentence: str) -> str:

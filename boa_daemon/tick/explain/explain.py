@@ -157,7 +157,7 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
         return f"It waits for job {job.terms.waits_for}, which {how} (after)."
     if reason == "user-day-cap":
         money = state.users.get(job.terms.user)
-        said = "" if money is None else f" {money.spent_usd:.2f} of {money.cap_usd:.2f} USD"
+        said = "" if money is None else f" ${money.spent_usd:.2f} of ${money.cap_usd:.2f}"
         return (
             f"It is held back: the jobs of user {job.terms.user} have spent today's cap"
             f"{said and ':'}{said}. It may start after midnight UTC."
@@ -273,8 +273,8 @@ def _money_now(state: ClusterState, accrual: Accrual) -> str:
     """Return what the accrued money pays for now, beside what is rented."""
     rented = sum(node.usd_per_hour for node in live_nodes(state))
     return (
-        f"the budget of {accrual.per_hour:.2f} USD/hour now pays for {accrual.most_per_hour:.2f}, and "
-        f"{rented:.2f} are rented"
+        f"the budget of ${accrual.per_hour:.2f}/hour now pays for ${accrual.most_per_hour:.2f}, and "
+        f"${rented:.2f} are rented"
     )
 
 

@@ -61,11 +61,11 @@ class Choice:
     def sentence(self) -> str:
         """The choice as a sentence for people."""
         what = " of money and waiting" if self.unit == "USD" else ""
-        per = "USD" if self.unit == "USD" else "USD per hour"
-        other = f"{self.runner_up} would be {self.runner_up_cost:.4g}"
-        said = f"{self.chosen}, at {self.cost:.4g} {per}{what}; {other}"
+        per = "" if self.unit == "USD" else "/hour"
+        other = f"{self.runner_up} would be ${self.runner_up_cost:.4g}"
+        said = f"{self.chosen}, at ${self.cost:.4g}{per}{what}; {other}"
         if self.wished:
-            return f"{said}, and {self.wished} {self.wished_cost:.4g}, but {self.forbidden_by}"
+            return f"{said}, and {self.wished} ${self.wished_cost:.4g}, but {self.forbidden_by}"
         return f"{said}, but {self.forbidden_by}" if self.forbidden_by else said
 
     @property

@@ -274,7 +274,7 @@ class AwsMarket:
                 what = "Capacity Block" if each.is_block else "reservation"
                 found.append(
                     f"{each.left} of {each.total} {each.instance_type} of {what} {each.id} in {each.zone} "
-                    f"are idle: {usd:.2f} USD/hour are paid for nothing"
+                    f"are idle: ${usd:.2f}/hour are paid for nothing"
                 )
         return found
 

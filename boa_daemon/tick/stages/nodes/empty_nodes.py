@@ -76,7 +76,7 @@ def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
 
 def _why(node: NodeId, usd_per_hour: float, reasons: Mapping[JobId, str], job: JobId) -> str:
     """Return why a job moves so that a node can go back."""
-    saved = f"node {node} can go back, which saves {usd_per_hour:.2f} USD/hour"
+    saved = f"node {node} can go back, which saves ${usd_per_hour:.2f}/hour"
     return f"it makes room so that {saved}: {reasons.get(job, 'by the policy')}"
 
 

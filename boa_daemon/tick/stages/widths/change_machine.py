@@ -200,7 +200,7 @@ def _transfer_note(job: JobState, far: Transfer | None) -> str:
     if far is None or not size:
         return ""
     return (
-        f"; its checkpoint of {size:.3g} GB comes from {far.source} for {far.usd_per_gb * size:.2f} USD, in "
+        f"; its checkpoint of {size:.3g} GB comes from {far.source} for ${far.usd_per_gb * size:.2f}, in "
         f"about {format_hours(far.hours(size))}"
     )
 

@@ -104,7 +104,7 @@ def _why(note: DateNote, width: Width | None) -> str:
     if width is None:
         return f"{date}, leaves time to wait for spot"
     market = " on demand" if note.is_firm else ""
-    kept = f"it is met with probability {note.kept:.0%} for about {note.usd:.2f} USD"
+    kept = f"it is met with probability {note.kept:.0%} for about ${note.usd:.2f}"
     if base_width(width) == note.width:
         return f"{date}, asks for {note.width}{market}: {kept}"
     return f"it keeps {width} for now; {date}, asks for {note.width}{market}: {kept}"

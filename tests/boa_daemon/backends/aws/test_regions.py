@@ -214,7 +214,7 @@ def test_checkpoints_that_cross_regions_are_in_prices_caps_and_ledger(two: Calla
         assert each.usd_per_hour == pytest.approx((before[key].usd_per_hour or 0.0) + more)
     assert node.id == there
     assert dict(node.extras)["transfer"] == pytest.approx(usd)
-    assert any("10 GB, 1.20 USD per node and hour" in note for note in made.cloud.notes())
+    assert any("10 GB, $1.20 per node and hour" in note for note in made.cloud.notes())
     assert made.cloud.transfers()[THERE].usd_per_gb == 0.02
     assert TYPE not in made.cloud.transfers()
 

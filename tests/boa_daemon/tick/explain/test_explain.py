@@ -360,7 +360,7 @@ def test_the_explanation_of_a_job_set_aside_quotes_known_numbers() -> None:
     assert explain_job(state, gone, "a") == f"{PRESENT} It is given up: it failed 4 times."
     state, plan = waiting("user-day-cap", user="eve")
     state = replace(state, users={"eve": UserMoney(spent_usd=4.5, cap_usd=4.25)})
-    assert "today's cap: 4.50 of 4.25 USD. It may start" in explain_job(state, plan, "a")
+    assert "today's cap: $4.50 of $4.25. It may start" in explain_job(state, plan, "a")
     state, plan = waiting("team-day-cap", team="red")
     notes = tuple(
         Held(what=f"team {team}", code="team-day-cap", numbers={"cap_usd": usd})

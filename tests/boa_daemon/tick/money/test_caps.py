@@ -67,7 +67,7 @@ def test_a_launch_that_could_break_the_daily_cap_is_refused_with_code_and_number
     assert decision.plan.jobs.waiting == {"a": "cap-day"}
     assert [held.code for held in decision.plan.held] == ["cap-day"]
     assert decision.plan.held[0].numbers == {"cap_usd": 10.0, "left_usd": 0.5}
-    assert "(the cap is 10.00 USD, 0.50 USD is left)" in decision.explain("a")
+    assert "(the cap is $10.00, $0.50 is left)" in decision.explain("a")
     assert decision.wake_at == DAY_SECONDS
 
 

@@ -70,7 +70,7 @@ def test_no_job_of_a_user_at_the_daily_cap_starts_until_midnight() -> None:
         ("user bob", "user-day-cap", {"spent_usd": 5.0, "cap_usd": 5.0})
     ]
     assert found.wake_at == DAY_SECONDS
-    assert "user bob have spent today's cap: 5.00 of 5.00 USD" in found.explain("b")
+    assert "user bob have spent today's cap: $5.00 of $5.00" in found.explain("b")
     rested = changed(spent, "b", failed=(Failure(at=NOON - 6.0, step=0),), failures=1)
     assert decided(rested, a=1, b=1, c=1).wake_at == DAY_SECONDS, "a rest that is over wakes nobody"
     capped = replace(rules(), caps=Caps(least_run_seconds=900.0))

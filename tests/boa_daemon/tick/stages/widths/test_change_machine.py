@@ -239,7 +239,7 @@ def test_a_checkpoint_that_is_dear_to_move_decides_between_two_machines(
     plan = plan_of(state, site, transfers={"t4@far": far})
 
     assert plan.launches == {rented: 1}
-    said = "its checkpoint of 1 GB comes from us-east-1 for 0.02 USD, in about 20 s"
+    said = "its checkpoint of 1 GB comes from us-east-1 for $0.02, in about 20 s"
     assert (said in plan.jobs.reasons["a"]) == (gigabytes == 1.0)
 
 
