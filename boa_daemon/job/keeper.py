@@ -54,7 +54,7 @@ from boa_daemon.job.control_group import ControlGroup, memory_kills
 from boa_daemon.job.course import Course, make_output, read_course, reopen_output, strays
 from boa_daemon.job.enclosure import Enclosure
 from boa_daemon.job.failures import full_disk
-from boa_daemon.job.guard import FIRST, Guard, Orders
+from boa_daemon.job.guard import FIRST, Guard, Orders, stand_in
 from boa_daemon.job.leavings import make_temporary_folder, remove_leavings, remove_trees, temporary_folder
 from boa_daemon.job.logs import RANK_FILES, LogWriter, trim_rank_files
 from boa_daemon.job.parent_variables import note_variables
@@ -954,16 +954,22 @@ def main(arguments: list[str]) -> int:
     if "--foreground" not in arguments:
         _apart()
     with (folder / "keeper.lock").open("w") as lock:
+        orders = None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return 0  # The unit already has a keeper.
+            if "--foreground" not in arguments:
+                return 0  # The unit already has a keeper.
+            # Started again by systemd: the guard was killed, and its keeper goes on.
+            orders = stand_in(folder, lock.fileno())
         os.set_inheritable(lock.fileno(), False)
-        if read_own(folder, "exit.json") is not None or (
-            (folder / "keeper.json").exists() and read_course(folder) is None
-        ):
+        if read_own(folder, "exit.json") is not None:
             return 0
-        if not Guard(folder, _keep(folder)).run():
+        if (folder / "keeper.json").exists() and read_course(folder) is None:
+            if "--foreground" in arguments:
+                end_orphaned_unit(folder)  # It had no command yet, or the machine was booted meanwhile.
+            return 0
+        if not Guard(folder, _keep(folder), orders).run():
             end_orphaned_unit(folder)
     return 0
 

@@ -107,7 +107,7 @@ def test_jobs_have_shared_memory_apart_and_leave_none(tmp_path: Path) -> None:
         assert bench.admit(run) == Accepted()
         bench.start()
     for bench, job in zip(benches, ("a", "b"), strict=True):
-        until(lambda bench=bench: "made" in bench.printed())  # type: ignore[misc]
+        until(lambda bench=bench: "made" in bench.printed())
         (folder,) = (file.parent for file in (tmp_path / job).rglob("unit.json"))
         words = [sys.executable, "-m", "boa_daemon.job.unit_access", str(folder), "--seconds", "20"]
         said = subprocess.run([*words, f"cat /dev/shm/{name}; pwd"], capture_output=True, check=True).stdout
