@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from boa_daemon.job.processes import PROC, send
 
 PERIOD_MICROSECONDS = 100_000
 """The period in which the kernel counts a group's time on cores; 100 ms is its default."""
+_HELD, _FREEZE_SECONDS = "held", 0.2
+"""The group below a command's in which processes are frozen, and how long that may take."""
 _EVENTS = ("memory.events", "memory.oom_control")
 
 
@@ -95,6 +98,30 @@ class ControlGroup:
         except OSError:  # Version 1, or a kernel before 5.14: not all at one moment.
             send(pids, signal.SIGKILL)
         return len(pids)
+
+    def freeze(self, pids: Iterable[int]) -> None:
+        """Let processes of the group run no further until `thaw`; does nothing where the kernel cannot.
+
+        Unlike SIGSTOP nobody notices, neither their parents nor they themselves.
+        """
+        for folder in self.folders[:1]:
+            held = folder / _HELD
+            with suppress(OSError):
+                if not (folder / "cgroup.freeze").exists():
+                    return
+                held.mkdir(exist_ok=True)
+                for pid in pids:
+                    with suppress(ProcessLookupError):
+                        (held / "cgroup.procs").write_text(str(pid))
+                (held / "cgroup.freeze").write_text("1")
+                until = time.monotonic() + _FREEZE_SECONDS
+                while "frozen 1" not in (held / "cgroup.events").read_text() and time.monotonic() < until:
+                    time.sleep(0.002)
+
+    def thaw(self) -> None:
+        """Let frozen processes go on; signals that they got meanwhile come first."""
+        for folder in self.folders[:1]:
+            _try_to_write(folder / _HELD / "cgroup.freeze", "0")
 
     @property
     def counts_memory(self) -> bool:

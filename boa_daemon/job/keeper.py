@@ -274,7 +274,12 @@ class Keeper:
         self._lease = hold_lease(self.unit)
         if course.stop is not None and not self._hard:
             self._stop = OrderedStop(
-                self.unit, course.child, self._family, self._note_stop, before=course.stop
+                self.unit,
+                course.child,
+                self._family,
+                self._note_stop,
+                group=self._group,
+                before=course.stop,
             )
         self._see_through(course.child, log)
 
@@ -557,7 +562,7 @@ class Keeper:
         assert self._stop_asked_at is not None
         if self._stop is None:
             self._note()
-            self._stop = OrderedStop(self.unit, child, self._family, self._note_stop)
+            self._stop = OrderedStop(self.unit, child, self._family, self._note_stop, group=self._group)
             log.write_line(f"boa: {self._stop}")
         else:
             self._stop.go_on()

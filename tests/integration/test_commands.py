@@ -18,6 +18,7 @@ ALWAYS = (
     "trap that kills",
     "./run.sh",
     "|& tee",
+    "a shell below script",
     "exec > >(tee)",
     "setsid",
     "with fresh-pool",

@@ -140,6 +140,26 @@ def test_a_group_below_it_belongs_to_it(group: ControlGroup) -> None:
     assert not below.exists()
 
 
+def test_frozen_processes_stand_still_unnoticed_and_hear_signals_first(group: ControlGroup) -> None:
+    """The parent is not told as of a stop; a signal comes before anything else that happened meanwhile."""
+    if not (group.folders[0] / "cgroup.freeze").exists():
+        pytest.skip("nothing can be frozen here")
+    words = "sleep 600 & echo $!; wait $!; echo next"
+    with subprocess.Popen(
+        ["/bin/bash", "-c", words], preexec_fn=group.enter, stdout=subprocess.PIPE, text=True
+    ) as shell:
+        assert shell.stdout is not None
+        child = int(shell.stdout.readline())
+        group.freeze([shell.pid])
+        os.kill(child, signal.SIGKILL)
+        assert os.waitid(os.P_PID, shell.pid, os.WSTOPPED | os.WEXITED | os.WNOHANG) is None
+        os.kill(shell.pid, signal.SIGTERM)
+        assert shell.pid in group.pids()
+        group.thaw()
+        assert shell.wait(timeout=10) == -signal.SIGTERM
+        assert shell.stdout.read() == ""
+
+
 def test_who_needs_too_much_memory_is_counted() -> None:
     """Shared memory counts, too."""
     try:
