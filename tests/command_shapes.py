@@ -626,6 +626,10 @@ MORE: dict[str, Shape] = {
         run=f"for i in 1 2; do (cd .; {LOOP}; echo it went on) & done; wait; echo it went on",
         never="it went on",
     ),
+    "the second begins late": Shape(
+        run=f"({LOOP}; echo it went on) & (sleep 1.2; {LOOP}; echo it went on) & wait{_NEXT}",
+        never="it went on",
+    ),
     "pipe of two trainings": Shape(run=f"{LOOP} | {LOOP}{_NEXT}", never="it went on"),
 }
 """Further commands: other shells, task runners, and interpreters that start a shell."""

@@ -234,6 +234,7 @@ class OrderedStop:
         self._shells: list[int] = []
         self._suspended: list[int] = []
         self._frozen: list[int] = []
+        self._sought: set[int] = set()
         self._followers: list[int] = []
         self._leave_until: float | None = None
         self._has_told_all = False
@@ -329,6 +330,9 @@ class OrderedStop:
         if self.asks_first:
             savers = self.savers()
             if savers:
+                # One that began its first step after the order has a shell that was not looked for.
+                if any(one.pid not in self._sought for one in savers):
+                    self._suspend_shells(savers)
                 last = min(LAST_SIGNAL_SECONDS, self._unit.grace_seconds / 10.0)
                 if now >= self._began + self._unit.grace_seconds - last:
                     self._tell([one.pid for one in savers if catches_sigterm(one.pid)])
@@ -355,6 +359,7 @@ class OrderedStop:
 
     def _suspend_shells(self, savers: list[Registered]) -> None:
         """Suspend the shells that wait for registered processes, after they are noted."""
+        self._sought |= {one.pid for one in savers}
         before = len(self._shells)
         self._find_shells(savers)
         if len(self._shells) > before:

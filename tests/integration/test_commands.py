@@ -19,6 +19,7 @@ ALWAYS = (
     "./run.sh",
     "|& tee",
     "a shell below script",
+    "the second begins late",
     "exec > >(tee)",
     "setsid",
     "with fresh-pool",
