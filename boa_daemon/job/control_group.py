@@ -27,6 +27,8 @@ PERIOD_MICROSECONDS = 100_000
 """The period in which the kernel counts a group's time on cores; 100 ms is its default."""
 _HELD, _FREEZE_SECONDS = "held", 0.2
 """The group below a command's in which processes are frozen, and how long that may take."""
+_LEAVE_SECONDS = 0.3
+"""How long the removal of a group is tried."""
 _EVENTS = ("memory.events", "memory.oom_control")
 
 
@@ -139,8 +141,14 @@ class ControlGroup:
                 for each in below:
                     with suppress(OSError):
                         Path(here, each).rmdir()
-            with suppress(OSError):
-                folder.rmdir()
+            until = time.monotonic() + _LEAVE_SECONDS
+            while folder.exists():
+                with suppress(OSError):
+                    folder.rmdir()
+                    break
+                if time.monotonic() > until:
+                    break
+                time.sleep(0.01)  # The last process is not listed any more, and not gone yet.
 
 
 def memory_kills() -> int:
