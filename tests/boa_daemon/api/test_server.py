@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import Request
 
 from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator, user_name
@@ -83,6 +86,39 @@ def test_the_name_of_a_user_who_was_made_later_is_found(monkeypatch: pytest.Monk
     names[54321] = "ann"
     now[0] = 301.0
     assert user_name(54321) == "ann"
+
+
+def test_a_user_directory_that_does_not_answer_keeps_one_user_waiting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """LDAP is down for a minute: who is known is served meanwhile, and a user is looked up once at a time."""
+    asked: list[int] = []
+    answers = threading.Event()
+
+    class Entry:
+        pw_name = "ann"
+
+    def slow(uid: int) -> Entry:
+        asked.append(uid)
+        assert answers.wait(20.0)
+        return Entry()
+
+    gatekeeper = Authenticator(ApiSettings())
+    user_name(0)
+    monkeypatch.setattr("pwd.getpwuid", slow)
+
+    def request(uid: int) -> Request:
+        return Request({"type": "http", "client": (f"uid:{uid}", 1), "headers": [], "method": "GET"})
+
+    async def ask() -> list[str]:
+        waiting = [asyncio.ensure_future(gatekeeper.admit(request(61_234))) for _ in range(3)]
+        root = await asyncio.wait_for(gatekeeper.admit(request(0)), 5.0)
+        assert not any(one.done() for one in waiting)
+        answers.set()
+        return [root.user, *(one.user for one in await asyncio.gather(*waiting))]
+
+    assert asyncio.run(ask()) == ["root", "ann", "ann", "ann"]
+    assert asked == [61_234]
 
 
 def _make_certificate(key: Path, cert: Path) -> None:
