@@ -194,7 +194,7 @@ class Authenticator:
             return self._caller(user)
         _LOG.warning("a wrong token came from %s", "" if request.client is None else request.client.host)
         await asyncio.sleep(WRONG_TOKEN_SECONDS)
-        raise _unknown()
+        raise _unknown("the token is not known here: it is misspelt, of another daemon, or was withdrawn")
 
     def user_of(self, token: str) -> str | None:
         """Return the owner of a token, or None."""
@@ -243,8 +243,8 @@ class Authenticator:
         return Caller(user=user, is_admin=user in self._admins, is_reader=user in self._readers)
 
 
-def _unknown() -> HTTPException:
-    return HTTPException(401, "a bearer token is needed over TCP", headers={"WWW-Authenticate": "Bearer"})
+def _unknown(said: str = "a bearer token is needed over TCP") -> HTTPException:
+    return HTTPException(401, said, headers={"WWW-Authenticate": "Bearer"})
 
 
 _UNMAPPED = (

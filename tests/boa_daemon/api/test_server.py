@@ -15,10 +15,12 @@ from fastapi import Request
 
 from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator, user_name
+from boa_daemon.api.client import Client
+from boa_daemon.api.connection import RefusedByDaemon
 from boa_daemon.api.server import ApiServer, tcp_socket
 from boa_daemon.daemon.settings.config import ApiSettings
 from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
 FIRST, SECOND = "a-first-token-of-ann", "a-second-token-of-bea"
 
@@ -86,6 +88,31 @@ def test_the_name_of_a_user_who_was_made_later_is_found(monkeypatch: pytest.Monk
     names[54321] = "ann"
     now[0] = 301.0
     assert user_name(54321) == "ann"
+
+
+def test_a_token_that_is_withdrawn_while_a_log_is_followed_ends_it_and_says_so(
+    play: DaemonInAFolder, tmp_path: Path
+) -> None:
+    """A file of tokens from Windows is read, and so is a token from a file with its line end."""
+    tokens = tmp_path / "tokens"
+    tokens.write_bytes(f"\ufeff{FIRST} ann\r\n{SECOND}\tbea\r\n".encode())
+    tokens.chmod(0o600)
+    settings = ApiSettings.model_validate({"listen": "[::1]:0", "tokens": str(tokens)})
+    tcp = tcp_socket("[::1]:0")
+    server = ApiServer(create_app(play.service, Authenticator(settings)), [tcp])
+    server.start()
+    try:
+        with Client(f"http://[::1]:{tcp.getsockname()[1]}", token=f"{FIRST}\n") as boa:
+            (job,) = boa.submit(job_content())
+            while boa.job(job)["status"] != "running":
+                play.daemon.tick()
+                play.clock.instant += 1.0  # type: ignore[attr-defined]
+            following = boa.follow(job, poll_seconds=0.1)
+            tokens.write_text(f"{SECOND} bea\n")
+            with pytest.raises(RefusedByDaemon, match=r"the token is not known here: .* or was withdrawn"):
+                next(following)
+    finally:
+        server.stop()
 
 
 def test_a_user_directory_that_does_not_answer_keeps_one_user_waiting(
