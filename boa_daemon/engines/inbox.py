@@ -40,7 +40,8 @@ class Inbox:
     ) -> None:
         self._sqs, self._queue_url, self._read_status = sqs, queue_url, read_status
         self.interruptions: dict[NodeId, float] = {}
-        self._is_silent = False
+        self.fault = ""
+        """Why the queue could not be read when last tried; empty if it could."""
 
     def receive(self, keep: Callable[[], None] = lambda: None) -> Iterator[dict[str, Any]]:
         """Yield the statuses that have arrived; none if the queue cannot be read.
@@ -55,7 +56,7 @@ class Inbox:
             except Exception as error:
                 self._say_silent(error)
                 return
-            self._is_silent = False
+            self.fault = ""
             messages = answer.get("Messages") or []
             for message in messages:
                 status = self._read(message)
@@ -89,6 +90,7 @@ class Inbox:
 
     def _say_silent(self, error: Exception) -> None:
         """Log that the queue cannot be read, once per series of failures."""
-        if not self._is_silent:
-            _LOG.warning("%s cannot be read; nodes are asked through SSM instead: %s", SOURCE, error)
-        self._is_silent = True
+        said = f"{SOURCE} cannot be read; nodes are asked through SSM instead: {error}"
+        if not self.fault:
+            _LOG.warning("%s", said)
+        self.fault = said

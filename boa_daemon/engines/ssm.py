@@ -380,6 +380,10 @@ class SsmEngine:
                     found[known.run.nodes[rank]] = ", ".join(said["node_faults"])
         return found
 
+    def nets(self) -> Mapping[str, Callable[[], str]]:
+        """Return the queue of reports and the way to the nodes, with what says why each is lost."""
+        return {"reports": lambda: self._inbox.fault, "commands": lambda: self._commands.fault}
+
     def interruptions(self) -> Mapping[NodeId, float]:
         """Return the nodes that the cloud takes back according to its warnings, and when."""
         return dict(self._inbox.interruptions)

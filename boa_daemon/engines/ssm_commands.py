@@ -59,6 +59,8 @@ class SsmCommands:
     def __init__(self, ssm: SsmClient, *, region: str = "") -> None:
         self._ssm = ssm
         self._region = region
+        self.fault = ""
+        """Why SSM did not take or answer the last request, for another reason than its node; else empty."""
 
     def at_home(self, script: str) -> str:
         """Return a script whose AWS calls go to the home region, on a node of any: the bucket is there."""
@@ -92,9 +94,11 @@ class SsmCommands:
                 Parameters={"commands": [script]},
             )
         except Exception as error:
+            self._note(error)
             if is_certain(error):
                 return Refused(reason=f"SSM did not take the command: {error}")
             return InDoubt(reason=f"it is unknown whether SSM took the command: {error}")
+        self.fault = ""
         try:
             return str(answer["Command"]["CommandId"])
         except (KeyError, TypeError):
@@ -110,12 +114,19 @@ class SsmCommands:
         try:
             answer = self._ssm.get_command_invocation(CommandId=command, InstanceId=instance_of(node))
         except Exception as error:
+            self._note(error)
             return _status_of(error), str(error)
+        self.fault = ""
         if not isinstance(answer, Mapping) or not isinstance(answer.get("Status"), str):
             DROPPED_MESSAGES.note("SSM", "an answer without a status")
             return "Unasked", ""
         output = f"{answer.get('StandardOutputContent', '')}{answer.get('StandardErrorContent', '')}"
         return answer["Status"], output
+
+    def _note(self, error: Exception) -> None:
+        """Note a failure that is about SSM itself, the rights to it or the way to it."""
+        is_own = _status_of(error) == "Unasked" and getattr(error, "code", "") != NOT_SENT
+        self.fault = f"no command reaches a node through SSM: {error}" if is_own else ""
 
 
 def _status_of(error: Exception) -> str:

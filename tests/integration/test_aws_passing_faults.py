@@ -8,75 +8,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from aws_rigs import AwsRig, a_rig
+from aws_days import PRICE, TICK, TYPE, Day
+from aws_rigs import a_rig
 
 from boa_daemon.backends.aws.client.errors import CallFailed
-from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.testing.fake_terms import Capacity, Terms
-
-TYPE, TICK, PRICE, EXTRAS = "g5.xlarge", 30.0, 1.006, 0.026918
-SETTINGS = {
-    "budget": {"usd_per_hour": 9.0, "usd_per_day_cap": 300.0, "max_instances": 6},
-    "cloud": {"provider": "aws", "instance_types": [TYPE]},
-    "daemon": {"tick_seconds": TICK, "idle_hold_seconds": 60.0},
-}
-Hook: TypeAlias = Callable[[str, dict[str, Any], Callable[[], Any]], Any]
-
-
-class Day:
-    """A daemon on the fake AWS, with a hook between it and each call."""
-
-    def __init__(self, folder: Path, rig: AwsRig) -> None:
-        self.rig, self.play = rig, DaemonInAFolder(folder, rig.clock, SETTINGS, rented_from=rig.cloud)
-        self.jobs: list[str] = []
-        self.hook: Hook | None = None
-        calls = rig.cloud.calls
-        real = calls._call_once
-
-        def once(operation: str, region: str, arguments: Any) -> Any:
-            def plain() -> Any:
-                return real(operation, region, arguments)
-
-            return plain() if self.hook is None else self.hook(operation, dict(arguments), plain)
-
-        calls._call_once = once  # type: ignore[method-assign]
-
-    def submit(self, count: int = 1, *, hours: float = 0.3) -> None:
-        """Submit jobs of one GPU."""
-        content = [job_content(f"j{len(self.jobs) + each}", hours=hours) for each in range(count)]
-        self.jobs += self.play.service.submit(content, user="ann")["jobs"]
-
-    def ticks(self, minutes: float) -> None:
-        """Let time pass."""
-        for _ in range(round(minutes * 60.0 / TICK)):
-            self.play.daemon.tick()
-            self.rig.pass_time(TICK)
-
-    def statuses(self) -> list[str]:
-        """Return how the jobs are, in the order of submission."""
-        return [str(self.play.service.job(job)["status"]) for job in self.jobs]
-
-    def launched(self) -> int:
-        """Return how many instances were ever launched."""
-        return len(self.rig.fake.history())
-
-    def charged(self) -> float:
-        """Return the dollars of final bills."""
-        return float(self.play.storage.store.settled_micro_dollars()) / 1e6
-
-    def billed(self) -> float:
-        """Return what EC2 bills, counted from the launch: compute, disk and address."""
-        hours = sum((life.ended_at or 0.0) - life.launched_at for life in self.rig.fake.history()) / 3600.0
-        return hours * (PRICE + EXTRAS)
-
-    def ends_well(self, launched: int) -> None:
-        """Run on; everything must have ended, with so many instances launched and the bill of EC2."""
-        self.ticks(60.0)
-        assert self.statuses() == ["finished"] * len(self.jobs)
-        assert self.rig.fake.live() == []
-        assert self.launched() == launched
-        assert self.charged() == pytest.approx(self.billed(), rel=0.01)
-
 
 Begin: TypeAlias = Callable[..., Day]
 

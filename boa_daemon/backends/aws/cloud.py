@@ -13,9 +13,10 @@ ended or renewed, unless our database knows them: they belong to another daemon,
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from boa_daemon.backends.aws.client.cached_value import CachedValue
@@ -36,10 +37,19 @@ from boa_daemon.backends.aws.instances.instance_lives import (
 )
 from boa_daemon.backends.aws.instances.instance_ownership import own_instances
 from boa_daemon.backends.aws.instances.launch import Launcher
-from boa_daemon.backends.aws.instances.launch_request import BUILD_TAG, CARDS_TAG, MARKET_TAG
+from boa_daemon.backends.aws.instances.launch_request import (
+    BUILD_TAG,
+    CARDS_TAG,
+    CLUSTER_TAG,
+    EXTRAS_TAG,
+    INTENT_TAG,
+    MARKET_TAG,
+    PRICE_TAG,
+)
 from boa_daemon.backends.aws.instances.leases import LeaseRenewer
 from boa_daemon.backends.aws.instances.market import AwsMarket
 from boa_daemon.backends.aws.instances.node_from_instance import (
+    LEAST_PRICE,
     ended_at,
     lease_of,
     reservation_of,
@@ -59,10 +69,11 @@ from boa_daemon.backends.aws.instances.node_states import (
 from boa_daemon.backends.aws.instances.pool import AwsWarmPool
 from boa_daemon.backends.aws.instances.quiet_ticks import QuietTicks
 from boa_daemon.backends.aws.instances.refusals import refusal_of_end
+from boa_daemon.backends.aws.instances.rehearsals import Rehearsals
 from boa_daemon.backends.aws.instances.release import Releaser
 from boa_daemon.backends.aws.instances.sweep import Sweeper
 from boa_daemon.backends.aws.instances.topology import InstanceTopology
-from boa_daemon.backends.aws.prices.extra_costs import extras_of
+from boa_daemon.backends.aws.prices.extra_costs import extras_in, extras_of, tag_of
 from boa_daemon.backends.aws.prices.region_prices import how_to_price
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
@@ -85,6 +96,8 @@ from policies.model import InstanceType, NodeId
 GONE_SECONDS, YOUNG_SECONDS = 300.0, 300.0
 """An instance missing from the listing counts as gone after `GONE_SECONDS`, and never while it is young. EC2
 lists what has ended for an hour: what is missing was rather left out of an answer, and its job still runs."""
+SOUGHT_SECONDS = 60.0
+"""An instance missing from the listing for this long is described by its id, whatever its tags."""
 BOOT_SECONDS = 180.0
 """Seconds from launch to ready, with the driver installed; `boa simulate` assumes the same."""
 IMAGES_SECONDS = 3600.0
@@ -94,6 +107,8 @@ RELOADED = (
     "placement_groups", "reservations", "spot_max_usd_per_hour",
 )  # fmt: skip
 """Settings that are used from the next launch on when the daemon reads its settings again."""
+MOST_NEWS = 1_000
+"""Number of untold events that are kept while nobody asks for them."""
 MOST_TOLD = 10_000
 """Number of told facts from which on those of instances that are not listed any more are forgotten."""
 _LIVING = ("pending", "running", "stopping", "stopped")
@@ -136,10 +151,12 @@ class AwsCloud(Provider):
         self.pool = AwsWarmPool(self.calls, clock, lease_seconds=60.0 * settings.lease_minutes, say=say)
         self.topology = InstanceTopology(self.calls, clock, say)
         self.health = InstanceHealth(self.calls, clock)
+        self.rehearsals = Rehearsals(self.calls, self.launcher, clock)
         self.rules = EventRuleProbe(self.calls, clock)
         self.quiet = QuietTicks(self.calls)
         self.leases = LeaseRenewer(self.calls, seconds=60.0 * settings.lease_minutes, say=say)
         self._told: set[tuple[str, str]] = set()
+        self._news: deque[tuple[str, str]] = deque(maxlen=MOST_NEWS)
         self._failed: list[tuple[str, Refused]] = []
         self._has_listed = False
         self._ended_pending: set[str] = set()
@@ -151,6 +168,8 @@ class AwsCloud(Provider):
         self._wanted: frozenset[NodeId] = frozenset()
         self._instances: Sequence[Mapping[str, Any]] = ()
         self._builders: frozenset[NodeId] = frozenset()
+        self._altered: dict[str, str] = {}
+        self._untagged: set[str] = set()
         self._elsewhere = ""
         self._unpriced: list[str] = []
         self._images: CachedValue[list[OwnImage]] = CachedValue(IMAGES_SECONDS, retry_seconds=600.0)
@@ -164,6 +183,7 @@ class AwsCloud(Provider):
         self._stopped_at: dict[NodeId, float] = {}
         self._listener: Listener | None = None
         self._wake: Callable[[], None] = lambda: None
+        self.market.tell = self._tell_of_market
 
     def cloud_of(self, node: NodeId) -> AwsCloud:
         """Return the cloud of a node, as several regions do: this one."""
@@ -192,6 +212,9 @@ class AwsCloud(Provider):
         running = [each["InstanceId"] for each in self._instances if each["State"]["Name"] == "running"]
         self.health.refresh(running)
         self.rules.refresh(self.settings.queue_url)
+        self.launcher.refresh()
+        if self._touches:
+            self.rehearsals.refresh(self._rehearsed(), running)
         self._images.refresh(lambda: own_images(self.calls), now=self._clock.now())
 
     def standing(self) -> Extras:
@@ -222,26 +245,46 @@ class AwsCloud(Provider):
             found["own images"] = self._images.age_seconds(self._clock.now())
         return found
 
-    def faults(self) -> Mapping[str, str]:
-        """Return the facts that cannot be had and the safety nets that are lost, each with the reason."""
-        found = {
-            "credentials": self.calls.credentials_fault,
-            "spot warnings": "" if self._listener is None else self._listener.fault,
-            "event rules": self.rules.fault,
-            "leases": self.leases.fault,
-            "schedules": self.pool.fault,
-            "status checks": self.health.failed,
-            "own images": self._images.failed,
+    def nets(self) -> Mapping[str, Callable[[], str]]:
+        """Return each safety net and fact from outside by name, with what says why it is lost, if it is."""
+        return {
+            "credentials": lambda: self.calls.credentials_fault,
+            "spot warnings": lambda: "" if self._listener is None else self._listener.fault,
+            "event rules": lambda: self.rules.fault,
+            "leases": lambda: self.leases.fault,
+            "schedules": lambda: self.pool.fault,
+            "status checks": lambda: self.health.failed,
+            "own images": lambda: self._images.failed,
+            "side prices": self._side_prices_fault,
+            "images": self._images_fault,
+            "subnets": lambda: self.launcher.faults().get("subnets", ""),
+            "routes": lambda: self.launcher.faults().get("routes", ""),
+            "launches": lambda: self.rehearsals.launch_fault,
+            "ends": lambda: self.releaser.fault or self.rehearsals.end_fault,
+            "tags": self._tags_fault,
+            "bucket": lambda: "" if self._claim is None else self._claim.fault,
+            **self.market.nets(),
         }
+
+    def _side_prices_fault(self) -> str:
         try:
             extras_of(self.settings)
         except MissingPrice as error:
-            found["side prices"] = f"nothing can be rented: {error}"
-        images = {name: said for name, said in self.launcher.faults().items() if name.startswith("image ")}
-        if images:
-            found["images"] = "; ".join(f"{name}: {said}" for name, said in images.items())
-        found["subnets"] = self.launcher.faults().get("subnets", "")
-        return {name: said for name, said in (self.market.faults() | found).items() if said}
+            return f"nothing can be rented: {error}"
+        return ""
+
+    def _images_fault(self) -> str:
+        found = self.launcher.faults().items()
+        return "; ".join(f"{name}: {said}" for name, said in found if name.startswith("image "))
+
+    def _tags_fault(self) -> str:
+        """Return which of our instances have lost tags that we find and bill them by."""
+        return "; ".join(self._altered.values())
+
+    def _rehearsed(self) -> list[Offer]:
+        """Return one offer of each type to rehearse a launch of, at no known price."""
+        found = {offer.instance_type: offer for offer in reversed(self.market.known_offers())}
+        return [offer for offer in found.values() if offer.zone != "unknown"]
 
     def use(self, settings: AwsSettings) -> None:
         """Take over the keys of `RELOADED` from new settings; the others stay as they were at the start."""
@@ -257,7 +300,19 @@ class AwsCloud(Provider):
         self.market.forget("all")
         self.launcher.forget()
         self.health.forget()
+        self.rehearsals.forget()
         self._images.forget()
+
+    def news(self) -> Sequence[tuple[str, str]]:
+        """Return what happened to instances and reservations since the last call: a key and a sentence."""
+        found = []
+        while self._news:
+            found.append(self._news.popleft())
+        return found
+
+    def _tell_of_market(self, key: str, sentence: str) -> None:
+        self._say(sentence)
+        self._news.append((key, sentence))
 
     def efa_cards(self, node: NodeId) -> tuple[int, str]:
         """Return how many EFA cards a node must show, from its launch tag, or why none are checked."""
@@ -304,12 +359,15 @@ class AwsCloud(Provider):
             listed = instances_of(self.calls, self.settings.cluster)
             now = self._clock.now()
             self.quiet.keep(listed, now)
-        instances = self._ours(listed, now)
+        instances = [self._as_recorded(each) for each in self._ours(listed, now)]
         found = self._take_in(instances, now)
         missing = self._live.keys() - found.keys()
         # An instance missing from the list may still exist: describe it by its id.
-        gone = [instance_of(name) for name in missing if self._is_long_gone(name, now)]
-        asked = instances_by_id(self.calls, gone)
+        asked = instances_by_id(
+            self.calls, [instance_of(name) for name in missing if self._is_sought(name, now)]
+        )
+        self._note_untagged(asked)
+        asked = [self._as_recorded(each) for each in asked]
         instances += asked
         found |= self._take_in(asked, now)
         self._look_for(missing - found.keys(), now)
@@ -382,10 +440,11 @@ class AwsCloud(Provider):
         return BUILD_TAG in tags_of_instance(instance)
 
     def _tell(self, name: str, what: str, sentence: str) -> None:
-        """Say something about an instance once."""
+        """Say something about an instance once, in the log and as an alert."""
         if (name, what) not in self._told:
             self._told.add((name, what))
             self._say(sentence)
+            self._news.append((f"{name}:{what}", sentence))
 
     def _note_ends(self, instances: Sequence[Mapping[str, Any]], now: float) -> None:
         """Say why instances left us, and take those that never ran as refusals of their offers."""
@@ -491,8 +550,9 @@ class AwsCloud(Provider):
         """Return the instances that our database rented or knows; note if the cluster is another daemon's."""
         if not self._touches:
             return list(listed)
+        known = self._known | {instance_of(name) for name in (*self._live, *self._ended)}
         ours, self._elsewhere = own_instances(
-            listed, known=self._known, ledger_id=self._ledger_id, cluster=self.settings.cluster, now=now
+            listed, known=known, ledger_id=self._ledger_id, cluster=self.settings.cluster, now=now
         )
         return ours
 
@@ -533,7 +593,25 @@ class AwsCloud(Provider):
     def notes(self) -> Sequence[str]:
         """Return sentences on types without a price, and on reservations that are paid for and idle."""
         how = how_to_price(self.settings)
-        return [*(f"{said}. {how}" for said in self._unpriced), *self.market.idle()]
+        return [
+            *(f"{said}. {how}" for said in self._unpriced),
+            *self._unwell(),
+            *self.market.idle(),
+            *self.market.changes(),
+        ]
+
+    def _unwell(self) -> list[str]:
+        """Return a sentence on each running instance with a failed check or a scheduled event."""
+        found = []
+        for instance in self._instances:
+            fault = self.health.fault(instance["InstanceId"])
+            if fault is not None and instance["State"]["Name"] == "running":
+                when = datetime.fromtimestamp(fault.leave_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+                found.append(
+                    f"{instance['InstanceId']} ({instance['InstanceType']}): {fault.why}: its jobs leave at "
+                    f"{when}, and another node takes its place"
+                )
+        return found
 
     def idle_usd_per_hour(self) -> float:
         """Return what the free nodes of reservations and blocks cost per hour."""
@@ -673,6 +751,54 @@ class AwsCloud(Provider):
             self._ran.add(name)
         return name in self._ran or until - self._pending_at.get(name, launched_at) > UNSEEN_SECONDS
 
+    def _is_sought(self, name: NodeId, now: float) -> bool:
+        """Whether a node was missing from listings for long enough to be described by its id."""
+        since, listings = self._missing.get(name, (now, 0))
+        return name in self._untagged or (listings >= 1 and now - since >= SOUGHT_SECONDS)
+
+    def _note_untagged(self, asked: Sequence[Mapping[str, Any]]) -> None:
+        """Note the instances that only their ids find: somebody has changed the tag of the cluster."""
+        cluster = self.settings.cluster
+        for instance in asked:
+            tags, name = tags_of_instance(instance), instance["InstanceId"]
+            if instance["State"]["Name"] in _LIVING and tags.get(CLUSTER_TAG) != cluster:
+                self._untagged.add(name)
+                self._altered[name] = (
+                    f"{name} has lost its tag {CLUSTER_TAG}={cluster}: rights that go by the tag do not "
+                    f"reach it, so it may be billed on. Put it back: aws ec2 create-tags --resources {name} "
+                    f"--tags Key={CLUSTER_TAG},Value={cluster}"
+                )
+
+    def _as_recorded(self, instance: dict[str, Any]) -> dict[str, Any]:
+        """Return an instance with the tags that we know it by, whatever somebody has made of them since.
+
+        Price, extras, market and order of a run are written once, by its launch or start. A changed tag
+        would change the bill, which EC2 does not.
+        """
+        name, tags = instance["InstanceId"], tags_of_instance(instance)
+        if tags.get(CLUSTER_TAG) == self.settings.cluster:
+            self._untagged.discard(name)
+            self._altered.pop(name, None)
+        node = self._live.get(life_named(name, self._lives.get(name, 1)))
+        if node is None or life_of(node.id) % 2 == 0 or instance["State"]["Name"] in ("stopping", "stopped"):
+            return instance
+        own = {
+            INTENT_TAG: node.launched_by,
+            MARKET_TAG: node.market if node.market != "spot" else tags.get(MARKET_TAG, "spot"),
+            EXTRAS_TAG: tag_of(node.extras),
+        }
+        if node.prices and node.prices[0][1] >= LEAST_PRICE and node.market == "on-demand":
+            own[PRICE_TAG] = f"{node.prices[0][1]:.6g}"
+        own = {key: value for key, value in own.items() if value and not _is_same(tags.get(key, ""), value)}
+        if not own:
+            return instance
+        said = ", ".join(f"{key} is {tags.get(key) or 'gone'} and was {was}" for key, was in own.items())
+        self._altered[name] = (
+            f"{name}: somebody has changed its tags: {said}. BOA goes on with what it has recorded; "
+            "after a loss of its database only the tags would tell: put them back"
+        )
+        return instance | {"Tags": [{"Key": key, "Value": value} for key, value in (tags | own).items()]}
+
     def _is_long_gone(self, name: NodeId, now: float) -> bool:
         """Whether a node was missing from listings for long enough to count as gone."""
         since, listings = self._missing.get(name, (now, 0))
@@ -703,6 +829,10 @@ class AwsCloud(Provider):
 
     def _forget(self, found: Mapping[NodeId, NodeState], now: float) -> None:
         """Drop records of nodes that ended over an hour ago and that EC2 no longer lists."""
+        living = {instance_of(name) for name in self._live}
+        for name in [name for name in self._altered if name not in living]:
+            del self._altered[name]
+        self._untagged &= living
         for name in [name for name in self._ended if name not in found]:
             if now - (self._ended[name].ended_at or now) > 3600.0:
                 del self._ended[name]
@@ -721,6 +851,14 @@ def _kinds(catalog: Catalog) -> Mapping[str, InstanceType]:
         except MissingPrice:
             continue
     return found
+
+
+def _is_same(tag: str, value: str) -> bool:
+    """Whether a tag says what was recorded: numbers by their value, as dollars of extras are rounded."""
+    try:
+        return tag == value or extras_in(tag) == extras_in(value) is not None or float(tag) == float(value)
+    except ValueError:
+        return False
 
 
 def _offer_of(instance: Mapping[str, Any]) -> str:

@@ -48,6 +48,8 @@ class ClusterClaim:
         self._written_at: float | None = None
         self._answer = ""
         self._complaint = ""
+        self.fault = ""
+        """Why the bucket could not be read or written when last tried; empty if it could."""
 
     def hold(self) -> str:
         """Return why the cluster is another daemon's, checked at most once a minute; empty if it is ours."""
@@ -55,8 +57,10 @@ class ClusterClaim:
         if self._looked_at is None or not 0.0 <= now - self._looked_at < RENEW_SECONDS:
             self._looked_at = now
             try:
-                self._answer = self._held()
+                self._answer, self.fault = self._held(), ""
             except CallFailed as error:
+                bucket = self._where["Bucket"]
+                self.fault = f"bucket {bucket}, which has checkpoints and logs, cannot be used: {error}"
                 # The claim guards against a second daemon, not against S3: keep the last answer for a while.
                 self._complain(f"the owner of cluster {self._cluster} could not be read from S3: {error}")
                 if self._written_at is not None and now - self._written_at > STALE_SECONDS / 2.0:

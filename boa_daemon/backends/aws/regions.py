@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from boa_daemon.backends.aws.client.errors import CallFailed
@@ -337,14 +338,26 @@ class RegionalCloud(Provider):
             found |= {f"{before}{name}": age for name, age in cloud.ages().items()}
         return found
 
-    def faults(self) -> Mapping[str, str]:
-        """Return the facts that cannot be had and the safety nets that are lost, each with its regions."""
-        found: dict[str, str] = {}
+    def nets(self) -> Mapping[str, Callable[[], str]]:
+        """Return the nets of all regions by name; what says why one is lost names the regions."""
+        named: dict[str, list[tuple[str, Callable[[], str]]]] = {}
         for region, cloud in self.clouds.items():
             before = "" if region == self.home else f"in {region}: "
-            for name, said in cloud.faults().items():
-                found[name] = f"{found[name]}; {before}{said}" if name in found else f"{before}{said}"
+            for name, why in cloud.nets().items():
+                named.setdefault(name, []).append((before, why))
+        found: dict[str, Callable[[], str]] = {name: partial(_joined, whys) for name, whys in named.items()}
+        found["regions"] = self._regions_fault
         return found
+
+    def _regions_fault(self) -> str:
+        return "; ".join(
+            f"{region} does not answer, its {len(self._last[region])} nodes count as last seen: {why}"
+            for region, why in list(self._cut_off.items())
+        )
+
+    def news(self) -> Sequence[tuple[str, str]]:
+        """Return what happened to instances and reservations of all regions since the last call."""
+        return [each for cloud in self.clouds.values() for each in cloud.news()]
 
     def ask_anew(self) -> None:
         """Ask for every fact of every region again."""
@@ -378,6 +391,10 @@ class RegionalCloud(Provider):
             cloud.close()
         for pool in (self._pool, self._refresher):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _joined(whys: Sequence[tuple[str, Callable[[], str]]]) -> str:
+    return "; ".join(f"{before}{said}" for before, why in whys if (said := why()))
 
 
 def _with_transfer(offer: Offer, usd: float) -> Offer:

@@ -90,13 +90,19 @@ class DaemonComponents:
         """Where the settings come from; None for a daemon that reads none, as in tests."""
         self.apply_settings: Callable[[str], list[str]] = lambda _consent: []
         """Reads the settings again and uses them, given the code of consent."""
+        self.classes_besides: frozenset[str] = frozenset()
+        """Classes that are planned though no job here has them: those of jobs that Slurm schedules."""
         self.after_tick: Callable[[], None] = lambda: None
         """Called after each tick that decided; it must not wait for anything."""
         self._lock = threading.Lock()
         database = None if storage is None else storage.store.database
         self.alerts = Alerts(database, settings.alerts)
         self.nets = SafetyNets(self._alert, self.metrics.net_is_lost)
-        self.own_faults: dict[str, Callable[[], str]] = {"notifier": self.alerts.fault}
+        self._sweep_fault = ""
+        self.own_faults: dict[str, Callable[[], str]] = {
+            "notifier": self.alerts.fault,
+            "leak sweeps": lambda: self._sweep_fault,
+        }
         """Faults of nets that are not the cloud's: by name, what returns why the net is lost, if it is."""
         self.kept = None if database is None else HistoryStore(database)
         self.history = None if self.kept is None else self.kept.history

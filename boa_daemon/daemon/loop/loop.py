@@ -45,7 +45,7 @@ from boa_daemon.tick.decide.controller import ActsFailed, Controller
 from boa_daemon.tick.decide.decision import Decision, decide
 from boa_daemon.tick.facts.actions import TerminateNode
 from boa_daemon.tick.facts.limits import Caps
-from boa_daemon.tick.facts.ports import JobFolderStore, PersistableRunner
+from boa_daemon.tick.facts.ports import JobFolderStore, NetSource, PersistableRunner
 from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState
 from boa_daemon.units import counted, dollars
 from policies.model import JobId, NodeId
@@ -125,6 +125,8 @@ class Daemon(AdaptiveDaemon):
                 self._stumble(error)
                 decision = None
             self.standing.tick_seconds = time.perf_counter() - began
+            for key, sentence in self.world.cloud.news():
+                self._alert(f"cloud:{key}", sentence)
             if decision is not None:
                 try:
                     self._succeed(decision)
@@ -503,7 +505,9 @@ class Daemon(AdaptiveDaemon):
                 return 0
             self._check_clock()
             leaks = self.world.cloud.sweep()
+            self._sweep_fault = ""
         except Exception as error:
+            self._sweep_fault = f"nobody looks for leaked instances and disks: {error}"
             _LOG.warning("the sweep could not be done: %s", error)
             return 0
         finally:
@@ -514,11 +518,11 @@ class Daemon(AdaptiveDaemon):
 
     def look_at_nets(self) -> None:
         """Look which safety nets and facts from outside are lost, without the lock that a tick may hold."""
-        faults = dict(self.world.cloud.faults())
-        for name, why in self.own_faults.items():
-            if said := why():
-                faults[name] = said
-        self.nets.look(faults, now=self.world.clock.now())
+        runner = self.world.runner
+        nets = dict(self.world.cloud.nets())
+        if isinstance(runner, NetSource):
+            nets |= runner.nets()
+        self.nets.look_at(nets | self.own_faults, now=self.world.clock.now())
 
     def ask_anew(self) -> None:
         """Ask for every fact from outside again, and end the rests whose cause a person may have mended.

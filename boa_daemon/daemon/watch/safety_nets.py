@@ -3,6 +3,9 @@
 A net works unseen until it is needed, so each is probed while nothing happens: the queue of spot warnings and
 its rules, the leases, the price list, the backup, the notifiers. A fault is noted at once, and alerted when
 it has lasted `GRACE_SECONDS`: a call that failed once is no loss.
+
+No list names the nets: cloud, engine and daemon name theirs where they keep why each is lost (`nets`). A test
+denies every call that the daemon makes by itself, one by one, and wants each denial told.
 """
 
 from __future__ import annotations
@@ -15,28 +18,6 @@ from boa_daemon.units import format_hours
 GRACE_SECONDS = 60.0
 LOOK_SECONDS = 30.0
 """Seconds between two looks: with probes every three minutes, a loss is told within five minutes."""
-NETS = (
-    "credentials",
-    "spot warnings",
-    "event rules",
-    "leases",
-    "schedules",
-    "backup",
-    "price list",
-    "side prices",
-    "notifier",
-    "status checks",
-    "images",
-    "own images",
-    "subnets",
-    "zones",
-    "quotas",
-    "spot prices",
-    "reservations",
-    "tokens",
-    "certificate",
-)
-"""What a fault may be about; the label `net` of the metric."""
 
 
 @dataclass(slots=True)
@@ -52,8 +33,14 @@ class SafetyNets:
     def __init__(self, tell: Callable[[str, str], None], show: Callable[[str, bool], None]) -> None:
         self._tell, self._show = tell, show
         self._losses: dict[str, _Loss] = {}
-        for name in NETS:
-            show(name, False)
+        self._names: set[str] = set()
+
+    def look_at(self, nets: Mapping[str, Callable[[], str]], *, now: float) -> None:
+        """Ask each net why it is lost, if it is; those that have never been lost are shown as well."""
+        for name in nets.keys() - self._names:
+            self._names.add(name)
+            self._show(name, False)
+        self.look({name: said for name, why in nets.items() if (said := why())}, now=now)
 
     def look(self, faults: Mapping[str, str], *, now: float) -> None:
         """Take the present faults by net; alert about new losses, and about nets that work again."""

@@ -264,6 +264,15 @@ class Cloud(Protocol):
 
 
 @runtime_checkable
+class NetSource(Protocol):
+    """An engine with safety nets of its own."""
+
+    def nets(self) -> Mapping[str, Callable[[], str]]:
+        """Return each safety net by name, with what says why it is lost, if it is."""
+        ...
+
+
+@runtime_checkable
 class LaunchFailureSource(Protocol):
     """A cloud whose accepted launches may still fail before a node runs."""
 
@@ -348,12 +357,20 @@ class Provider(Cloud, Protocol):
         """Return the age of each fact in seconds; None for an unknown fact."""
         return {}
 
-    def faults(self) -> Mapping[str, str]:
-        """Return the facts that cannot be had and the safety nets that are lost, each with the reason.
+    def nets(self) -> Mapping[str, Callable[[], str]]:
+        """Return each safety net and fact from outside by name, with what says why it is lost, if it is.
 
-        The names come from a closed list (`boa_daemon.daemon.safety_nets.NETS`).
+        The names are labels of a metric: the same ones at each call.
         """
         return {}
+
+    def faults(self) -> Mapping[str, str]:
+        """Return the facts that cannot be had and the safety nets that are lost, each with the reason."""
+        return {name: said for name, why in self.nets().items() if (said := why())}
+
+    def news(self) -> Sequence[tuple[str, str]]:
+        """Return what happened to nodes since the last call, for alerts: a key and a sentence of each."""
+        return ()
 
     def ask_anew(self) -> None:
         """Ask for every fact from outside again: somebody says that they have changed."""

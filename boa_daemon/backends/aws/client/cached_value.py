@@ -55,6 +55,13 @@ class CachedValue(Generic[Value]):
         except CallFailed as error:
             self.failed = str(error)
 
+    def begin_retry(self, now: float, seconds: float) -> bool:
+        """Have the next `refresh` ask if the last try failed, so many seconds ago or more; return whether."""
+        if not self.failed or now - self.tried_at < seconds:
+            return False
+        self.as_of, self.tried_at = None, float("-inf")
+        return True
+
     def age_seconds(self, now: float) -> float | None:
         """Return the value's age in seconds; None if there is no value."""
         return None if self.as_of is None else now - self.as_of

@@ -97,7 +97,10 @@ class CallFailed(CloudFailed):
             return self.rule.advice if is_known or self.rule.stale else ""
         if self.meaning in ("unknown", "bad-request", "dry-run", "wrong-state"):
             return ""
-        return (self.rule if self.meaning == "denied" else BY_MEANING[self.meaning]).advice
+        if self.meaning in ("denied", "credentials"):
+            # Rights, clocks and credentials are the account's and this machine's, whatever the service.
+            return self.rule.advice
+        return BY_MEANING[self.meaning].advice
 
     @property
     def vcpu_limit(self) -> int | None:

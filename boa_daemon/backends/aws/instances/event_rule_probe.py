@@ -8,13 +8,14 @@ from boa_daemon.backends.aws.client.resource_names import queue_arn
 from boa_daemon.backends.aws.instances.event_rules import PATTERNS, SAID, lets_through
 from boa_daemon.tick.facts.ports import Clock
 
-PROBE_SECONDS = 180.0
+PROBE_SECONDS, AGAIN_SECONDS = 170.0, 50.0
+"""Seconds between looks, and after one that failed."""
 
 
 class EventRuleProbe:
     """Looks every few minutes whether EventBridge still sends our events to the queue.
 
-    Without the right to look nothing is known, and `fault` stays empty: `boa doctor` names the missing right.
+    `fault` is not empty where they cannot be looked at either: then nobody knows whether warnings come.
     """
 
     def __init__(self, calls: AwsCalls, clock: Clock) -> None:
@@ -32,8 +33,8 @@ class EventRuleProbe:
         try:
             self.fault = self._look(queue_url)
         except CallFailed as error:
-            if error.meaning not in ("denied", "unknown", "throttled", "credentials"):
-                self.fault = f"the rules that fill the queue of spot warnings cannot be read: {error}"
+            self._ask_at = now + AGAIN_SECONDS
+            self.fault = f"the rules that fill the queue of spot warnings cannot be read: {error}"
 
     def _look(self, queue_url: str) -> str:
         """Return which rules are missing or disabled; empty if none is.

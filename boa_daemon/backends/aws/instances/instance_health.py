@@ -2,7 +2,8 @@
 
 EC2 lists an impaired instance as `running`, and bills it; only DescribeInstanceStatus tells. The answer also
 has the events that EC2 schedules: retirement, stop, reboot, maintenance. The call is made beside the tick,
-in the thread that refreshes prices. Without the right to it, the checks are unknown and nothing else changes.
+in the thread that refreshes prices. Without the right to it, the checks are unknown and nothing else changes;
+it is asked on, because a right that was taken away may be given back.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.instances.node_states import EVENT_SECONDS, IMPAIRED_SECONDS
 from boa_daemon.tick.facts.ports import Clock
 
-ASK_SECONDS = 180.0
-DENIED_SECONDS = 3600.0
-"""Seconds without calls after EC2 denied one: it stays denied until somebody changes the policy."""
+ASK_SECONDS = 170.0
+"""Seconds between questions: with a refresh each minute, every third asks."""
 _ID_BATCH = 100
 _OVER = ("[Completed]", "[Canceled]")
 
@@ -73,8 +73,6 @@ class InstanceHealth:
                 # One of them has just ended: the next listing shows which.
                 return
             self.failed = str(error)
-            if error.meaning == "denied":
-                self._ask_at = now + DENIED_SECONDS
             return
         self._faults, self.as_of, self.failed = found, now, ""
 

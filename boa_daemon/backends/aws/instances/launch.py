@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from boa_daemon.backends.aws.client.answers import NO_ANSWER
@@ -34,6 +35,8 @@ _TRIES, _PAUSE_SECONDS = 3, 1.0
 _ZONE_FAILURES = 3
 _IMAGE_SECONDS, _SUBNETS_SECONDS = 24 * 3600.0, 300.0
 CUT_OFF_SECONDS = 600.0
+_FAILED_SECONDS = 110.0
+"""A fact that could not be had is asked for again after this time, whether a launch needs it or not."""
 _ROOT_DEVICE = "/dev/xvda"
 
 
@@ -73,6 +76,44 @@ class Launcher:
         if stale and self._has_changed(stale, offer):
             outcome, _ = self._try(action, offer, attempt=1)
         return outcome
+
+    def rehearse(self, offer: Offer) -> CallFailed | None:
+        """Ask EC2 whether it would take a launch of an offer now; return its answer, always an error.
+
+        An answer that shows a fact to be stale has it asked for anew, and the launch rehearsed once more.
+        None: there is nothing to ask, as without a price of the region or without an open subnet.
+        """
+        error = self._rehearse(offer)
+        if error is not None and error.rule.stale and self._has_changed(error.rule.stale, offer):
+            error = self._rehearse(offer)
+        return error
+
+    def _rehearse(self, offer: Offer) -> CallFailed | None:
+        try:
+            kind = self._catalog.instance_type(offer.instance_type)
+            action = LaunchNodes(id="rehearsal", instance_type=kind, count=1, offer=offer, reason="rehearsal")
+            place = replace(self.site(offer), subnet=next(iter(self.open_subnets(offer.zone)), ""))
+            lease = self._clock.now() + 60.0 * self._settings.lease_minutes
+            request = run_request(
+                action, offer, place, self._settings, ledger_id=self._ledger_id, lease=lease
+            )
+            self._calls.call("ec2:RunInstances", **request, DryRun=True)
+        except CallFailed as error:
+            return error
+        except MissingPrice:
+            return None
+        return None
+
+    def refresh(self) -> None:
+        """Ask again for images, subnets and routes that could not be had: nobody may need them soon."""
+        now = self._clock.now()
+        for named, cached in list(self._images.items()):
+            if cached.begin_retry(now, _FAILED_SECONDS):
+                cached.refresh(partial(self._ask_image, named), now=now)
+        if self._subnets.begin_retry(now, _FAILED_SECONDS):
+            self._subnets.refresh(self._ask_subnets, now=now)
+        if self._ways.begin_retry(now, _FAILED_SECONDS):
+            self._ways.refresh(self._ask_ways, now=now)
 
     def _try(
         self, action: LaunchNodes, offer: Offer, *, attempt: int = 0
@@ -151,9 +192,9 @@ class Launcher:
         return found
 
     def faults(self) -> dict[str, str]:
-        """Return the images and subnets that could not be asked for when last tried, and why."""
+        """Return the images, subnets and routes that could not be asked for when last tried, and why."""
         found = {f"image {named}": each.failed for named, each in list(self._images.items())}
-        found["subnets"] = self._subnets.failed
+        found |= {"subnets": self._subnets.failed, "routes": self._ways.failed}
         return {name: said for name, said in found.items() if said}
 
     def forget(self) -> None:

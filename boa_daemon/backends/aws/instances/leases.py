@@ -14,7 +14,7 @@ RENEWED_AFTER = 0.25
 """A lease is renewed once this fraction has passed: the rest outlasts an hour without AWS."""
 OVERLONG_SECONDS = 60.0
 """A lease this much longer than a new one was written by a wrong clock: it is shortened."""
-PROBE_SECONDS = 180.0
+PROBE_SECONDS = 170.0
 _TAG_BATCH = 500
 
 
@@ -49,7 +49,8 @@ class LeaseRenewer:
                 self._calls.call("ec2:CreateTags", Resources=due[begin : begin + _TAG_BATCH], Tags=[lease])
             except CallFailed as error:
                 said = f"{len(due)} leases were not renewed; their nodes power off when they end: {error}"
-                self._say(said)
+                if said != self.fault:
+                    self._say(said)
                 self.fault = said
                 return
         if due:

@@ -6,7 +6,7 @@ file of the same region, never of another; an unknown quota sets no limit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -29,11 +29,13 @@ from boa_daemon.tick.facts.ports import Clock
 ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 3600.0
 USED_QUOTA_SECONDS = 600.0
 """A quota that is used up is asked for this often: somebody has probably asked AWS for more."""
-PROBE_SECONDS = 180.0
+PROBE_SECONDS = 170.0
 """The price list is asked for something at least this often: its loss is told within five minutes."""
 SPOT_USELESS_SECONDS = 6 * 3600.0
 _SPOT_HISTORY_SECONDS = 3600.0
 _RESERVATION_SECONDS = 60.0
+CHANGE_SECONDS = 3600.0
+"""How long a change of a reservation is among the notes."""
 LEAVE_BLOCK_SECONDS = 300.0
 """Jobs leave the nodes of a Capacity Block this long before EC2 ends them."""
 LAST_LAUNCH_SECONDS = 1800.0
@@ -74,6 +76,9 @@ class AwsMarket:
         self._lost_at: dict[str, float] = {}
         self._spot_from: float | None = None
         self._asks = True
+        self._changes: dict[str, tuple[float, str]] = {}
+        self.tell: Callable[[str, str], None] = lambda key, sentence: None
+        """Called with a key and a sentence when a reservation has changed."""
 
     def refresh(self) -> None:
         """Refresh facts that are getting old. After the first call nothing else asks for prices and quotas.
@@ -309,18 +314,19 @@ class AwsMarket:
             found["reservations"] = self._reserved.age_seconds(now)
         return found
 
-    def faults(self) -> dict[str, str]:
-        """Return the facts that could not be asked for when last tried, and why."""
-        prices = next((each.failed for each in list(self._prices.values()) if each.failed), "")
-        quotas = next((each.failed for each in list(self._quotas.values()) if each.failed), "")
-        found = {
-            "price list": prices and f"{prices}. Dated prices of the region are used, where there are any",
-            "quotas": quotas,
-            "zones": self._zones.failed,
-            "spot prices": self._spot.failed,
-            "reservations": self._reserved.failed or self._said_unknown(),
+    def nets(self) -> dict[str, Callable[[], str]]:
+        """Return each fact by name, with what says why it could not be had when last asked for."""
+        return {
+            "price list": self._prices_fault,
+            "quotas": lambda: _first_fault(self._quotas),
+            "zones": lambda: self._zones.failed,
+            "spot prices": lambda: self._spot.failed,
+            "reservations": lambda: self._reserved.failed or self._said_unknown(),
         }
-        return {name: said for name, said in found.items() if said}
+
+    def _prices_fault(self) -> str:
+        said = _first_fault(self._prices)
+        return said and f"{said}. Dated prices of the region are used, where there are any"
 
     def _said_unknown(self) -> str:
         """Return a sentence on reservations that the settings name and EC2 does not know."""
@@ -436,7 +442,32 @@ class AwsMarket:
                     with reading("ec2:DescribeCapacityReservations"):
                         one = _reservation_of(row)
                     found[one.id] = one
+        self._compare(self._reserved.value or {}, found)
         return found
+
+    def _compare(self, before: Mapping[str, Reservation], after: Mapping[str, Reservation]) -> None:
+        """Tell of reservations that are gone, new, larger or smaller than when last asked for."""
+        now = self._clock.now()
+        for one in (*before.values(), *(each for each in after.values() if each.id not in before)):
+            was, now_has = (each.get(one.id) for each in (before, after))
+            totals = tuple(0 if each is None else each.total for each in (was, now_has))
+            if not before or totals[0] == totals[1]:
+                continue
+            what = "Capacity Block" if one.is_block else "reservation"
+            where = f"{what} {one.id} of {one.instance_type} in {one.zone}"
+            said = f"{where} has {totals[1]} nodes; it had {totals[0]}"
+            if now_has is None:
+                usd = self.list_price(one.instance_type)
+                rate = "at the price on demand" if usd is None else f"at {usd:.2f} USD/hour each, on demand"
+                said = f"{where} is not active any more"
+                said += "" if one.is_block else f": its nodes go on {rate}, which the caps count"
+            self._changes[one.id] = (now, said)
+            self.tell(f"{one.id}:{totals[0]}:{totals[1]}:{int(now // 3600)}", said)
+
+    def changes(self) -> list[str]:
+        """Return a sentence on each reservation that has changed within the hour."""
+        now = self._clock.now()
+        return [said for at, said in list(self._changes.values()) if now - at <= CHANGE_SECONDS]
 
     def _rows_of_reservations(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         """Ask for reservations; an id that EC2 does not know, as of one long over, does not hide the others.
@@ -457,6 +488,10 @@ class AwsMarket:
         return [
             row for name in names for row in self._rows_of_reservations({"CapacityReservationIds": [name]})
         ]
+
+
+def _first_fault(cached: Mapping[str, CachedValue[float]]) -> str:
+    return next((each.failed for each in list(cached.values()) if each.failed), "")
 
 
 def _reservation_of(row: Mapping[str, Any]) -> Reservation:

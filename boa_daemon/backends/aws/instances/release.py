@@ -15,6 +15,7 @@ from policies.model import NodeId
 
 BATCH = 500
 AGAIN_SECONDS, ALARM_SECONDS = 60.0, 900.0
+_LIVING = ("pending", "running", "stopping", "stopped")
 
 
 class Releaser:
@@ -23,6 +24,7 @@ class Releaser:
     def __init__(self, calls: AwsCalls, clock: Clock, say: Callable[[str], None]) -> None:
         self._calls, self._clock, self._say = calls, clock, say
         self._asked: dict[NodeId, tuple[float, float]] = {}
+        self._refused: dict[NodeId, str] = {}
         self._alarmed: set[NodeId] = set()
 
     @property
@@ -37,10 +39,23 @@ class Releaser:
             outcomes.update(self._end(batch))
         now = self._clock.now()
         for name, outcome in outcomes.items():
-            if not isinstance(outcome, Refused):
+            if isinstance(outcome, Refused) and outcome.kind != "throttled":
+                self._refused[name] = outcome.reason
+            elif not isinstance(outcome, Refused):
                 first, _ = self._asked.get(name, (now, now))
                 self._asked[name] = (first, now)
+                self._refused.pop(name, None)
         return outcomes
+
+    @property
+    def fault(self) -> str:
+        """Why instances could not be ended when last told to; empty if all could."""
+        refused = dict(self._refused)
+        if not refused:
+            return ""
+        name, said = next(iter(refused.items()))
+        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+        return f"{name}{more} could not be ended, and is billed until it is: {said}"
 
     def follow_up(self, states: Mapping[NodeId, str]) -> None:
         """End instances again that run on after they were ended, and alarm after `ALARM_SECONDS`.
@@ -48,13 +63,15 @@ class Releaser:
         `states` is the listing: instance id to state.
         """
         now = self._clock.now()
+        for name in [name for name in self._refused if states.get(name, "terminated") not in _LIVING]:
+            del self._refused[name]
         for name in [name for name in self._asked if states.get(name, "terminated") == "terminated"]:
             del self._asked[name]
             self._alarmed.discard(name)
         again = [
             name
             for name, (_, last) in self._asked.items()
-            if states[name] in ("pending", "running", "stopping", "stopped") and now - last >= AGAIN_SECONDS
+            if states[name] in _LIVING and now - last >= AGAIN_SECONDS
         ]
         if again:
             self.terminate(again)

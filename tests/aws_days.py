@@ -1,0 +1,113 @@
+"""Days of a whole daemon on the fake AWS in process: ticks, refreshes, sweeps and looks at its nets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from aws_rigs import AwsRig
+
+from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.daemon.loop.clockwork import REFRESH_SECONDS, SWEEP_SECONDS
+from boa_daemon.daemon.watch.safety_nets import LOOK_SECONDS
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+
+TYPE, TICK, PRICE, EXTRAS = "g5.xlarge", 30.0, 1.006, 0.026918
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "budget": {"usd_per_hour": 9.0, "usd_per_day_cap": 300.0, "max_instances": 6},
+    "cloud": {"provider": "aws", "instance_types": [TYPE]},
+    "daemon": {"tick_seconds": TICK, "idle_hold_seconds": 60.0},
+}
+Hook: TypeAlias = Callable[[str, dict[str, Any], Callable[[], Any]], Any]
+
+
+class Day:
+    """A daemon on the fake AWS, with a hook between it and each call."""
+
+    def __init__(self, folder: Path, rig: AwsRig, *, is_whole: bool = False) -> None:
+        """Open the daemon; one that `is_whole` refreshes facts, sweeps and looks at its nets, too."""
+        self.rig, self.play = rig, DaemonInAFolder(folder, rig.clock, SETTINGS, rented_from=rig.cloud)
+        self.jobs: list[str] = []
+        self.hook: Hook | None = None
+        self.is_whole = is_whole
+        self._done_at: dict[str, float] = {}
+        calls = rig.cloud.calls
+        real = calls._call_once
+
+        def once(operation: str, region: str, arguments: Any) -> Any:
+            def plain() -> Any:
+                return real(operation, region, arguments)
+
+            return plain() if self.hook is None else self.hook(operation, dict(arguments), plain)
+
+        calls._call_once = once  # type: ignore[method-assign]
+
+    def submit(self, count: int = 1, *, hours: float = 0.3) -> None:
+        """Submit jobs of one GPU."""
+        content = [job_content(f"j{len(self.jobs) + each}", hours=hours) for each in range(count)]
+        self.jobs += self.play.service.submit(content, user="ann")["jobs"]
+
+    def ticks(self, minutes: float) -> None:
+        """Let time pass."""
+        for _ in range(round(minutes * 60.0 / TICK)):
+            self.step()
+
+    def step(self) -> None:
+        """Do what the daemon's threads do in the time of one tick, and let it pass."""
+        if self.is_whole:
+            listener = self.rig.cloud._listener
+            if self.rig.cloud.settings.queue_url and listener is None:
+                self.poll()
+            self._at(REFRESH_SECONDS, self.rig.cloud.refresh)
+            self._at(SWEEP_SECONDS[1], self.play.daemon.sweep)
+        self.play.daemon.tick()
+        if self.is_whole:
+            self._at(LOOK_SECONDS, self.play.daemon.look_at_nets)
+        self.rig.pass_time(TICK)
+
+    def poll(self) -> None:
+        """Read the queue of warnings, as the listener's thread does."""
+
+    def _at(self, seconds: float, do: Callable[[], object]) -> None:
+        now, name = self.rig.clock.now(), do.__name__
+        if now - self._done_at.get(name, float("-inf")) >= seconds:
+            self._done_at[name] = now
+            do()
+
+    def statuses(self) -> list[str]:
+        """Return how the jobs are, in the order of submission."""
+        return [str(self.play.service.job(job)["status"]) for job in self.jobs]
+
+    def launched(self) -> int:
+        """Return how many instances were ever launched."""
+        return len(self.rig.fake.history())
+
+    def charged(self) -> float:
+        """Return the dollars of final bills."""
+        return float(self.play.storage.store.settled_micro_dollars()) / 1e6
+
+    def billed(self) -> float:
+        """Return what EC2 bills, counted from the launch: compute, disk and address."""
+        hours = sum((life.ended_at or 0.0) - life.launched_at for life in self.rig.fake.history()) / 3600.0
+        return hours * (PRICE + EXTRAS)
+
+    def ends_well(self, launched: int) -> None:
+        """Run on; everything must have ended, with so many instances launched and the bill of EC2."""
+        self.ticks(60.0)
+        assert self.statuses() == ["finished"] * len(self.jobs)
+        assert self.rig.fake.live() == []
+        assert self.launched() == launched
+        assert self.charged() == pytest.approx(self.billed(), rel=0.01)
+
+
+def fails(*operations: str, code: str, status: int = 400, said: str = "said by a test") -> Hook:
+    """Return a hook that fails calls of these operations, or of all, with a code."""
+
+    def hook(operation: str, arguments: dict[str, Any], plain: Callable[[], Any]) -> Any:
+        if not operations or operation in operations:
+            raise CallFailed(operation, code, said, http_status=status)
+        return plain()
+
+    return hook
