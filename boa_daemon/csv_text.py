@@ -26,11 +26,11 @@ MAX_CELL_BYTES = 256 * 2**20
 
 
 def delimiter_of(header: str) -> str:
-    """Return the sign that ends the columns of a header: a comma, semicolon or tab, whichever it has most.
+    """Return the sign that ends a header's columns: a comma, semicolon, tab or bar, whichever it has most.
 
     Spreadsheets write semicolons where the comma is decimal.
     """
-    return max(",;\t", key=header.count)
+    return max(",;\t|", key=header.count)
 
 
 def csv_reader(text: str, *, delimiter: str = ",", strict: bool = True, is_quoted: bool = True) -> Rows:

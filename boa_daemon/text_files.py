@@ -1,6 +1,7 @@
-"""Text in files as people have them: UTF-8, UTF-16 with its mark, packed by gzip, bzip2, xz or Zstandard.
+"""Text in files as people have them: UTF-8, UTF-16 with its mark, packed by gzip, bzip2, xz, zip, Zstandard.
 
-What a file is, is read from its first bytes, not from its name.
+What a file is, is read from its first bytes, not from its name. Workbooks, web pages and archives of several
+files are refused with what to do.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import io
 import json
 import lzma
 import os
+import re
 import shutil
 import sys
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -31,6 +34,25 @@ MAX_TEXT_BYTES = 2 * 2**30
 _shown_by: ContextVar[Callable[[int, int], None] | None] = ContextVar("shown_by", default=None)
 _UTF16 = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _PARQUET = b"PAR1"
+_SAVE_AS = "Save the sheet as CSV UTF-8, or write it with pandas: frame.to_csv(FILE, index=False)"
+_OTHERS: Mapping[bytes, tuple[str, str]] = {
+    b"\xd0\xcf\x11\xe0": ("a workbook of an old Excel", _SAVE_AS),
+    b"%PDF": ("a PDF", "Save the table as CSV"),
+    b"<!do": ("a web page", "It may be the page of a login: fetch the file itself"),
+    b"<!DO": ("a web page", "It may be the page of a login: fetch the file itself"),
+    b"<htm": ("a web page", "It may be the page of a login: fetch the file itself"),
+    b"SQLi": (
+        "a database of SQLite",
+        'Write the table as CSV: sqlite3 -header -csv FILE "select * from TABLE"',
+    ),
+    b"ARROW1"[:4]: ("a file of Arrow", "Write it as Parquet or CSV"),
+    b"7z\xbc\xaf": ("an archive of 7-Zip", "Unpack it: 7z x FILE"),
+    b"Rar!": ("an archive of RAR", "Unpack it: unrar x FILE"),
+    b"\x04\x22\x4d\x18": ("packed by LZ4", "Unpack it: lz4 -d FILE"),
+}
+"""What other files are, by their first bytes, and what to do."""
+_TAR_AT, _TAR = 257, b"ustar"
+_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):/{1,2}(?P<rest>[^/].*)", re.IGNORECASE)
 
 
 @contextmanager
@@ -117,6 +139,7 @@ def regular_file(path: Path) -> Iterator[Path]:
         InputError: when it cannot be read.
     """
     if str(path) != "-" and not path.is_fifo():
+        _check_named(path)
         yield path
         return
     with TemporaryDirectory(prefix="boa-") as folder:
@@ -130,9 +153,26 @@ def regular_file(path: Path) -> Iterator[Path]:
         yield copy
 
 
+def _check_named(path: Path) -> None:
+    """Refuse the address of a file elsewhere, and a pattern that no shell has replaced by names."""
+    address = _URL.fullmatch(str(path))
+    if path.exists() or (address is None and not set("*?[") & set(path.name)):
+        return
+    if address is None:
+        hint = "Without quotes the shell replaces it by the names of the files; give one"
+        raise InputError("no file has this name, and it is a pattern", file=path, hint=hint)
+    # A path has one slash where the address had two.
+    url = f"{address['scheme']}://{address['rest']}"
+    command = {"s3": "aws s3 cp", "gs": "gcloud storage cp"}.get(address["scheme"].lower())
+    hint = f"Save it first: {command} {url} ." if command else f"Save it first: curl -LO {url}"
+    raise InputError("BOA fetches no files", file=url, hint=hint)
+
+
 @contextmanager
-def open_text(path: Path, *, newline: str | None = "") -> Iterator[IO[str]]:
+def open_text(path: Path, *, newline: str | None = "", what: str = "it") -> Iterator[IO[str]]:
     """Open a file as text, unpacked if it is compressed; line ends stay as they are.
+
+    `what` says in errors what the file is, such as ``the trace``.
 
     Raises:
         InputError: when it cannot be read, is damaged, unpacks to too much, or is not UTF-8.
@@ -144,18 +184,20 @@ def open_text(path: Path, *, newline: str | None = "") -> Iterator[IO[str]]:
             raw.seek(0)
             unpacked = _unpacked(start, raw, path)
             bounded = io.BufferedReader(_Bounded(unpacked, path, raw), 2**20)
+            _refuse_others(bounded.peek(_TAR_AT + len(_TAR)), path)
             mark = bounded.peek(2)[:2]
             encoding = next((name for sign, name in _UTF16 if mark == sign), "utf-8-sig")
             if encoding != "utf-8-sig":
                 bounded.read(2)
             with io.TextIOWrapper(bounded, encoding=encoding, newline=newline) as text:
                 yield text
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, zipfile.BadZipFile) as error:
         hint = "The file may be cut short: fetch it again"
         raise InputError(f"cannot be unpacked: {error}", file=path, hint=hint) from error
     except OSError as error:
         hint = near_files(path) if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"cannot read: {error.strerror or error}", file=path, hint=hint) from error
+        hint = "Name a file in it" if isinstance(error, IsADirectoryError) else hint
+        raise InputError(f"cannot read {what}: {error.strerror or error}", file=path, hint=hint) from error
     except UnicodeDecodeError as error:
         hint = "Save it as UTF-8" if error.encoding.startswith("utf-8") else ""
         raise InputError(f"not UTF-8 text: {_bytes_of(error)}", file=path, hint=hint) from error
@@ -211,11 +253,46 @@ def _unpacked(start: bytes, raw: IO[bytes], path: Path) -> IO[bytes]:
         b"BZh": lambda: cast(IO[bytes], bz2.BZ2File(raw)),
         b"\xfd7zXZ\x00": lambda: cast(IO[bytes], lzma.LZMAFile(raw)),  # noqa: SIM115 - it is closed with `raw`
         b"\x28\xb5\x2f\xfd": lambda: _zstandard(raw, path),
+        b"PK\x03\x04": lambda: _zipped(raw, path),
+        b"PK\x05\x06": lambda: _zipped(raw, path),
     }
     for sign, opened in formats.items():
         if start.startswith(sign):
             return opened()
     return raw
+
+
+def _zipped(raw: IO[bytes], path: Path) -> IO[bytes]:
+    """Return the bytes of the only file in a zip archive."""
+    archive = zipfile.ZipFile(raw)
+    names = archive.namelist()
+    if "[Content_Types].xml" in names or "mimetype" in names:
+        raise InputError("this is a workbook or a document", file=path, hint=_SAVE_AS)
+    # macOS adds a folder of its own.
+    files = [
+        one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")
+    ]
+    if len(files) != 1:
+        said = ", ".join(one.filename for one in files[:4]) + (", ..." if len(files) > 4 else "")
+        hint = f"Unpack it, and name one of {said}" if files else ""
+        raise InputError(f"an archive with {len(files)} files", file=path, hint=hint)
+    if files[0].flag_bits & 1:
+        raise InputError("an archive with a password", file=path, hint="Unpack it: unzip FILE")
+    try:
+        return archive.open(files[0])
+    except NotImplementedError as error:
+        raise InputError(f"cannot be unpacked: {error}", file=path, hint="Unpack it: unzip FILE") from None
+
+
+def _refuse_others(start: bytes, path: Path) -> None:
+    """Refuse a file that is known to be no text, with what to do."""
+    if start[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR:
+        raise InputError(
+            "this is an archive of tar", file=path, hint="Unpack it, and name a file of it: tar xf FILE"
+        )
+    what, hint = _OTHERS.get(start.lstrip()[:4], ("", ""))
+    if what:
+        raise InputError(f"this is {what}", file=path, hint=hint)
 
 
 def _zstandard(raw: IO[bytes], path: Path) -> IO[bytes]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from boa_daemon.errors import InputError
+from boa_daemon.number_text import NotOneNumber, is_grouped, number_of, number_readings, without_dollars
 
 if TYPE_CHECKING:
     from policies.model import Budget
@@ -18,19 +19,21 @@ HOURS_PER_DAY = 24.0
 HOURS_PER_WEEK = 168.0
 HOURS_PER_MONTH = 730.0
 """A month is 365 / 12 days, as cloud price lists count it."""
+HOURS_PER_YEAR = 8760.0
 MICRO_DOLLARS_PER_DOLLAR = 1_000_000
 
 _HOURS = {
-    "h": 1.0,
-    "hour": 1.0,
-    "day": HOURS_PER_DAY,
-    "d": HOURS_PER_DAY,
-    "week": HOURS_PER_WEEK,
-    "w": HOURS_PER_WEEK,
-    "month": HOURS_PER_MONTH,
-    "mo": HOURS_PER_MONTH,
+    name: hours
+    for names, hours in {
+        "h hr hrs hour hours": 1.0,
+        "d day days": HOURS_PER_DAY,
+        "w wk week weeks": HOURS_PER_WEEK,
+        "mo month months": HOURS_PER_MONTH,
+        "y yr year years": HOURS_PER_YEAR,
+    }.items()
+    for name in names.split()
 }
-_RATE = re.compile(r"\$?\s*(?P<amount>[^/\s]+)\s*/\s*(?P<per>[a-z]+)", re.IGNORECASE)
+_RATE = re.compile(r"(?P<amount>[^/]*[^/\s])\s*/\s*(?P<per>[a-z]+)\.?", re.IGNORECASE)
 _BUDGET_HINT = "Write dollars per time, such as 60/h, 900/day or 25000/month, or a GPU count, such as gpus:48"
 
 
@@ -49,7 +52,7 @@ def parse_budget(text: str, *, name: str = "--budget") -> Budget:
         return Budget(amount=_amount(cleaned[5:], text, name), unit="gpus")
     match = _RATE.fullmatch(cleaned)
     if match is None:
-        is_bare = re.fullmatch(r"\$?\s*\d[\d,.]*", cleaned) is not None
+        is_bare = re.fullmatch(r"[^\d/a-z]*\d[^/a-z]*", cleaned) is not None
         problem = "does not say for how long" if is_bare else "has no unit that BOA knows"
         raise InputError(f"{name} {text!r} {problem}", hint=_BUDGET_HINT)
     per = match["per"].lower()
@@ -83,7 +86,7 @@ def per_of(text: str | None) -> Per:
     match = None if text is None else _RATE.fullmatch(text.strip())
     word = "" if match is None else match["per"].lower()
     hours = _HOURS.get(word, 1.0)
-    names = {HOURS_PER_DAY: "day", HOURS_PER_WEEK: "week", HOURS_PER_MONTH: "month"}
+    names = {HOURS_PER_DAY: "day", HOURS_PER_WEEK: "week", HOURS_PER_MONTH: "month", HOURS_PER_YEAR: "year"}
     return Per(names[hours], hours) if hours in names else PER_HOUR
 
 
@@ -138,79 +141,37 @@ def parse_dollars(text: str) -> float:
     Raises:
         InputError: when the text is not a positive finite number.
     """
-    return _amount(text.strip().removeprefix("$"), text, "--budget")
+    return _amount(text, text, "--budget")
 
 
 def _amount(digits: str, text: str, name: str) -> float:
-    """Return the positive finite number in `digits`; commas may group thousands."""
-    found = number_readings(digits)
-    amount = float(found[0]) if found else math.nan
-    if not math.isfinite(amount) or amount <= 0:
+    """Return the positive finite number in `digits`; commas may group thousands, and dollars have a sign.
+
+    A comma before three digits groups them, since nobody writes tenths of a cent; a point before three digits
+    of which the last is a zero may do so too.
+    """
+    try:
+        bare = without_dollars(digits)
+        found = number_readings(bare)
+        amount = number_of(found[0] if len(found) == 2 else bare)
+    except NotOneNumber as error:
+        said = str(error) if "budgets" in str(error) else f"{digits.strip()!r} is not a positive number"
+        shown = re.match(r"Write ([\d.]+)(?:, or|$)", error.hint)
+        hint = text.strip().replace(bare, shown[1]) if shown else ""
+        raise InputError(f"{name} {text!r}: {said}", hint=f"Write {hint}" if hint else _BUDGET_HINT) from None
+    if amount <= 0:
         raise InputError(f"{name} {text!r}: {digits.strip()!r} is not a positive number", hint=_BUDGET_HINT)
-    if "," in digits and "." not in digits and not _THOUSANDS.fullmatch(digits.strip()):
-        hint = f"Write {text.strip().replace(digits.strip(), found[0])}"
-        raise InputError(f"{name} {text!r}: {digits.strip()!r} has a decimal comma", hint=hint)
+    if "," in bare and "." not in bare and not is_grouped(bare):
+        hint = f"Write {text.strip().replace(bare, found[0])}"
+        raise InputError(f"{name} {text!r}: {bare!r} has a decimal comma", hint=hint)
+    if _POINT_GROUP.fullmatch(bare):
+        both = [text.strip().replace(bare, one) for one in (bare.replace(".", ""), f"{amount:g}")]
+        problem = f"{name} {text!r}: {bare!r} may be {bare.replace('.', '')} or {amount:g}"
+        raise InputError(problem, hint=f"Write {' or '.join(both)}")
     return amount
 
 
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
-_GROUP_SIGNS = " _'\u2019\u00a0\u202f\u2009"
-"""Signs between groups of three digits that never are decimal signs."""
-_PLAIN_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_OTHER_BASE = re.compile(r"[+-]?0([xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
-
-
-def number_readings(text: str) -> tuple[str, ...]:
-    """Return the numbers that a text may mean, as they are to be written; empty when it is no number.
-
-    One reading: ``12,50`` is 12.50, ``1,250,000`` and ``1 250 000`` are 1250000, ``1.250,5`` is 1250.5. Two:
-    ``1,250`` may be 1250 or 1.250, the thousands first. A comma before anything but groups of three digits
-    separates no thousands. Digits are kept as typed, so 3.10 stays 3.10.
-    """
-    text = text.strip()
-    if _PLAIN_NUMBER.fullmatch(text):
-        return (text,)
-    if _OTHER_BASE.fullmatch(text):
-        return (str(int(text.replace("+", ""), 0)),)
-    sign = text[:1] if text[:1] in ("+", "-") else ""
-    body = text[len(sign) :]
-    for mark in _GROUP_SIGNS:
-        if mark in body:
-            whole, point, rest = body, "", ""
-            for decimal in ".,":
-                if decimal in body:
-                    whole, point, rest = body.partition(decimal)
-            groups = whole.split(mark)
-            is_grouped = re.fullmatch(r"\d{1,3}", groups[0]) and all(
-                re.fullmatch(r"\d{3}", g) for g in groups[1:]
-            )
-            if not (
-                is_grouped or (mark == "_" and all(group.isascii() and group.isdigit() for group in groups))
-            ):
-                return ()
-            body = "".join(groups) + ("." + rest if point else "")
-            return (sign + body,) if _PLAIN_NUMBER.fullmatch(body) else ()
-    if not re.fullmatch(r"[0-9.,]*[0-9][0-9.,]*", body):
-        return ()
-    by_comma, by_point = _separated(body, group=",", point="."), _separated(body, group=".", point=",")
-    return tuple(sign + one for one in dict.fromkeys((*by_comma, *by_point)))
-
-
-def _separated(body: str, *, group: str, point: str) -> tuple[str, ...]:
-    """Return the number in digits with these signs for groups and for decimals; empty if it is none."""
-    whole, has_point, rest = body.partition(point)
-    groups = whole.split(group)
-    if len(groups) > 1:
-        is_grouped = re.fullmatch(r"[1-9]\d{0,2}", groups[0]) and all(
-            re.fullmatch(r"\d{3}", g) for g in groups[1:]
-        )
-        if not is_grouped:
-            return ()
-    if has_point and not rest and point == ",":
-        return ()
-    number = "".join(groups) + (f".{rest}" if has_point else "")
-    number = f"0{number}" if number.startswith(".") else number
-    return (number,) if _PLAIN_NUMBER.fullmatch(number) else ()
+_POINT_GROUP = re.compile(r"[1-9]\d{0,2}\.\d\d0", re.ASCII)
 
 
 def micro_dollars(usd: float) -> int:

@@ -17,6 +17,7 @@ from boa_daemon.inputs.document_file import listed_json
 from boa_daemon.inputs.money_cells import usd_number
 from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
 from boa_daemon.text_files import read_whole_text
+from boa_daemon.time_text import instant_seconds
 
 _HINT = "Save what https://prices.azure.com/api/retail/prices answers, all pages, as a list"
 _NEEDED = ("armSkuName", "armRegionName", "retailPrice", "currencyCode", "type", "unitOfMeasure")
@@ -101,7 +102,6 @@ def _items(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _instant(text: object, where: str, path: Path) -> datetime:
     """Return the instant from which a price holds."""
     try:
-        at = datetime.fromisoformat(str(text))
-    except ValueError:
+        return datetime.fromtimestamp(instant_seconds(str(text)), UTC)
+    except (ValueError, OverflowError):
         raise InputError(f"{where}: effectiveStartDate must be a time; got {text!r}", file=path) from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -13,7 +13,6 @@ covers at its effective cost. Taxes, credits, refunds, fees and what was reserve
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping
@@ -22,7 +21,8 @@ from pathlib import Path
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList, table_rows
+from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
+from boa_daemon.inputs.tables import TableRow, read_rows
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "kind": ("lineitemlineitemtype", "chargecategory"),
@@ -39,6 +39,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "currency": ("lineitemcurrencycode", "billingcurrency"),
     "start": ("lineitemusagestartdate", "chargeperiodstart"),
     "product": ("product",),
+    "class": ("chargeclass",),
 }
 _HINT = "Export a Cost and Usage Report or FOCUS report with line item types, usage types, amounts and costs"
 _MOST = 1e15
@@ -67,12 +68,16 @@ def read_costs(path: Path, *, as_of: str) -> PriceList:
     known = Catalog.load().entries
     paid: dict[tuple[str, str, Market], _Paid] = defaultdict(_Paid)
     is_checked = False
-    for line, cells in table_rows(path, (), hint=_HINT, column_of=_column_of):
+    for row in read_rows(path, (), column_of=_column_of):
+        line, cells = row.line, row.cells
         if not is_checked:
             _check(cells, path)
             is_checked = True
         if cells["kind"].replace(" ", "").lower() not in _USAGE:
             found.left_out["that are taxes, credits, fees or unused reservations"] += 1
+            continue
+        if cells.get("class", "").lower() == "correction":
+            found.left_out["that correct an earlier bill"] += 1
             continue
         usage = _BOX.search(cells["usage_type"])
         if usage is None:
@@ -84,18 +89,18 @@ def read_costs(path: Path, *, as_of: str) -> PriceList:
         if (system := _of_product(cells, "system", "operating_system")) and system.lower() != "linux":
             found.left_out["of other systems"] += 1
             continue
-        if cells.get("currency", "USD") not in ("USD", ""):
+        if cells.get("currency", "USD").upper() not in ("USD", ""):
             problem = f"a cost in {cells['currency']}: budgets and caps count USD"
             raise InputError(problem, file=path, line=line, hint="Convert the report to USD")
         region = _of_product(cells, "region", "region_code") or _of_product(cells, "region", "region")
         if not region:
             raise InputError("the region is empty", file=path, line=line, hint="Export product/region")
-        hours = _number(cells, "hours", path, line)
+        hours = row.number("hours", most=_MOST) if cells["hours"] else 0.0
         if cells.get("unit", "Hrs").lower().rstrip("s") not in ("hr", "hour", ""):
             raise InputError(f"a usage in {cells['unit']}, not in hours", file=path, line=line)
         market: Market = "spot" if usage["kind"] == "SpotUsage" else "on-demand"
         total = paid[usage["type"], region, market]
-        total.usd += _cost(cells, path, line)
+        total.usd += _cost(row)
         total.hours += hours
         day = cells["start"][:10]
         total.first, total.last = min(total.first or day, day), max(total.last, day)
@@ -154,23 +159,12 @@ def _of_product(cells: Mapping[str, str], name: str, key: str) -> str:
     return text
 
 
-def _cost(cells: Mapping[str, str], path: Path, line: int) -> float:
+def _cost(row: TableRow) -> float:
     """Return what a row cost: effective cost where a plan or a reservation covers it."""
-    kind = cells["kind"].replace(" ", "").lower()
+    kind = row.cells["kind"].replace(" ", "").lower()
     columns = {"savingsplancoveredusage": "plan_cost", "discountedusage": "reservation_cost"}
-    column = columns.get(kind, "effective_cost" if "effective_cost" in cells else "cost")
-    if column not in cells:
-        problem = f"a row of {cells['kind']}, and no column with its effective cost"
-        raise InputError(problem, file=path, line=line, hint=_HINT)
-    return _number(cells, column, path, line)
-
-
-def _number(cells: Mapping[str, str], name: str, path: Path, line: int) -> float:
-    try:
-        value = float(cells[name] or 0.0)
-    except ValueError:
-        value = math.nan
-    if not 0.0 <= value < _MOST:
-        problem = f"the {name.replace('_', ' ')} must be a number, 0 or more; got {cells[name]!r}"
-        raise InputError(problem, file=path, line=line)
-    return value
+    column = columns.get(kind, "effective_cost" if "effective_cost" in row.cells else "cost")
+    if column not in row.cells:
+        problem = f"a row of {row.cells['kind']}, and no column with its effective cost"
+        raise row.refuse(problem, hint=_HINT)
+    return row.number(column, most=_MOST) if row.cells[column] else 0.0

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from boa_daemon.csv_text import csv_reader
+from boa_daemon.csv_text import csv_reader, delimiter_of
 from boa_daemon.errors import InputError, near_files
 from boa_daemon.inputs.yaml_events import (
     BrokenYaml,
@@ -32,7 +32,7 @@ from boa_daemon.inputs.yaml_events import (
     typed_in_yaml,
     whole_number,
 )
-from boa_daemon.units import number_readings
+from boa_daemon.number_text import number_readings
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """A path into a document: keys of mappings, and positions in lists from 0."""
@@ -329,9 +329,12 @@ def _parse_csv(text: str, name: str) -> object:
     """Return the rows of CSV text as mappings; cells that look like numbers become numbers."""
     reader = csv_reader(text)
     try:
-        header = [column.strip() for column in next(reader)]
+        header = [column.strip() for column in next(reader, [])] or [""]
         if len(set(header)) < len(header):
             raise InputError("a column is named twice", file=name, line=1)
+        if (mark := delimiter_of(header[0])) != "," and mark in header[0]:
+            hint = f"Separate the columns by commas, not by {mark!r}"
+            raise InputError(f"one column {header[0]!r}", file=name, line=1, hint=hint)
         rows = []
         for cells in reader:
             if cells and len(cells) != len(header):

@@ -18,6 +18,8 @@ from pathlib import Path
 from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError, column_hint, did_you_mean
 from boa_daemon.inputs.document_file import read_text
+from boa_daemon.number_text import NotOneNumber, number_of
+from boa_daemon.time_text import instant_of_text
 from policies.optimum.job_list import ListedJob
 
 REQUIRED = ("job_id", "class_name")
@@ -103,19 +105,19 @@ def parse_instant(text: str, *, is_end: bool = False) -> datetime:
     Raises:
         ValueError: when the text is not a date.
     """
-    found = datetime.fromisoformat(text)
-    if is_end and len(text) <= len("2026-12-31"):
-        found += timedelta(days=1)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    found = instant_of_text(text, UTC)
+    return found + timedelta(days=1) if is_end and len(text) <= len("2026-12-31") else found
 
 
 def _date(column: str, cell: str, path: Path, line: int) -> datetime:
     """Return the date in a cell; a deadline that is a day alone is the end of that day."""
     try:
         return parse_instant(cell, is_end=column == "deadline_at")
-    except ValueError:
+    except (ValueError, OverflowError) as error:
         hint = "Write 2026-12-24 or 2026-12-24T18:00"
-        raise InputError(f"{column} must be a date; got {cell!r}", file=path, line=line, hint=hint) from None
+        reason = "" if str(error) == "no time" else f": {error}"
+        problem = f"{column} must be a date; got {cell!r}{reason}"
+        raise InputError(problem, file=path, line=line, hint=hint) from None
 
 
 def _first_day(dates: Mapping[tuple[str, str], datetime], path: Path) -> datetime:
@@ -183,12 +185,14 @@ def _number(name: str, cell: str, path: Path, line: int) -> float | None:
     """Return a positive finite number, or None for an empty cell; `submit_hours` may be 0."""
     if not cell:
         return None
+    value, reason, hint = math.nan, "", ""
     try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
+        value = number_of(cell)
+    except NotOneNumber as error:
+        reason, hint = error.reason, error.hint
     least = 0.0 if name == "submit_hours" else LEAST
     if not least <= value <= MOST:
         wanted = "0 or more" if name == "submit_hours" else "more than zero"
-        raise InputError(f"{name} must be a finite number, {wanted}; got {cell!r}", file=path, line=line)
+        problem = f"{name} must be a finite number, {wanted}; got {cell!r}{reason}"
+        raise InputError(problem, file=path, line=line, hint=hint)
     return value

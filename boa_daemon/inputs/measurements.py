@@ -12,6 +12,7 @@ from pathlib import Path
 from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError, column_hint
 from boa_daemon.inputs.document_file import read_text
+from boa_daemon.number_text import NotOneNumber, number_of
 
 CLASS, MACHINE, GPUS = "class_name", "machine", "gpus"
 
@@ -61,10 +62,12 @@ def read_measurements(path: Path, value: str, class_name: str) -> tuple[dict[str
 
 def _number(name: str, cell: str, path: Path, line: int) -> float:
     """Return a positive finite number."""
+    number, reason, hint = math.nan, "", ""
     try:
-        number = float(cell)
-    except ValueError:
-        number = math.nan
+        number = number_of(cell)
+    except NotOneNumber as error:
+        reason, hint = error.reason, error.hint
     if not (math.isfinite(number) and number > 0.0):
-        raise InputError(f"{name} must be a number, more than zero; got {cell!r}", file=path, line=line)
+        problem = f"{name} must be a number, more than zero; got {cell!r}{reason}"
+        raise InputError(problem, file=path, line=line, hint=hint)
     return number

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 
 from boa_daemon.errors import InputError
-from boa_daemon.units import number_readings
+from boa_daemon.number_text import NotOneNumber, number_of, without_dollars
 
 _PER = re.compile(
     r"\s*(?:/|per)\s*(?:gpu)?\s*(?:/|per|-)?\s*(?:h|hr|hour|std\.? hour)?\s*\.?$", re.IGNORECASE
 )
-_CURRENCY = re.compile(r"^(?:usd|us\$|\$)\s*|\s*(?:usd|us\$|\$)$", re.IGNORECASE)
-_OTHER = re.compile(r"[€£¥₹]|\b(?:EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD)\b", re.IGNORECASE)
 MAX_USD_PER_HOUR = 1e9
 """No machine costs this much: a larger number is a fault of the list, and its sums may have no end."""
 _NOTHING = ("", "-", "n/a", "na", "nan", "none", "null", "unavailable", "sold out", "contact sales")
 
 
-def usd_cell(text: str, name: str, path: Path, line: int | None = None) -> float | None:
+def usd_cell(
+    text: str, name: str, path: Path, line: int | None = None, *, has_decimal_commas: bool = False
+) -> float | None:
     """Return the dollars in a cell; None for a cell that states none.
 
     `name` says in errors what the cell is.
@@ -30,15 +29,19 @@ def usd_cell(text: str, name: str, path: Path, line: int | None = None) -> float
     text = text.strip()
     if text.lower() in _NOTHING:
         return None
-    if other := _OTHER.search(text):
-        problem = f"{name} {text!r} is in {other[0]}: budgets and caps count USD"
-        raise InputError(problem, file=path, line=line, hint="Convert the list to USD")
-    bare = _CURRENCY.sub("", _PER.sub("", text)).strip()
-    readings = number_readings(bare)
-    if len(readings) > 1:
-        problem = f"{name} {text!r} may be {readings[0]} or {readings[1]}"
-        raise InputError(problem, file=path, line=line, hint="Write it with a point and without groups")
-    value = float(readings[0]) if readings else math.nan
+    try:
+        bare = without_dollars(_PER.sub("", text))
+    except NotOneNumber as error:
+        known = str(error).partition(" is in ")[2]
+        raise InputError(
+            f"{name} {text!r} is in {known}", file=path, line=line, hint="Convert the list to USD"
+        ) from None
+    try:
+        value = number_of(bare, has_decimal_commas=has_decimal_commas)
+    except NotOneNumber as error:
+        both = error.reason.removeprefix(", which ")
+        problem = f"{name} {text!r} {both}" if both else f"{name} must be dollars per hour; got {text!r}"
+        raise InputError(problem, file=path, line=line, hint=error.hint) from None
     if not 0.0 <= value < MAX_USD_PER_HOUR:
         raise InputError(f"{name} must be dollars per hour; got {text!r}", file=path, line=line)
     return value

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, KeyPath
-from boa_daemon.units import number_readings
+from boa_daemon.number_text import number_readings
 
 Verdict: TypeAlias = Literal["meant", "ignored", "refused"]
 
@@ -153,12 +153,23 @@ def _sky_resources(found: Translation, resources: Any, nodes: Any) -> None:
     if not isinstance(resources, Mapping):
         found.say("refused", ("resources",), "it must be a mapping")
         return
+    # `gpus` is SkyPilot's other name for accelerators.
+    name = (
+        "gpus"
+        if resources.get("accelerators") is None and resources.get("gpus") is not None
+        else "accelerators"
+    )
     for key, value in resources.items():
         at: KeyPath = ("resources", str(key))
         if value is None:
             continue
-        if key == "accelerators":
-            _width(found, at, _sky_gpus(found, at, value), nodes, "num_nodes")
+        if key in ("accelerators", "gpus"):
+            if key == name:
+                _width(found, at, _sky_gpus(found, at, value), nodes, "num_nodes")
+            elif value != resources[name]:
+                found.say("refused", at, f"{name} says {resources[name]!r}")
+        elif key in ("any_of", "ordered"):
+            _sky_choices(found, at, value, common=resources.get(name), nodes=nodes)
         elif key in ("cpus", "memory"):
             found.say("ignored", at, _HOST)
         elif key == "image_id":
@@ -170,10 +181,42 @@ def _sky_resources(found: Translation, resources: Any, nodes: Any) -> None:
         elif key in _SKY_SIZES:
             found.say("ignored", at, _SIZES)
         else:
-            known = ("accelerators", "cpus", "memory", "image_id", "ports", *_SKY_RENTING, *_SKY_SIZES)
+            known = (
+                "accelerators",
+                "gpus",
+                "cpus",
+                "memory",
+                "image_id",
+                "ports",
+                *_SKY_RENTING,
+                *_SKY_SIZES,
+            )
             found.say("refused", at, f"unknown key. {did_you_mean(str(key), known)}".strip())
-    if not resources.get("accelerators"):
+    if not resources.get(name) and not {"any_of", "ordered"} & resources.keys():
         found.say("refused", ("resources",), "no accelerators: a job of BOA has GPUs")
+
+
+def _sky_choices(found: Translation, at: KeyPath, choices: Any, *, common: Any, nodes: Any) -> None:
+    """Ignore where to rent; choices with GPUs have one number of them, which is the task's."""
+    own = [
+        gpus
+        for one in (choices if isinstance(choices, list) else [])
+        if isinstance(one, Mapping) and (gpus := one.get("accelerators", one.get("gpus"))) is not None
+    ]
+    if not own and common is not None:
+        found.say("ignored", at, _RENTING)
+        return
+    if not own:
+        found.say("refused", at, "no accelerators: a job of BOA has GPUs")
+        return
+    everything = own if common is None else [common, *own]
+    counts = {_sky_gpus(Translation(document=found.document), at, gpus) for gpus in everything}
+    if len(counts) > 1 or None in counts or (common is None and len(own) != len(choices)):
+        found.say("refused", at, f"one number of GPUs for every choice; got {everything!r}")
+    elif common is None:
+        _width(found, at, counts.pop(), nodes, "num_nodes")
+    else:
+        found.say("ignored", at, _RENTING)
 
 
 def _sky_gpus(found: Translation, at: KeyPath, value: Any) -> int | None:
@@ -299,6 +342,8 @@ def _dstack_gpus(found: Translation, at: KeyPath, value: Any) -> int | tuple[int
     count: Any = 1
     if isinstance(value, Mapping):
         count = value.get("count", 1)
+        if isinstance(count, Mapping) and set(count) <= {"min", "max"}:
+            count = "..".join(str(count.get(end) or "") for end in ("min", "max"))
         rest = [str(key) for key in value if key != "count"]
     else:
         parts = str(value).split(":")
@@ -465,15 +510,12 @@ TASKS: Mapping[str, TaskKind] = {
         file="SkyPilot's task YAML",
         meant=(
             "`name`, `run`, `setup`, `workdir` (as `code`), `envs`, `num_nodes` × the number of "
-            "`accelerators`, `image_id: docker:...`"
+            "`accelerators` (or `gpus`, also those of `any_of`), `image_id: docker:...`"
         ),
-        ignored=(
-            "clouds, regions, spot, disks, ports, `any_of`; the GPU's name (the class says it); "
-            "`cpus`, `memory`"
-        ),
+        ignored=("clouds, regions, spot, disks, ports; the GPU's name (the class says it); `cpus`, `memory`"),
         refused=(
             "`file_mounts`, `volumes`, `secrets`, `service`, values from the shell, parts of GPUs, "
-            "unknown keys"
+            "choices of several numbers of GPUs, unknown keys"
         ),
         example="sky-task.yaml",
     ),

@@ -9,15 +9,13 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from boa_daemon.csv_text import csv_rows, delimiter_of
 from boa_daemon.errors import InputError
 from boa_daemon.job.whole_files import write_whole
-from boa_daemon.text_files import is_parquet, open_text, parquet_cells, parquet_columns
 
 Market: TypeAlias = Literal["on-demand", "spot"]
 
@@ -101,61 +99,6 @@ class PriceList:
             raise InputError(f"no {what} is left{f' ({reasons})' if reasons else ''}", file=path)
         left_out = self.left_out + Counter({"of other regions or markets": len(self.prices) - len(kept)})
         return PriceList(kept, left_out, self.notes)
-
-
-def _rows_of(
-    lines: IO[str],
-    path: Path,
-    needed: Sequence[str],
-    *,
-    hint: str,
-    delimiter: str,
-    column_of: Callable[[str], str],
-) -> Iterator[tuple[int, dict[str, str]]]:
-    reader = csv_rows(lines, delimiter=delimiter)
-    cut_short = "The file may be cut short: fetch it again"
-    try:
-        columns = [column_of(name.strip()) for name in next(reader, [])]
-        _check_columns(columns, needed, path, hint)
-        for cells in reader:
-            if not any(cells):
-                continue
-            if len(cells) != len(columns):
-                problem = f"{len(cells)} cells where the header has {len(columns)}"
-                raise InputError(problem, file=path, line=reader.line_num, hint=cut_short)
-            yield reader.line_num, dict(zip(columns, (cell.strip() for cell in cells), strict=True))
-    except csv.Error as error:
-        problem = f"not valid CSV: {error}"
-        raise InputError(problem, file=path, line=reader.line_num, hint=cut_short) from error
-
-
-def table_rows(
-    path: Path, needed: Sequence[str], *, hint: str, column_of: Callable[[str], str] = str
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line, cells by column) of each row of a list in CSV or Parquet, also packed; read as a stream.
-
-    Columns end at commas, semicolons or tabs, whichever the header has most of. The line of a row of Parquet
-    is its number.
-
-    Raises:
-        InputError: naming the line, when the file is no such list or breaks off.
-    """
-    if is_parquet(path):
-        columns = [column_of(name) for name in parquet_columns(path)]
-        _check_columns(columns, needed, path, hint)
-        for line, cells in enumerate(parquet_cells(path), start=1):
-            yield line, dict(zip(columns, cells, strict=True))
-        return
-    with open_text(path) as file:
-        delimiter = delimiter_of(file.readline())
-    with open_text(path) as file:
-        yield from _rows_of(file, path, needed, hint=hint, delimiter=delimiter, column_of=column_of)
-
-
-def _check_columns(columns: Sequence[str], needed: Sequence[str], path: Path, hint: str) -> None:
-    for name in needed:
-        if columns.count(name) != 1:
-            raise InputError(f"column {name!r} must occur exactly once", file=path, line=1, hint=hint)
 
 
 def write_price_list(prices: Iterable[ListedPrice], path: Path) -> None:

@@ -6,16 +6,16 @@ GPUs. A table states its cloud in a column, or the flag ``--cloud`` does.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.money_cells import usd_cell
-from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList, table_rows
-from boa_daemon.units import number_readings
+from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
+from boa_daemon.inputs.tables import TableRow, read_rows
+from boa_daemon.number_text import NotOneNumber, number_of
 from policies.speedup import MAX_GPUS
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -30,9 +30,21 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "shape",
         "plan",
     ),
-    "gpu_model": ("gpumodel", "gpu", "gputype", "gpuname", "accelerator", "acceleratorname", "card"),
+    # Vast's and RunPod's names of prices.
+    "machine_price": ("dphtotal",),
+    "gpu_price": ("secureprice",),
+    "gpu_model": (
+        "gpumodel",
+        "displayname",
+        "gpu",
+        "gputype",
+        "gpuname",
+        "accelerator",
+        "acceleratorname",
+        "card",
+    ),
     "gpus": ("gpus", "gpucount", "numgpus", "ngpus", "acceleratorcount", "count", "qty", "numberofgpus"),
-    "region": ("region", "location", "datacenter", "zone", "country"),
+    "region": ("region", "location", "datacenter", "zone", "country", "geolocation"),
     "cloud": ("cloud", "provider", "vendor"),
     "market": ("market", "purchaseoption", "pricingmodel"),
     "currency": ("currency", "currencycode"),
@@ -41,9 +53,19 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "memory_gib": ("memorygib", "memorygb", "ram", "ramgb", "ramgib", "memory"),
     "gpu_memory_gib": ("gpumemorygib", "gpumemorygb", "vram", "vramgb", "vramgpu", "vrampergpu", "gpumemory"),
 }
-_MONEY = re.compile(r"price|usd|cost|ondemand|hourly|^hr$|perhour|perhr|spot|interruptible|preemptible")
-_TERM = re.compile(r"year|month|reserved|commit|currency|week|perday|daily|storage|disk|setup")
-"""Prices of other terms than an hour."""
+_MONEY = re.compile(
+    r"price|pricing|usd|cost|rate|ondemand|hourly|\bhr\b|perhour|spot|interruptible|preemptible|dph"
+)
+_WORDS_OF_PRICES = frozenset(
+    (
+        *("price", "prices", "pricing", "cost", "costs", "rate", "list", "base", "usd", "us", "dph"),
+        *("hourly", "hr", "hrs", "hour", "hours", "h", "per", "a", "an", "the", "of", "for", "in"),
+        *("on", "demand", "ondemand", "spot", "interruptible", "preemptible"),
+        *("instance", "machine", "node", "server", "vm", "gpu", "gpus", "card", "accelerator"),
+    )
+)
+"""Words that leave a column dollars per hour; with any other it may be a month's, a bound, or in cents."""
+_PER_GPU = re.compile(r"(?:/|\bper\b)\s*(?:1\s*)?(?:gpu|card|accelerator)", re.IGNORECASE)
 _HINT = "A table of prices has a machine, its gpu and gpus, and a price per hour of it or of one GPU"
 
 
@@ -55,17 +77,17 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
             ambiguous, or two rows are of one machine, region and market.
     """
     found = PriceList([])
+    unread: list[str] = []
     lines: dict[tuple[str, str, str, Market], int] = {}
-    for line, cells in table_rows(path, (), hint=_HINT, column_of=_columns(path)):
+    for row in read_rows(path, (), column_of=_columns(path, unread)):
+        line, cells = row.line, row.cells
         if not lines and not found.left_out:
-            _check(cells, path)
-        gpus = _gpus(cells, path, line)
+            _check(cells, path, unread)
+        gpus = _gpus(row)
         if gpus is None:
             found.left_out["without GPUs"] += 1
             continue
-        name = cells.get("instance_type", "") or f"{gpus}x-{cells.get('gpu_model', '')}".lower().replace(
-            " ", "-"
-        )
+        name = cells.get("instance_type", "") or f"{gpus}x-{_plain_model(cells)}".lower().replace(" ", "-")
         own = (cells.get("cloud") or cloud).strip().lower()
         if not own:
             hint = "Give --cloud NAME, such as lambda"
@@ -74,7 +96,7 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
             problem = f"a price in {currency}: budgets and caps count USD"
             raise InputError(problem, file=path, line=line, hint="Convert the list to USD")
         region = cells.get("region", "") or "any"
-        prices = _prices(cells, gpus, path, line)
+        prices = _prices(row, gpus)
         if not prices:
             found.left_out["without a price"] += 1
         for market, usd in prices:
@@ -82,8 +104,8 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
             if first != line:
                 problem = f"a second price of {name} in {region}; the first is on line {first}"
                 raise InputError(problem, file=path, line=line, hint="Keep the row that you pay by")
-            memory, gpu_memory = (_number(cells, key) for key in ("memory_gib", "gpu_memory_gib"))
-            vcpus = _number(cells, "vcpus")
+            memory, gpu_memory = (_number(row, key) for key in ("memory_gib", "gpu_memory_gib"))
+            vcpus = _number(row, "vcpus")
             found.prices.append(
                 ListedPrice(
                     instance_type=name,
@@ -95,12 +117,16 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
                     as_of=as_of or _day(cells),
                     source=f"{own}'s prices {path.name}",
                     gpus=gpus,
-                    gpu_model=_model(cells, path, line),
+                    gpu_model=_model(row),
                     gpu_memory_mib=None if gpu_memory is None else round(gpu_memory * 1024),
                     vcpus=None if vcpus is None else int(vcpus),
                     memory_mib=None if memory is None else round(memory * 1024),
                 )
             )
+    if unread:
+        found.notes.append(
+            f"columns that may not be dollars per hour are not read: {', '.join(map(repr, unread))}"
+        )
     if not all(price.as_of for price in found.prices):
         found.notes.append(
             "rows name no day such as 2026-11-28: give --as-of YYYY-MM-DD, so that plans say how old they are"
@@ -108,13 +134,18 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
     return found
 
 
-def _columns(path: Path) -> Callable[[str], str]:
-    """Return what a column means, from its name, and refuse a second one that means the same."""
+def _columns(path: Path, unread: list[str]) -> Callable[[str], str]:
+    """Return what a column means, from its name, and refuse a second one that means the same.
+
+    Columns of money that are not dollars per hour are added to `unread`.
+    """
     seen: dict[str, str] = {}
 
     def column_of(name: str) -> str:
         meaning = _meaning(name)
         if meaning is None:
+            if name and _MONEY.search(name.lower()):
+                unread.append(name)
             return name
         if meaning in seen:
             problem = f"columns {seen[meaning]!r} and {name!r} both say the {meaning.replace('_', ' ')}"
@@ -131,64 +162,91 @@ def _meaning(name: str) -> str | None:
     for meaning, names in _NAMES.items():
         if plain == meaning.replace("_", "") or plain in names:
             return meaning
-    if _TERM.search(plain) or not _MONEY.search(plain):
+    words = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower().replace("$", " usd ")
+    said = re.findall(r"[^\W\d_]+|\d+|[^\w\s]", words.replace("_", " "))
+    if {one for one in said if one.isalnum()} - _WORDS_OF_PRICES or re.search(
+        r"[%\u00a2-\u00a5\u20a0-\u20bf]", name
+    ):
         return None
-    is_spot = re.search(r"spot|interruptible|preemptible|community", plain)
-    return f"{'spot_' if is_spot else ''}{'gpu' if 'gpu' in plain else 'machine'}_price"
+    if not _MONEY.search(" ".join(said)) and plain not in ("h", "hr"):
+        return None
+    is_spot = re.search(r"spot|interruptible|preemptible", plain)
+    is_each = re.search(r"gpu|card|accelerator", plain)
+    return f"{'spot_' if is_spot else ''}{'gpu' if is_each else 'machine'}_price"
 
 
-def _check(cells: Mapping[str, str], path: Path) -> None:
+def _check(cells: Mapping[str, str], path: Path, unread: Sequence[str]) -> None:
     """Refuse a table without the columns that it needs."""
     if "gpu_model" not in cells and "instance_type" not in cells:
         raise InputError("no column with the machine or its GPU", file=path, line=1, hint=_HINT)
     if "gpu_model" not in cells:
         raise InputError("no column with the GPU", file=path, line=1, hint=_HINT)
+    if not any(name.endswith("_price") for name in cells) and unread:
+        problem = f"no column with dollars per hour: {', '.join(map(repr, unread))} may be something else"
+        hint = "Name the column usd_per_hour, or usd_per_gpu_hour, once it is that"
+        raise InputError(problem, file=path, line=1, hint=hint)
     if not any(name.endswith("_price") for name in cells):
         raise InputError("no column with a price", file=path, line=1, hint=_HINT)
 
 
-def _gpus(cells: Mapping[str, str], path: Path, line: int) -> int | None:
+def _gpus(row: TableRow) -> int | None:
     """Return the GPUs of a row: its column, else the number before the model (``8x A100``); None for none."""
+    cells = row.cells
+    stated = re.match(r"\s*(\d+)\s*[x×]\s", cells.get("gpu_model", ""))
     text = cells.get("gpus", "")
     if not text:
-        stated = re.match(r"\s*(\d+)\s*[x×]\s", cells.get("gpu_model", ""))
         return int(stated[1]) if stated else (1 if cells.get("gpu_model", "") else None)
     try:
-        value = float(text.lower().rstrip("x× "))
-    except ValueError:
-        value = -1.0
+        value = number_of(text.lower().rstrip("x× "), has_decimal_commas=row.has_decimal_commas)
+    except NotOneNumber as error:
+        raise row.refuse(f"gpus must be a whole number; got {text!r}", hint=error.hint) from None
     if not 0 <= value <= MAX_GPUS or value != int(value):
-        raise InputError(f"gpus must be a whole number; got {text!r}", file=path, line=line)
+        raise row.refuse(f"gpus must be a whole number; got {text!r}")
+    if stated and int(stated[1]) != value:
+        problem = f"{int(value)} GPUs in their column, and {stated[0].strip()} in the name of the GPU"
+        raise row.refuse(problem, hint="Write the model alone, and how many in the other column")
     return int(value) or None
 
 
-def _model(cells: Mapping[str, str], path: Path, line: int) -> str:
+def _model(row: TableRow) -> str:
     """Return the maker and name of a GPU: ``NVIDIA A100`` for ``8x A100 SXM4 (40 GB)``."""
-    name = re.sub(r"^\s*\d+\s*[x×]\s*", "", cells.get("gpu_model", "")).strip()
+    name = _plain_model(row.cells)
     name = re.sub(r"^(nvidia|tesla|amd)\s+", "", name, flags=re.IGNORECASE)
     if not name:
-        raise InputError("the GPU is empty", file=path, line=line)
+        raise row.refuse("the GPU is empty")
     return f"{'AMD' if name.upper().startswith('MI') else 'NVIDIA'} {name}"
 
 
-def _prices(cells: Mapping[str, str], gpus: int, path: Path, line: int) -> list[tuple[Market, float]]:
+def _plain_model(cells: Mapping[str, str]) -> str:
+    """Return the GPU's name without its number."""
+    return re.sub(r"^\s*\d+\s*[x×]\s*", "", cells.get("gpu_model", "")).strip()
+
+
+def _prices(row: TableRow, gpus: int) -> list[tuple[Market, float]]:
     """Return (market, dollars per hour of the machine) of a row."""
+    cells = row.cells
     market: Market = "spot" if "spot" in cells.get("market", "").lower() else "on-demand"
-    whole = usd_cell(cells.get("machine_price", ""), "the price", path, line)
-    each = usd_cell(cells.get("gpu_price", ""), "the price of a GPU", path, line)
+
+    def usd(column: str, name: str) -> float | None:
+        text = cells.get(column, "")
+        found = usd_cell(text, name, row.path, row.line, has_decimal_commas=row.has_decimal_commas)
+        # A cell may say what its column does not: $2.49 / GPU / hr.
+        is_each = "machine" in column and _PER_GPU.search(text)
+        return found * gpus if is_each and found is not None else found
+
+    whole, each = usd("machine_price", "the price"), usd("gpu_price", "the price of a GPU")
     if whole is not None and each is not None and abs(whole - each * gpus) > 0.02 * whole:
         problem = f"{whole:g} USD for the machine, and {each:g} USD for each of its {gpus} GPUs"
-        raise InputError(problem, file=path, line=line, hint="Keep the column that you pay by")
-    usd = whole if whole is not None else None if each is None else each * gpus
-    spot = usd_cell(cells.get("spot_machine_price", ""), "the spot price", path, line)
-    each = usd_cell(cells.get("spot_gpu_price", ""), "the spot price of a GPU", path, line)
+        raise row.refuse(problem, hint="Keep the column that you pay by")
+    whole = whole if whole is not None else None if each is None else each * gpus
+    spot, each = usd("spot_machine_price", "the spot price"), usd("spot_gpu_price", "the spot price of a GPU")
     if spot is not None and "machine_price" not in cells and "gpu_price" in cells:
         # A table of prices per GPU has spot prices per GPU.
         spot *= gpus
     spot = spot if spot is not None else None if each is None else each * gpus
     found: list[tuple[Market, float]] = []
-    if usd:
-        found.append((market, usd))
+    if whole:
+        found.append((market, whole))
     if spot:
         found.append(("spot", spot))
     return found
@@ -202,9 +260,10 @@ def _day(cells: Mapping[str, str]) -> str:
         return ""
 
 
-def _number(cells: Mapping[str, str], name: str) -> float | None:
+def _number(row: TableRow, name: str) -> float | None:
     """Return a number of a column that is no price; None where it is none."""
-    text = re.sub(r"\s*(gib|gb|g)$", "", cells.get(name, "").strip(), flags=re.IGNORECASE)
-    readings = number_readings(text)
-    value = float(readings[0]) if len(readings) == 1 else math.inf
-    return value if math.isfinite(value) else None
+    text = re.sub(r"\s*(gib|gb|g)$", "", row.cells.get(name, "").strip(), flags=re.IGNORECASE)
+    try:
+        return number_of(text, has_decimal_commas=row.has_decimal_commas)
+    except NotOneNumber:
+        return None

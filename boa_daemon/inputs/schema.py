@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from boa_daemon.errors import InputError, column_hint, did_you_mean
 from boa_daemon.inputs.document_file import Document, KeyPath
-from boa_daemon.units import number_readings
+from boa_daemon.number_text import number_readings
 from policies.speedup import MAX_GPUS
 
 LEAST, MOST = 1e-12, 1e12

@@ -7,15 +7,14 @@ AvailabilityZone, vCPUs, MemoryGiB and GpuInfo. The file names no day.
 from __future__ import annotations
 
 import ast
-import math
 from collections import defaultdict
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList, table_rows
+from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
+from boa_daemon.inputs.tables import TableRow, read_rows
 from policies.speedup import MAX_GPUS
 
 NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
@@ -36,9 +35,10 @@ def read_skypilot(path: Path, *, as_of: str) -> PriceList:
     listed: dict[_Key, tuple[int, float]] = {}
     spot: dict[_Key, dict[str, float]] = defaultdict(dict)
     hint = f"A vms.csv of SkyPilot's catalogue has {', '.join(NEEDED)}"
-    for line, cells in table_rows(path, NEEDED, hint=hint):
+    for row in read_rows(path, NEEDED, header_hint=hint):
+        line, cells = row.line, row.cells
         name, region = cells["InstanceType"], cells["Region"]
-        machine = _machine(cells, path, line, found)
+        machine = _machine(row, found)
         if machine is None:
             continue
         key = (name, region)
@@ -46,7 +46,7 @@ def read_skypilot(path: Path, *, as_of: str) -> PriceList:
         if other != machine:
             problem = f"a second row for {name} in {region} with other GPUs; the first is on line {first}"
             raise InputError(problem, file=path, line=line)
-        price, spot_price = (_price(cells, column, path, line) for column in ("Price", "SpotPrice"))
+        price, spot_price = (_price(row, column) for column in ("Price", "SpotPrice"))
         if price is not None:
             first, before = listed.setdefault(key, (line, price))
             if before != price:
@@ -91,8 +91,9 @@ def read_skypilot(path: Path, *, as_of: str) -> PriceList:
     return found
 
 
-def _machine(cells: Mapping[str, str], path: Path, line: int, found: PriceList) -> dict[str, Any] | None:
+def _machine(row: TableRow, found: PriceList) -> dict[str, Any] | None:
     """Return the specifications of a row, or None for one that is left out."""
+    cells = row.cells
     model = cells["AcceleratorName"]
     if not model:
         found.left_out["without GPUs"] += 1
@@ -103,16 +104,16 @@ def _machine(cells: Mapping[str, str], path: Path, line: int, found: PriceList) 
     if model.lower().startswith(_NO_GPU):
         found.left_out["with other accelerators"] += 1
         return None
-    gpus = _number(cells, "AcceleratorCount", path, line)
+    gpus = _number(row, "AcceleratorCount")
     if not cells["Region"]:
-        raise InputError("Region is empty", file=path, line=line)
+        raise row.refuse("Region is empty")
     if gpus is None or gpus != int(gpus):
         found.left_out["with a part of a GPU"] += 1
         return None
     if not 1 <= gpus <= MAX_GPUS:
-        raise InputError(f"AcceleratorCount must be 1 to {MAX_GPUS}; got {gpus:g}", file=path, line=line)
+        raise row.refuse(f"AcceleratorCount must be 1 to {MAX_GPUS}; got {gpus:g}")
     maker, memory = _gpu_info(cells.get("GpuInfo", ""))
-    vcpus, gib = (_number(cells, name, path, line) for name in ("vCPUs", "MemoryGiB"))
+    vcpus, gib = (_number(row, name) for name in ("vCPUs", "MemoryGiB"))
     return {
         "gpus": int(gpus),
         "gpu_model": f"{maker} {model}",
@@ -131,20 +132,12 @@ def _gpu_info(text: str) -> tuple[str, int | None]:
         return "NVIDIA", None
 
 
-def _price(cells: Mapping[str, str], column: str, path: Path, line: int) -> float | None:
+def _price(row: TableRow, column: str) -> float | None:
     """Return a price, or None where there is none: an empty cell, or zero."""
-    usd = _number(cells, column, path, line)
+    usd = _number(row, column)
     return usd or None
 
 
-def _number(cells: Mapping[str, str], column: str, path: Path, line: int) -> float | None:
-    text = cells.get(column, "")
-    if not text or text.lower() == "nan":
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0.0):
-        raise InputError(f"{column} must be a number, 0 or more; got {text!r}", file=path, line=line)
-    return value
+def _number(row: TableRow, column: str) -> float | None:
+    text = row.cells.get(column, "")
+    return None if not text or text.lower() == "nan" else row.number(column)

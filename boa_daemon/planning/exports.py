@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any
 
 import yaml
@@ -120,14 +121,16 @@ def _widths(answer: ClassSolution, machines: Mapping[str, InstanceType]) -> Clas
 def _hyperpod(plan: BudgetPlan, catalog: Catalog) -> str:
     """Return a HyperPodPyTorchJob for each class: its widths are the discrete values of its replicas."""
     documents = []
-    for one in class_widths(plan):
+    widths = class_widths(plan)
+    labels = _labels(one.name for one in widths)
+    for one in widths:
         common = math.gcd(*one.widths)
         pod_gpus = max(d for d in range(1, min(common, one.machine.gpus) + 1) if common % d == 0)
         values = [width // pod_gpus for width in one.widths]
         job: dict[str, Any] = {
             "apiVersion": "sagemaker.amazonaws.com/v1",
             "kind": "HyperPodPyTorchJob",
-            "metadata": {"name": _label(one.name)},
+            "metadata": {"name": labels[one.name]},
             "spec": {
                 "nprocPerNode": str(pod_gpus),
                 "elasticPolicy": {
@@ -190,7 +193,9 @@ def _sbatch(plan: BudgetPlan, catalog: Catalog) -> str:
     """Return the lines of a batch script for each class and width."""
     del catalog
     blocks = []
-    for one in class_widths(plan):
+    classes = class_widths(plan)
+    labels = _labels(one.name for one in classes)
+    for one in classes:
         for width in one.widths:
             nodes = next(n for n in range(-(-width // one.machine.gpus), width + 1) if width % n == 0)
             each = width // nodes
@@ -198,7 +203,7 @@ def _sbatch(plan: BudgetPlan, catalog: Catalog) -> str:
             share = "" if len(one.widths) == 1 else f", {one.shares[width]:.0%} of their time"
             blocks.append(
                 f"# class {_one_line(one.name)}: {width} GPUs{share}\n"
-                f"#SBATCH --job-name={_label(one.name)}\n"
+                f"#SBATCH --job-name={labels[one.name]}\n"
                 f"#SBATCH --nodes={nodes}\n"
                 f"#SBATCH --ntasks-per-node={each}\n"
                 f"#SBATCH --gpus-per-node={'' if card == 'gpu' else f'{card}:'}{each}\n"
@@ -210,10 +215,11 @@ def _kueue(plan: BudgetPlan, catalog: Catalog) -> str:
     """Return a flavor for each GPU type, and queues with the GPUs that suffice for 99 % of the time."""
     flavors, quotas = [], []
     packed = _rented(plan)
+    labels = _labels(one.gpu_type for one in packed)
     entries = {one.gpu_type: catalog.entries.get(rented_name(one.instance_type.name)) for one in packed}
     has_hosts = all(entry is not None and entry.vcpus and entry.memory_mib for entry in entries.values())
     for one in packed:
-        name, entry = _label(one.gpu_type), entries[one.gpu_type]
+        name, entry = labels[one.gpu_type], entries[one.gpu_type]
         flavors.append(
             {
                 "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -259,12 +265,14 @@ def _kueue(plan: BudgetPlan, catalog: Catalog) -> str:
 def _karpenter(plan: BudgetPlan, catalog: Catalog) -> str:
     """Return a NodePool for each GPU type, limited to the whole nodes that suffice for 99 % of the time."""
     documents = []
-    for one in _rented(plan):
+    packed = _rented(plan)
+    labels = _labels(f"boa-{one.gpu_type}" for one in packed)
+    for one in packed:
         market = "spot" if is_spot(one.gpu_type) else "on-demand"
         pool: dict[str, Any] = {
             "apiVersion": "karpenter.sh/v1",
             "kind": "NodePool",
-            "metadata": {"name": _label(f"boa-{one.gpu_type}")},
+            "metadata": {"name": labels[f"boa-{one.gpu_type}"]},
             "spec": {
                 "template": {
                     "spec": {
@@ -346,14 +354,25 @@ def _head(plan: BudgetPlan) -> str:
     return f"`boa plan` for {plan.budget}: mean JCT {plan.solution.mean_jct_hours:.2f} h."
 
 
-def _label(name: str) -> str:
-    """Return a name as Kubernetes and Slurm take it: small letters, digits and hyphens, at most 63."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].rstrip("-") or "class"
+def _labels(names: Iterable[str]) -> dict[str, str]:
+    """Return names as Kubernetes and Slurm take them: small letters, digits and hyphens, at most 63.
+
+    Names that would be the same get a number: the second manifest of one name would replace the first.
+    """
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].rstrip("-") or "class"
+        numbered = (f"{plain[: 62 - len(str(number))].rstrip('-')}-{number}" for number in count(2))
+        label = next(one for one in (plain, *islice(numbered, len(taken))) if one not in taken)
+        found[name] = label
+        taken.add(label)
+    return found
 
 
 def _one_line(text: str) -> str:
     """Return a text that stays in one comment or docstring."""
-    return re.sub(r"[\r\n\"\\]+", " ", text)
+    return re.sub(r"[\x00-\x1f\x7f\x85\u2028\u2029\"\\]+", " ", text)
 
 
 def _yaml(document: Mapping[str, Any], comment: str) -> str:

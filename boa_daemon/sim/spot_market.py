@@ -37,7 +37,7 @@ _LEAST_SPEED = 1e-9
 def mean_price_fraction(spot: Spot) -> float:
     """Return the mean spot price as a share of the on-demand price, which it never exceeds."""
     if spot.prices:
-        return min(1.0, math.fsum(part for _, part in spot.prices) / len(spot.prices))
+        return spot.mean_listed_fraction
     middle, sigma = math.log(spot.price_fraction), spot.price_volatility
     if sigma == 0.0:
         return min(1.0, spot.price_fraction)

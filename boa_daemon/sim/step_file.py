@@ -17,13 +17,14 @@ from typing import Literal, TypeAlias
 from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.document_file import read_document
+from boa_daemon.number_text import number_of
 
 Column: TypeAlias = Literal["nodes", "price_fraction"]
 Steps: TypeAlias = tuple[tuple[float, float], ...]
 
 
 def read_steps(path: Path, column: Column) -> Steps:
-    """Return the steps (seconds, value) of a file, equal neighbours merged.
+    """Return the steps (seconds, value) of a file; equal neighbours of a stock are merged.
 
     Raises:
         InputError: naming file and line, when it is not one of the two forms, is empty, not in order of time,
@@ -36,6 +37,9 @@ def read_steps(path: Path, column: Column) -> Steps:
         if column == "price_fraction" and not 0.0 < value <= 1.0:
             problem = f"price_fraction must be more than 0 and at most 1; got {value:g}"
             raise InputError(problem, file=path, line=line, hint="It is a share of the on-demand price")
+    if column == "price_fraction":
+        # A mean over time needs the time of the last row, whatever its value.
+        return tuple(steps)
     return tuple(next(same) for _, same in groupby(steps, key=lambda step: step[1]))
 
 
@@ -56,7 +60,7 @@ def _from_csv(path: Path, column: Column) -> list[tuple[float, float]]:
     steps: list[tuple[float, float]] = []
     for line, row in enumerate(rows[1:], start=2):
         try:
-            at, value = (float(cell) for cell in row)
+            at, value = (number_of(cell) for cell in row)
         except ValueError:
             raise InputError(f"two numbers expected; got {','.join(row)!r}", file=path, line=line) from None
         if not (math.isfinite(value) and 0.0 <= at < math.inf) or (steps and at <= steps[-1][0]):
@@ -75,10 +79,7 @@ def _from_json(path: Path) -> list[tuple[float, float]]:
         problem = (
             "this is AWS's spot price history, in dollars: a world holds fractions of the price on demand"
         )
-        hint = (
-            "`boa prices import --from spot-history FILE` reads it as prices; a world's file has the columns "
-            "at_seconds,price_fraction"
-        )
+        hint = f"`boa prices import --from spot-history {path.name} --world world.yaml` makes a world of it"
         raise InputError(problem, file=path, hint=hint)
     if not isinstance(gap, int | float) or gap <= 0 or not isinstance(data, list) or not data:
         raise InputError(

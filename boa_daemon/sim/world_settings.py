@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 from types import MappingProxyType
 from typing import TypeVar
@@ -105,6 +106,15 @@ class Spot:
     notice_seconds: float = 120.0
     unannounced_fraction: float = 0.0
     stock: Stock = field(default_factory=Stock)
+
+    @property
+    def mean_listed_fraction(self) -> float:
+        """The mean of `prices` over time; the last one holds as long as they do on average."""
+        times = [at for at, _ in self.prices]
+        spans = [after - at for at, after in pairwise(times)]
+        spans.append(math.fsum(spans) / len(spans) if spans else 1.0)
+        paid = math.fsum(span * part for span, (_, part) in zip(spans, self.prices, strict=True))
+        return min(1.0, paid / math.fsum(spans))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +220,7 @@ class WorldSettings:
         """The mean price of a node as a share of the on-demand price; spot is asked first."""
         if self.spot is None:
             return 1.0
-        prices = [fraction for _, fraction in self.spot.prices] or [self.spot.price_fraction]
-        return min(1.0, math.fsum(prices) / len(prices))
+        return self.spot.mean_listed_fraction if self.spot.prices else min(1.0, self.spot.price_fraction)
 
     @property
     def names_offers(self) -> bool:

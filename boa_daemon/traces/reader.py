@@ -12,10 +12,13 @@ import math
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from operator import le
 from pathlib import Path
 
 from boa_daemon.csv_text import MAX_CELL_BYTES
 from boa_daemon.errors import InputError, column_hint, did_you_mean, near_files
+from boa_daemon.text_files import open_text, regular_file
 from policies.fast_dataclasses import fast_init
 
 COLUMNS = ("job_id", "arrived_at_seconds", "class_name", "scale")
@@ -64,6 +67,11 @@ class Trace:
     jobs: tuple[TraceJob, ...]
 
     def __post_init__(self) -> None:
+        arrivals = [job.arrived_at_seconds for job in self.jobs]
+        if all(map(le, arrivals, islice(arrivals, 1, None))) and len({job.id for job in self.jobs}) == len(
+            self.jobs
+        ):
+            return
         seen: set[str] = set()
         latest = 0.0
         for index, job in enumerate(self.jobs):
@@ -97,16 +105,8 @@ def read_trace(path: str | Path) -> Trace:
     path = Path(path)
     if "\0" in str(path):
         raise InputError("cannot read the trace: no file has a zero byte in its name", file=repr(str(path)))
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            jobs = tuple(_jobs(file, path))
-    except OSError as error:
-        hint = near_files(path) if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"cannot read the trace: {error.strerror}", file=path, hint=hint) from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"byte {error.start} is not UTF-8 text", file=path, hint="Is this a CSV file, whole?"
-        ) from error
+    with regular_file(path) as source, open_text(source, what="the trace") as file:
+        jobs = tuple(_jobs(file, path))
     if not jobs:
         raise InputError("the trace has no jobs", file=path, hint="Add one row per arrival")
     try:

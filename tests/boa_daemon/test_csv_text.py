@@ -10,7 +10,7 @@ from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.measurements import read_measurements
-from boa_daemon.lab.traces.csv_tables import read_rows
+from boa_daemon.inputs.tables import read_rows
 from boa_daemon.traces.reader import read_trace
 
 SIGNS = {

@@ -35,6 +35,17 @@ amounts = st.floats(min_value=1e-6, max_value=1e9)
         ("25000/month", 25000 / (365 * 24 / 12), "usd_per_hour"),
         ("gpus:48", 48.0, "gpus"),
         (" GPUS: 1.5 ", 1.5, "gpus"),
+        ("87600/year", 10.0, "usd_per_hour"),
+        ("60/hr", 60.0, "usd_per_hour"),
+        ("US$60/h", 60.0, "usd_per_hour"),
+        ("60 USD/hour", 60.0, "usd_per_hour"),
+        ("60 $/h", 60.0, "usd_per_hour"),
+        ("25 000/month", 25000 / 730, "usd_per_hour"),
+        ("25\u202f000/month", 25000 / 730, "usd_per_hour"),
+        ("25'000.50/month", 25000.5 / 730, "usd_per_hour"),
+        ("1,00,000/month", 100000 / 730, "usd_per_hour"),
+        ("\u0666\u0660/h", 60.0, "usd_per_hour"),
+        ("1.5e3/day", 1500 / 24, "usd_per_hour"),
     ],
 )
 def test_a_budget_is_an_amount_per_time_or_a_count(text: str, amount: float, unit: str) -> None:
@@ -63,7 +74,7 @@ def test_the_same_money_reads_alike_in_every_unit(amount: float) -> None:
         "60",
         "60/",
         "/h",
-        "60/year",
+        "60/fortnight",
         "-3/h",
         "0/day",
         "nan/h",
@@ -102,6 +113,29 @@ def test_dollars_in_all() -> None:
 def test_micro_dollars_survive_the_way_to_dollars_and_back(micro: int) -> None:
     """Amounts up to a thousand million dollars lose nothing."""
     assert micro_dollars(dollars(micro)) == micro
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("5k/day", "Write 5000/day"),
+        ("$1.2M/year", "Write $1200000/year"),
+        ("0x10/h", "Write 16/h"),
+        ("\u20ac900/day", "is in \u20ac: budgets and caps count USD"),
+        ("CHF 5'000/month", "is in CHF"),
+        ("5.000 EUR/month", "is in EUR"),
+        ("C$40/h", "is in C$"),
+        ("25.000/month", "may be 25000 or 25. Write 25000/month or 25/month"),
+        ("gpus:1.500", "may be 1500 or 1.5"),
+        ("(900)/day", "'(900)' is not a positive number"),
+        ("90%/day", "not a positive number"),
+    ],
+)
+def test_an_amount_that_may_mean_another_is_refused(text: str, said: str) -> None:
+    """With what to write."""
+    with pytest.raises(InputError) as refused:
+        parse_budget(text)
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(

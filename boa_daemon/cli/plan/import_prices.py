@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.cli.common.planning_options import MarketName
+from boa_daemon.cli.common.planning_options import MarketName, PricesOption
 from boa_daemon.cli.plan.price_kinds import PRICE_KINDS, PriceFlags
+from boa_daemon.cli.plan.spot_world import WorldChoice, write_spot_world
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.price_lists import PriceList, write_price_list
 from boa_daemon.text_files import regular_file
@@ -51,6 +52,21 @@ def import_prices(
         str | None,
         typer.Option(metavar="YYYY-MM-DD", help="Day of the prices, for lists that do not name it."),
     ] = None,
+    world: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.yaml",
+            help="With spot-history: also write a world with these prices, for simulate, compare and plan.",
+        ),
+    ] = None,
+    instance_type: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help="With --world: the machine, if the history has several."),
+    ] = None,
+    zone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="With --world: the zone. Default: the cheapest.")
+    ] = None,
+    prices: PricesOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Write the price list of a cloud, of SkyPilot, or what was paid, as a price file."""
@@ -61,7 +77,16 @@ def import_prices(
     kind = PRICE_KINDS[source]
     if cloud is not None and kind.cloud not in ("", cloud):
         raise InputError(f"--cloud {cloud}: --from {source} is always of {kind.cloud}", hint="Leave it out")
+    if world is None and (instance_type or zone or prices):
+        raise InputError("--instance-type, --zone and --prices are for a world", hint="Add --world FILE.yaml")
+    if world is not None and source != "spot-history":
+        raise InputError(f"--world does not apply to --from {source}", hint="It is for spot-history")
     with regular_file(file) as path:
+        if world is not None:
+            choice = WorldChoice(
+                instance_type=instance_type, zone=zone, region=region or (), prices=prices or ()
+            )
+            made = write_spot_world(path, world, choice)
         read = kind.reader(path, PriceFlags(as_of=_day(as_of), cloud=(cloud or "").lower()))
     read = replace(read, prices=[replace(price, cloud=price.cloud or kind.cloud) for price in read.prices])
     found = read.only(region or [], None if market is None else market.value, path=file)
@@ -85,6 +110,9 @@ def import_prices(
         "notes": [*found.notes, *_choices(found)],
         "file": str(out),
     }
+    if world is not None:
+        document["world"] = made
+        document["notes"] += made["notes"]
     show(output, document, rows=lambda: rows, table=lambda: _print(document))
 
 
@@ -130,6 +158,13 @@ def _print(document: dict[str, Any]) -> None:
         console.print(f"Left out: {count} rows {reason}.")
     for note in document["notes"]:
         console.print(f"Note: {note}.", markup=False, soft_wrap=True)
+    if "world" in document:
+        name = document["world"]["file"]
+        console.print(
+            f"Wrote {name}. Use it with simulate, compare and plan: --world {name}.",
+            markup=False,
+            soft_wrap=True,
+        )
     console.print(
         f"Wrote {document['file']}. Use it with --prices {document['file']}.", markup=False, soft_wrap=True
     )

@@ -99,7 +99,10 @@ PRICE_KINDS: Mapping[str, PriceKind] = {
         columns=(
             "line item type, usage type, usage amount, unblended and effective costs, region, currency, start"
         ),
-        left_out="taxes, credits, refunds, fees, what was reserved and not used, other systems and types",
+        left_out=(
+            "taxes, credits, refunds, fees, corrections, what was reserved and not used, other systems and "
+            "types"
+        ),
         refused="other currencies, usage that is not in hours",
         example="cur.csv",
         cloud="aws",
@@ -141,8 +144,8 @@ PRICE_KINDS: Mapping[str, PriceKind] = {
             "machine or GPU, GPUs, price per hour of the machine or of a GPU (`$2.49/hr`), also spot; "
             "region, cloud, currency, day, cores, memory"
         ),
-        left_out="rows without GPUs or without a price",
-        refused="amounts with two readings (`1,250`), other currencies, two prices of one machine",
+        left_out="rows without GPUs or without a price; columns of money that are not dollars per hour",
+        refused="amounts with two readings (`1,250`), other currencies and terms, two prices of one machine",
         example="lambda.csv",
     ),
 }

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from boa_daemon.lab.traces.csv_tables import pick_file, read_rows
-from boa_daemon.lab.traces.instants import row_seconds, zone_of
-from boa_daemon.lab.traces.rigid import RigidJob, rigid_workload
+from boa_daemon.inputs.tables import read_batches
+from boa_daemon.lab.traces.instants import column_seconds, zone_of
+from boa_daemon.lab.traces.rigid import RigidJob, rigid_jobs, rigid_workload
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.traces.workload import Options, Workload
 
 FILES = ("trace_*.csv", "*.csv", "data/job_trace/*.csv")
@@ -35,15 +36,13 @@ def import_acme(source: Path, options: Options) -> Workload:
 def _jobs(path: Path, options: Options, dropped: Counter[str]) -> Iterator[RigidJob]:
     """Yield the jobs that have ended; `duration` is the run time in seconds, without waiting."""
     zone = zone_of(options.time_zone)
-    for row in read_rows(path, _NEEDED):
-        if row.cells["state"].strip().upper() in ("RUNNING", "PENDING"):
-            dropped["that still run or wait"] += 1
-            continue
-        gpus = row.whole("gpu_num")
-        yield RigidJob(
-            id=row.text("job_id"),
-            submitted_at_seconds=row_seconds(row, "submit_time", zone),
-            gpus=gpus,
-            gpu_seconds=row.number("duration") * gpus if row.cells["duration"].strip() else 0.0,
+    for rows in read_batches(path, _NEEDED):
+        ended = rows.where([state.upper() not in ("RUNNING", "PENDING") for state in rows.cells("state")])
+        dropped["that still run or wait"] += len(rows) - len(ended)
+        yield from rigid_jobs(
+            ended.texts("job_id"),
+            column_seconds(ended, "submit_time", zone),
+            ended.wholes("gpu_num"),
+            ended.numbers("duration", empty=0.0),
             gpu_type=GPU_TYPE,
         )

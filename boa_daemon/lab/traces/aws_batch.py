@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from datetime import UTC
 from pathlib import Path
 
-from boa_daemon.lab.traces.csv_tables import pick_file
 from boa_daemon.lab.traces.json_records import Record, read_records
 from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_workload
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.traces.workload import Options, Workload
 
 FILES = ("*batch*.json", "*jobs*.json", "*.json")

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
-from boa_daemon.lab.traces.csv_tables import TableRow, pick_file, read_text
+from boa_daemon.inputs.tables import TableRow
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.lab.traces.step_rates import StepsPerSecond, class_from_step_rates
+from boa_daemon.text_files import read_whole_text
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, cut
 
@@ -89,7 +91,7 @@ def read_throughputs(path: Path) -> dict[str, StepsPerSecond]:
         InputError: when the file cannot be read or is not such a table.
     """
     try:
-        document: dict[str, Any] = json.loads(read_text(path))
+        document: dict[str, Any] = json.loads(read_whole_text(path))
         found: dict[str, StepsPerSecond] = defaultdict(lambda: defaultdict(dict))
         for gpu_type, kinds in document.items():
             for key, partners in kinds.items():
@@ -130,7 +132,7 @@ def class_name_of(kind: str) -> str:
 
 def _jobs(path: Path) -> Iterator[_Job]:
     """Yield the jobs of the layout with ten columns or the older one with seven; ids are line numbers."""
-    for number, line in enumerate(io.StringIO(read_text(path)), 1):
+    for number, line in enumerate(io.StringIO(read_whole_text(path)), 1):
         cells = line.rstrip("\n").split("\t")
         if len(cells) not in _COLUMNS:
             raise InputError(f"{len(cells)} columns where 10 or 7 are known", file=path, line=number)

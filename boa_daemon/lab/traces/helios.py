@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from boa_daemon.lab.traces.csv_tables import pick_file, read_rows
-from boa_daemon.lab.traces.instants import row_seconds
-from boa_daemon.lab.traces.rigid import RigidJob, rigid_workload
+from boa_daemon.inputs.tables import read_batches
+from boa_daemon.lab.traces.instants import column_seconds
+from boa_daemon.lab.traces.rigid import RigidJob, rigid_jobs, rigid_workload
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.traces.workload import Options, Workload
 
 FILES = ("cluster_log*.csv", "*.csv", "*/cluster_log.csv", "*/*/cluster_log.csv")
@@ -26,11 +27,10 @@ def import_helios(source: Path, options: Options) -> Workload:
 
 def _jobs(path: Path) -> Iterator[RigidJob]:
     """Yield the jobs; `duration` is the run time in seconds, without waiting."""
-    for row in read_rows(path, ("job_id", "gpu_num", "submit_time", "duration")):
-        gpus = row.whole("gpu_num")
-        yield RigidJob(
-            id=row.text("job_id"),
-            submitted_at_seconds=row_seconds(row, "submit_time"),
-            gpus=gpus,
-            gpu_seconds=row.number("duration") * gpus,
+    for rows in read_batches(path, ("job_id", "gpu_num", "submit_time", "duration")):
+        yield from rigid_jobs(
+            rows.texts("job_id"),
+            column_seconds(rows, "submit_time"),
+            rows.wholes("gpu_num"),
+            rows.numbers("duration"),
         )

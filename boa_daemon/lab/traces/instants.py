@@ -1,21 +1,25 @@
-"""Times in traces: an offset or a zone's name is honoured; without one a time is of the file's zone."""
+"""Times in the columns of histories, in seconds since 1970.
+
+Most times of a history are of one form, ``2026-03-01 12:00:00``: numpy reads a column of them at once. Every
+other form, and every fault, is that of `boa_daemon.time_text`, cell by cell.
+"""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
-from boa_daemon.errors import InputError
-from boa_daemon.lab.traces.csv_tables import TableRow
+import numpy as np
+import numpy.typing as npt
 
-_NAMED = re.compile(r"(?P<time>.+?\d)\s*(?P<zone>[A-Za-z][A-Za-z0-9_+/-]*)")
-_UTC_NAMES = ("UTC", "GMT", "Z")
-_PLAIN = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}", re.ASCII)
-_EPOCH_BEGINS = datetime(1970, 1, 1)
-_MILLISECONDS_FROM = 1e11
-"""Counts from here on are of milliseconds: as seconds they would be of the year 5138."""
-_EPOCH = re.compile(r"\d{9,}(\.\d+)?", re.ASCII)
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.tables import Rows, TableRow
+from boa_daemon.time_text import has_zone, instant_seconds
+
+_PLAIN = "0000-00-00 00:00:00"
+_CLOCK = "00:00:00"
+_HOUR = 3600
 
 
 def zone_of(name: str | None) -> tzinfo:
@@ -24,7 +28,7 @@ def zone_of(name: str | None) -> tzinfo:
     Raises:
         InputError: when it is no name of the time zone database.
     """
-    if name is None or name.upper() in _UTC_NAMES:
+    if name is None or name.upper() in ("UTC", "GMT", "Z"):
         return UTC
     try:
         return ZoneInfo(name)
@@ -33,47 +37,87 @@ def zone_of(name: str | None) -> tzinfo:
         raise InputError(f"--time-zone {name!r} is no time zone", hint=hint) from None
 
 
-def instant_seconds(text: str, zone: tzinfo = UTC) -> float:
-    """Return a time in seconds since the epoch: ISO 8601, perhaps with an offset or a zone, or a count.
-
-    A time that the clocks of its zone show twice is the first of the two.
+def column_seconds(rows: Rows, column: str, zone: tzinfo = UTC) -> list[float]:
+    """Return the times of a column in seconds since the epoch.
 
     Raises:
-        ValueError: when the text is no time, names an unknown zone, or the zone's clocks skip the time.
+        InputError: naming the line, when a cell is not a time.
     """
-    text = text.strip()
-    if zone is UTC and _PLAIN.fullmatch(text):
-        # Most times are of this form: a million of them should take a second.
-        return (datetime.fromisoformat(text) - _EPOCH_BEGINS).total_seconds()
-    if _EPOCH.fullmatch(text):
-        return epoch_seconds(float(text))
-    # Most times name no zone: a million rows should not pay for the search.
-    may_name = text[-1:].isalpha() or "/" in text
-    named = _NAMED.fullmatch(text) if may_name else None
-    if named is not None and (named["zone"].upper() in _UTC_NAMES or "/" in named["zone"]):
-        text = named["time"]
-        zone = UTC if named["zone"].upper() in _UTC_NAMES else _named_zone(named["zone"])
-        if datetime.fromisoformat(text).tzinfo is not None:
-            raise ValueError("a time with both an offset and a zone")
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=zone)
-        if zone is not UTC and datetime.fromtimestamp(found.timestamp(), zone).replace(
-            tzinfo=None
-        ) != found.replace(tzinfo=None):
-            raise ValueError(f"a time that the clocks of {zone} skip")
-    return found.timestamp()
+    digits = _digits(rows.cells(column), _PLAIN)
+    local = None if digits is None else _local_seconds(digits)
+    found = None if local is None else _at_zone(local, zone)
+    if found is None:
+        return [row_seconds(rows.row(index), column, zone) for index in range(len(rows))]
+    values: list[float] = found.astype(float).tolist()
+    return values
 
 
-def epoch_seconds(number: float) -> float:
-    """Return a count since the epoch in seconds: large ones count milliseconds.
+def clock_seconds(cells: Sequence[str]) -> list[float] | None:
+    """Return the seconds of run times that are all ``HH:MM:SS``; None if one is not."""
+    digits = _digits(cells, _CLOCK)
+    if digits is None:
+        return None
+    hours, minutes, seconds = digits.T.reshape(3, 2, -1).transpose(0, 2, 1) @ np.array([10, 1])
+    if minutes.max() >= 60 or seconds.max() >= 60:
+        return None
+    values: list[float] = (hours * 3600 + minutes * 60 + seconds).astype(float).tolist()
+    return values
 
-    Raises:
-        ValueError: when it is no instant.
+
+def _digits(cells: Sequence[str], form: str) -> npt.NDArray[np.int64] | None:
+    """Return the digits of cells that all have a form, a row for each; None if one has another.
+
+    A zero of the form is any digit, and a space is a space or a T.
     """
-    if not 0.0 <= number < 1e15:
-        raise ValueError("no instant")
-    return number / 1000.0 if number >= _MILLISECONDS_FROM else number
+    text = "".join(cells)
+    if not text.isascii() or set(map(len, cells)) != {len(form)}:
+        return None
+    signs = np.frombuffer(text.encode("ascii"), dtype=np.uint8).reshape(-1, len(form))
+    digits = signs[:, [i for i, sign in enumerate(form) if sign == "0"]].astype(np.int64) - ord("0")
+    if digits.min() < 0 or digits.max() > 9:
+        return None
+    for place, sign in enumerate(form):
+        column = signs[:, place]
+        if sign != "0" and not ((column == ord(sign)) | ((sign == " ") & (column == ord("T")))).all():
+            return None
+    return digits
+
+
+def _local_seconds(digits: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+    """Return the seconds since 1970 of the digits of plain times; None if one is no time."""
+    year = digits[:, :4] @ np.array([1000, 100, 10, 1])
+    month, day, hour, minute, second = (digits[:, i] * 10 + digits[:, i + 1] for i in range(4, 14, 2))
+    if month.min() < 1 or month.max() > 12 or day.min() < 1 or year.min() < 1:
+        return None
+    if hour.max() >= 24 or minute.max() >= 60 or second.max() >= 60:
+        return None
+    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
+    days = months.astype("datetime64[D]").astype(np.int64) + day - 1
+    if (days >= (months + 1).astype("datetime64[D]").astype(np.int64)).any():
+        return None
+    found: npt.NDArray[np.int64] = days * 86_400 + hour * 3600 + minute * 60 + second
+    return found
+
+
+def _at_zone(local: npt.NDArray[np.int64], zone: tzinfo) -> npt.NDArray[np.int64] | None:
+    """Return local seconds as instants; None where the zone's clocks change within an hour of one."""
+    if zone is UTC:
+        return local
+    hours, places = np.unique(local // _HOUR, return_inverse=True)
+    offsets = [_offset(int(hour), zone) for hour in hours]
+    if None in offsets:
+        return None
+    return local - np.array(offsets, dtype=np.int64)[places]
+
+
+def _offset(hour: int, zone: tzinfo) -> int | None:
+    """Return the seconds by which a zone is ahead in an hour of its clocks; None if they change then."""
+    begin = datetime.fromtimestamp(hour * _HOUR, UTC).replace(tzinfo=None)
+    end = datetime.fromtimestamp(hour * _HOUR + _HOUR - 1, UTC).replace(tzinfo=None)
+    # A time that is skipped or shown twice has another offset as the second of the two.
+    found = {one.replace(tzinfo=zone, fold=fold).utcoffset() for one in (begin, end) for fold in (0, 1)}
+    (offset, *others) = found
+    return None if others or offset is None or offset.microseconds else int(offset.total_seconds())
 
 
 def run_seconds(started: str, ended: str, zone: tzinfo = UTC) -> float:
@@ -91,12 +135,6 @@ def run_seconds(started: str, ended: str, zone: tzinfo = UTC) -> float:
     return max(0.0, last - first)
 
 
-def has_zone(text: str) -> bool:
-    """Return whether a time names its offset or zone."""
-    text = text.strip()
-    return bool(_EPOCH.fullmatch(text) or re.search(r"([A-Za-z]|\d[+-]\d{2}(:?\d{2})?)$", text[10:]))
-
-
 def row_seconds(row: TableRow, column: str, zone: tzinfo = UTC) -> float:
     """Return the time in a cell in seconds since the epoch.
 
@@ -107,13 +145,6 @@ def row_seconds(row: TableRow, column: str, zone: tzinfo = UTC) -> float:
     try:
         return instant_seconds(text, zone)
     except (ValueError, OverflowError) as error:
-        reason = f": {error}" if "Invalid isoformat" not in str(error) else ""
+        reason = f": {error}" if str(error) != "no time" else ""
         problem = f"{column} must be YYYY-MM-DD HH:MM:SS; got {text!r}{reason}"
         raise row.refuse(problem) from None
-
-
-def _named_zone(name: str) -> tzinfo:
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise ValueError(f"{name} is no time zone") from None

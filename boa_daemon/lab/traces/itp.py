@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from boa_daemon.errors import InputError
-from boa_daemon.lab.traces.csv_tables import TableRow, header_of, pick_file, read_rows
+from boa_daemon.inputs.tables import TableRow, header_of, read_rows
 from boa_daemon.lab.traces.rigid import RigidJob, rigid_workload
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.lab.traces.step_rates import StepsPerSecond, class_from_step_rates
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, cut

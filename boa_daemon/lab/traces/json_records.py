@@ -14,8 +14,8 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.document_file import listed_json
-from boa_daemon.lab.traces.instants import epoch_seconds, instant_seconds
 from boa_daemon.text_files import read_whole_text
+from boa_daemon.time_text import epoch_seconds, instant_seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.lab.traces.csv_tables import pick_file
 from boa_daemon.lab.traces.instants import zone_of
 from boa_daemon.lab.traces.json_records import Record, read_records
 from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_workload
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.traces.workload import Options, Workload
 
 FILES = ("*jobs*.json", "*pods*.json", "*.json")

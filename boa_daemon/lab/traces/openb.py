@@ -7,12 +7,14 @@ Pods that are deleted at the last instant of the file still ran when the trace e
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from boa_daemon.lab.traces.csv_tables import TableRow, pick_file, read_rows
-from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_workload
+from boa_daemon.inputs.tables import Rows, read_batches
+from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_jobs, rigid_workload
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.traces.workload import Options, Workload
 
 FILES = ("openb_pod_list_default.csv", "openb_pod_list*.csv", "csv/openb_pod_list_default.csv", "*.csv")
@@ -30,40 +32,57 @@ def import_openb(source: Path, options: Options) -> Workload:
     """
     path = pick_file(source, FILES, options.workload)
     dropped: Counter[str] = Counter()
-    found = list(_pods(path, dropped))
-    last = max((end for _, end in found), default=0.0)
-    jobs = [job for job, end in found if end < last or job.gpus == 0]
-    dropped["that still ran at the end of the trace"] = len(found) - len(jobs)
+    ends = array("d")
+    found = list(_pods(path, dropped, ends))
+    last = max(ends, default=0.0)
+    number = len(found)
+    found = [job for job, end in zip(found, ends, strict=True) if end < last or job.gpus == 0]
+    dropped["that still ran at the end of the trace"] = number - len(found)
+    # The only list of a million jobs is handed on, to be freed there.
+    jobs = iter(found)
+    del found
     return rigid_workload(f"openb {path.name}", jobs, options, path=path, dropped=dropped)
 
 
-def _pods(path: Path, dropped: Counter[str]) -> Iterator[tuple[RigidJob, float]]:
-    """Yield (job, instant of its end) of each pod that was scheduled."""
-    for row in read_rows(path, _NEEDED):
-        created = row.number("creation_time")
-        if not row.cells["scheduled_time"].strip() or row.text("pod_phase") == "Pending":
-            dropped["that were never scheduled"] += 1
-            continue
-        start, end = row.number("scheduled_time"), row.number("deletion_time")
-        if end < start:
-            raise row.refuse(f"deletion_time {end:g} is before scheduled_time {start:g}")
-        gpus = _gpus(row)
-        kind = row.cells["gpu_spec"].strip().lower()
-        yield (
-            RigidJob(
-                id=row.text("name"),
-                submitted_at_seconds=created,
-                gpus=gpus,
-                gpu_seconds=gpus * (end - start),
-                gpu_type=kind if kind and "|" not in kind and kind != "nan" else GPU_TYPE,
-            ),
-            end,
+def _pods(path: Path, dropped: Counter[str], job_ends: array[float]) -> Iterator[RigidJob]:
+    """Yield each pod that was scheduled, and add the instant of its end to `job_ends`."""
+    kinds: dict[str, str] = {}
+    for rows in read_batches(path, _NEEDED):
+        rows.numbers("creation_time")
+        phases, at = rows.texts("pod_phase"), rows.cells("scheduled_time")
+        scheduled = rows.where(
+            [bool(start) and phase != "Pending" for phase, start in zip(phases, at, strict=True)]
+        )
+        dropped["that were never scheduled"] += len(rows) - len(scheduled)
+        starts, ends = scheduled.numbers("scheduled_time"), scheduled.numbers("deletion_time")
+        gpus = _gpus(scheduled)
+        for index, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            if end < start:
+                problem = f"deletion_time {end:g} is before scheduled_time {start:g}"
+                raise scheduled.row(index).refuse(problem)
+        job_ends.extend(ends)
+        yield from rigid_jobs(
+            scheduled.texts("name"),
+            scheduled.numbers("creation_time"),
+            gpus,
+            list(map(float.__sub__, ends, starts)),
+            gpu_type=scheduled.each("gpu_spec", _kind, kinds),
         )
 
 
-def _gpus(row: TableRow) -> float:
-    """Return the GPUs of a pod: a whole number, or thousandths of one."""
-    number, thousandths = row.whole("num_gpu"), row.whole("gpu_milli")
-    if thousandths > 1000:
-        raise row.refuse(f"gpu_milli must be 0 to 1000; got {thousandths}")
-    return thousandths / 1000.0 if number == 1 else float(number)
+def _kind(text: str) -> str:
+    """Return the type of the GPUs of a pod."""
+    kind = text.lower()
+    return kind if kind and "|" not in kind and kind != "nan" else GPU_TYPE
+
+
+def _gpus(rows: Rows) -> list[float]:
+    """Return the GPUs of each pod: a whole number, or thousandths of one."""
+    parts = [number / 1000.0 for number in range(1001)]
+    found = []
+    numbers, thousandths = rows.wholes("num_gpu"), rows.wholes("gpu_milli")
+    for index, (number, part) in enumerate(zip(numbers, thousandths, strict=True)):
+        if part > 1000:
+            raise rows.row(index).refuse(f"gpu_milli must be 0 to 1000; got {part}")
+        found.append(parts[part] if number == 1 else float(number))
+    return found

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
-from boa_daemon.lab.traces.csv_tables import pick_file, read_rows, read_text
-from boa_daemon.lab.traces.instants import instant_seconds, row_seconds, run_seconds
-from boa_daemon.lab.traces.rigid import RigidJob, rigid_workload
+from boa_daemon.inputs.tables import read_batches
+from boa_daemon.lab.traces.instants import column_seconds, run_seconds
+from boa_daemon.lab.traces.rigid import RigidJob, rigid_jobs, rigid_workload
+from boa_daemon.lab.traces.source_files import pick_file
+from boa_daemon.text_files import read_whole_text
+from boa_daemon.time_text import instant_seconds
 from boa_daemon.traces.workload import Options, Workload
 
 FILES = ("cluster_job_log*", "philly*.csv", "*.csv", "*.json")
@@ -31,27 +34,26 @@ def import_philly(source: Path, options: Options) -> Workload:
     """
     path = pick_file(source, FILES, options.workload)
     dropped: Counter[str] = Counter()
-    is_json = path.suffix != ".csv" and read_text(path).lstrip().startswith("[")
+    is_json = path.suffix != ".csv" and read_whole_text(path).lstrip().startswith("[")
     jobs = _log_jobs(path) if is_json else _extract_jobs(path)
     return rigid_workload(f"Philly {path.name}", jobs, options, path=path, dropped=dropped)
 
 
 def _extract_jobs(path: Path) -> Iterator[RigidJob]:
     """Yield the jobs of Pollux's extract; it has no ids, so the line number is the id."""
-    for row in read_rows(path, ("timestamp", "duration", "num_gpus")):
-        gpus = row.whole("num_gpus")
-        yield RigidJob(
-            id=f"philly-{row.line}",
-            submitted_at_seconds=row_seconds(row, "timestamp"),
-            gpus=gpus,
-            gpu_seconds=row.number("duration") * gpus,
+    for rows in read_batches(path, ("timestamp", "duration", "num_gpus")):
+        yield from rigid_jobs(
+            [f"philly-{line}" for line in rows.lines],
+            column_seconds(rows, "timestamp"),
+            rows.wholes("num_gpus"),
+            rows.numbers("duration"),
         )
 
 
 def _log_jobs(path: Path) -> Iterator[RigidJob]:
     """Yield the jobs of the original log."""
     try:
-        entries = json.loads(read_text(path))
+        entries = json.loads(read_whole_text(path))
     except json.JSONDecodeError as error:
         raise InputError(
             f"not JSON: {error.msg}", file=path, line=error.lineno, hint="The file may be cut short"

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.lab.traces.csv_tables import TableRow, pick_file, read_rows
+from boa_daemon.inputs.tables import TableRow, read_rows
 from boa_daemon.lab.traces.elastic import profile_directory, read_profile
 from boa_daemon.lab.traces.profiles import POLLUX_FACTS
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.workload import RESTART_SECONDS, GpuSource, Options, Workload, assemble, cut
 from policies.model import JobClass

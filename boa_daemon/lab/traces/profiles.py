@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boa_daemon.errors import InputError
-from boa_daemon.lab.traces.csv_tables import TableRow, read_rows
+from boa_daemon.inputs.tables import TableRow, read_rows
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
-from boa_daemon.lab.traces.csv_tables import pick_file
 from boa_daemon.lab.traces.json_records import Record, read_records
 from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_workload
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.text_files import is_json, open_text, read_whole_text
 from boa_daemon.traces.workload import Options, Workload
 

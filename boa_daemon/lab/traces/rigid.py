@@ -20,8 +20,9 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 
 from boa_daemon.errors import InputError
@@ -72,6 +73,24 @@ class RigidJob:
         return self.gpus != int(self.gpus)
 
 
+def rigid_jobs(
+    ids: Iterable[str],
+    submitted_at_seconds: Iterable[float],
+    gpus: Iterable[float],
+    run_seconds: Iterable[float],
+    *,
+    gpu_type: str | Iterable[str] = GPU_TYPE,
+) -> Iterator[RigidJob]:
+    """Yield the jobs of columns; `gpu_type` is one for all, or a column."""
+    types = repeat(gpu_type) if isinstance(gpu_type, str) else gpu_type
+    for name, at, width, seconds, own in zip(
+        ids, submitted_at_seconds, gpus, run_seconds, types, strict=False
+    ):
+        yield RigidJob(
+            id=name, submitted_at_seconds=at, gpus=width, gpu_seconds=seconds * width, gpu_type=own
+        )
+
+
 def rigid_workload(
     source: str,
     jobs: Iterable[RigidJob],
@@ -88,17 +107,16 @@ def rigid_workload(
     Raises:
         InputError: when a job has too many GPUs, no job is left, or a profile is missing.
     """
-    ran = []
-    for job in jobs:
-        if job.gpus > MAX_GPUS:
-            raise InputError(f"job {job.id} has {job.gpus:g} GPUs, more than {MAX_GPUS:,}", file=path)
-        if job.gpus == 0:
-            dropped["without GPUs"] += 1
-        elif job.gpu_seconds == 0:
-            dropped["without run time"] += 1
-        else:
-            ran.append(job)
+    everything = list(jobs)
+    if max((job.gpus for job in everything), default=0) > MAX_GPUS:
+        job = next(job for job in everything if job.gpus > MAX_GPUS)
+        raise InputError(f"job {job.id} has {job.gpus:g} GPUs, more than {MAX_GPUS:,}", file=path)
+    with_gpus = [job for job in everything if job.gpus]
+    ran = [job for job in with_gpus if job.gpu_seconds]
+    dropped["without GPUs"] += len(everything) - len(with_gpus)
+    dropped["without run time"] += len(with_gpus) - len(ran)
     zero = min((job.submitted_at_seconds for job in ran), default=0.0)
+    del everything, with_gpus
     kept = cut(ran, lambda job: job.submitted_at_seconds - zero, options, dropped)
     del ran
     if options.profiles is None:
@@ -118,14 +136,17 @@ def _as_measured(
     said: Sequence[str],
 ) -> Workload:
     """Return one class per GPU count, with that count as its only width."""
-    places = _places([job for _, job in kept])
+    has_parts = any(gpus != int(gpus) for gpus in {job.gpus for _, job in kept})
+    places = _places([job for _, job in kept]) if has_parts else {}
     if places:
-        kept = [(seconds, _on_places(job, places)) for seconds, job in kept]
+        for index, (seconds, job) in enumerate(kept):
+            # In place: two lists of a million jobs would take twice the memory.
+            kept[index] = (seconds, _on_places(job, places))
     work: dict[tuple[str, float], list[float]] = defaultdict(list)
     for _, job in kept:
         work[job.gpu_type, job.gpus].append(job.gpu_seconds)
     mean = {key: sum(values) / len(values) for key, values in sorted(work.items())}
-    names = {(job.gpu_type, job.gpus): job.class_name for _, job in kept}
+    names = {key: job.class_name for key, job in {(job.gpu_type, job.gpus): job for _, job in kept}.items()}
     sources = {name: _with_places(options.gpu_types.get(name), number) for name, number in places.items()}
     classes = [
         JobClass(
@@ -141,10 +162,6 @@ def _as_measured(
             may_share=gpus != int(gpus),
         )
         for (gpu_type, gpus), gpu_seconds in mean.items()
-    ]
-    jobs = [
-        TraceJob(job.id, seconds, job.class_name, job.gpu_seconds / mean[job.gpu_type, job.gpus])
-        for seconds, job in kept
     ]
     notes = ["speed-ups are not known: every job keeps its GPU count. Give --profiles to draw measured ones"]
     # A budget in GPUs counts a place as a GPU.
@@ -165,7 +182,7 @@ def _as_measured(
         options = replace(options, gpu_types={**priced, **own})
     return assemble(
         source,
-        jobs,
+        _consumed(kept, names, mean),
         classes,
         dict[str, GpuSource](),
         path=path,
@@ -173,6 +190,19 @@ def _as_measured(
         dropped=dropped,
         notes=notes,
     )
+
+
+def _consumed(
+    kept: list[tuple[float, RigidJob]],
+    names: Mapping[tuple[str, float], str],
+    mean: Mapping[tuple[str, float], float],
+) -> Iterator[TraceJob]:
+    """Yield the jobs of a trace in order, and empty `kept`: both would take twice the memory."""
+    kept.reverse()
+    while kept:
+        seconds, job = kept.pop()
+        key = (job.gpu_type, job.gpus)
+        yield TraceJob(job.id, seconds, names[key], job.gpu_seconds / mean[key])
 
 
 def _places(jobs: Sequence[RigidJob]) -> dict[str, int]:

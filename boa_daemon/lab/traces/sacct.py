@@ -11,21 +11,23 @@ jobs that failed. Jobs that run or wait are left out, since their size is not kn
 
 from __future__ import annotations
 
+import math
 import re
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from functools import cache
+from itertools import compress
 from pathlib import Path
 
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.lab.traces.csv_tables import TableRow, pick_file, read_rows
-from boa_daemon.lab.traces.instants import row_seconds, run_seconds, zone_of
-from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_workload
-from boa_daemon.text_files import open_text
+from boa_daemon.inputs.tables import BadCell, Rows, TableRow, delimiter_in, header_of, read_batches
+from boa_daemon.lab.traces.instants import clock_seconds, column_seconds, run_seconds, zone_of
+from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_jobs, rigid_workload
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.traces.workload import Options, Workload
-from policies.fast_dataclasses import fast_init
 
 FILES = ("sacct*", "*.txt", "*.psv", "*.csv")
 COMMAND = "sacct -a -X -P --starttime 2026-01-01 -o JobID,Submit,Start,End,Elapsed,State,AllocTRES,ReqTRES"
@@ -74,8 +76,7 @@ _JOB_ID = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[[^\]]*\]))?)(?:\+(?P<part>\d+))?(
 _TRES = re.compile(r"gres/gpu(?::(?P<type>[^=]+))?=(?P<count>\d+)")
 
 
-@fast_init
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Row:
     """A row about a job: one attempt of it, or of one part of it."""
 
@@ -85,7 +86,61 @@ class _Row:
     gpus: int
     gpu_type: str
     seconds: float
-    span: tuple[float, float] | None
+    span: tuple[float, float]
+
+
+@dataclass(slots=True)
+class _Columns:
+    """The rows of all jobs that have ended, column by column: a million rows in 120 MB.
+
+    `starts` and `ends` are not numbers where a row lacks one of them.
+    """
+
+    jobs: list[str] = field(default_factory=list)
+    lines: array[int] = field(default_factory=lambda: array("q"))
+    parts: dict[int, str] = field(default_factory=dict)
+    submitted: array[float] = field(default_factory=lambda: array("d"))
+    gpus: array[int] = field(default_factory=lambda: array("q"))
+    gpu_types: list[str] = field(default_factory=list)
+    seconds: array[float] = field(default_factory=lambda: array("d"))
+    starts: array[float] = field(default_factory=lambda: array("d"))
+    ends: array[float] = field(default_factory=lambda: array("d"))
+
+    def add(
+        self,
+        *,
+        lines: Iterable[int],
+        ids: Sequence[tuple[str, str | None, str | None]],
+        submitted: Iterable[float],
+        gpus: Iterable[tuple[str, int]],
+        seconds: Iterable[float],
+        starts: Iterable[float],
+        ends: Iterable[float],
+    ) -> None:
+        """Add rows: `ids` are (job, part, step), `gpus` (type, number)."""
+        first = len(self.jobs)
+        self.parts.update({first + i: part for i, (_, part, _) in enumerate(ids) if part})
+        self.jobs += [job for job, _, _ in ids]
+        self.lines.extend(lines)
+        self.submitted.extend(submitted)
+        for gpu_type, number in gpus:
+            self.gpu_types.append(gpu_type)
+            self.gpus.append(number)
+        self.seconds.extend(seconds)
+        self.starts.extend(starts)
+        self.ends.extend(ends)
+
+    def row(self, index: int) -> _Row:
+        """Return one row."""
+        return _Row(
+            self.lines[index],
+            self.parts.get(index, ""),
+            self.submitted[index],
+            self.gpus[index],
+            self.gpu_types[index],
+            self.seconds[index],
+            (self.starts[index], self.ends[index]),
+        )
 
 
 def import_sacct(source: Path, options: Options) -> Workload:
@@ -98,11 +153,7 @@ def import_sacct(source: Path, options: Options) -> Workload:
     zone = zone_of(options.time_zone)
     dropped: Counter[str] = Counter()
     states: Counter[str] = Counter()
-    by_job: dict[str, tuple[_Row, ...]] = {}
-    for job, found in _rows(path, zone, dropped, states):
-        by_job[job] = (*by_job.get(job, ()), found)
-    # Each job's rows are dropped as soon as the job is made: both together would take twice the memory.
-    jobs = [one for job in list(by_job) if (one := _job(job, by_job.pop(job), dropped, path))]
+    jobs = _jobs(_read(path, zone, dropped, states), dropped, path)
     said = []
     if not_completed := sum(count for state, count in states.items() if state != "COMPLETED"):
         parts = ", ".join(f"{n} {state}" for state, n in sorted(states.items()) if state != "COMPLETED")
@@ -147,54 +198,127 @@ def gpus_of(tres: str) -> dict[str, int]:
     return {name: n for name, n in (*named.items(), (GPU_TYPE, max(0, rest))) if n}
 
 
-def _rows(
-    path: Path, zone: tzinfo, dropped: Counter[str], states: Counter[str]
-) -> Iterator[tuple[str, _Row]]:
-    """Yield (job id, row) of each row of a job that has ended."""
-    with open_text(path) as file:
-        first = file.readline().rstrip("\r\n")
-    # Whatever `--delimiter` said stands behind the first name.
-    mark = re.match(r"\w+([^\w ])", first)
-    delimiter = "|" if mark is None else mark[1]
-    names = [name.strip() for name in first.rstrip("\r").split(delimiter)]
-    known = {name.lower(): name for name in names}
-    at = _columns(known, path)
+def _read(path: Path, zone: tzinfo, dropped: Counter[str], states: Counter[str]) -> _Columns:
+    """Return the rows of jobs that have ended, on one type of GPU."""
+    names, delimiter = _header(path)
+    at = _columns({name.lower(): name for name in names}, path)
     hint = f"A cell must not hold {delimiter!r}: leave JobName out. For example {COMMAND}"
-    for row in read_rows(path, [name for name in at.values() if name], delimiter=delimiter, hint=hint):
-        if row.text(at["jobid"]) == at["jobid"]:
-            continue  # The header of a further month, where files were put together.
-        found = _JOB_ID.fullmatch(row.text(at["jobid"]))
-        if found is None:
-            raise row.refuse(
-                f"JobID must be such as 17, 17_3, 17+0 or 17.batch; got {row.cells[at['jobid']]!r}"
-            )
-        if found["step"]:
-            continue
-        state = _state(row, at["state"])
-        if state in _RUNS or state in _WAITS:
-            dropped["that still run" if state in _RUNS else "that still wait"] += 1
-            continue
-        gpus = _gpus(row, at)
-        if len(gpus) > 1:
-            dropped["of several GPU types"] += 1
-            continue
-        ((gpu_type, count),) = gpus.items() or {GPU_TYPE: 0}.items()
-        span = _span(row, at, zone)
-        seconds = _seconds(row, at, zone)
-        if state and count and seconds:
-            states[state] += 1
-        yield (
-            found["job"],
-            _Row(
-                line=row.line,
-                part=found["part"] or "",
-                submitted_at_seconds=row_seconds(row, at["submit"], zone),
-                gpus=count,
-                gpu_type=gpu_type,
-                seconds=seconds,
-                span=span,
-            ),
+    read = _Reader(at, zone)
+    found = _Columns()
+    for batch in read_batches(path, [name for name in at.values() if name], delimiter=delimiter, hint=hint):
+        ids = read.ids(batch)
+        is_job = [step is None for _, _, step in ids]
+        rows, ids = batch.where(is_job), list(compress(ids, is_job))
+        kept = read.states(rows)
+        for said, some in (("that still run", _RUNS), ("that still wait", _WAITS)):
+            is_over = [state not in some for state in kept]
+            dropped[said] += is_over.count(False)
+            rows, ids, kept = rows.where(is_over), list(compress(ids, is_over)), list(compress(kept, is_over))
+        gpus = read.gpus(rows)
+        is_of_one = [one is not None for one in gpus]
+        dropped["of several GPU types"] += is_of_one.count(False)
+        rows, ids, kept = (
+            rows.where(is_of_one),
+            list(compress(ids, is_of_one)),
+            list(compress(kept, is_of_one)),
         )
+        starts, ends = read.spans(rows)
+        seconds = read.seconds(rows, starts, ends)
+        found.add(
+            lines=rows.lines,
+            ids=ids,
+            submitted=column_seconds(rows, at["submit"], zone),
+            gpus=[one for one in gpus if one is not None],
+            seconds=seconds,
+            starts=starts,
+            ends=ends,
+        )
+        ran = found.gpus[-len(rows) :] if len(rows) else ()
+        states.update(state for state, *used in zip(kept, ran, seconds, strict=True) if state and all(used))
+    return found
+
+
+def _header(path: Path) -> tuple[list[str], str]:
+    """Return the names of the columns, and the sign between them."""
+    names, delimiter = header_of(path), delimiter_in(path)
+    # Whatever `--delimiter` said stands behind the first name.
+    mark = re.match(r"\w+([^\w ])", names[0]) if len(names) == 1 else None
+    return (names, delimiter) if mark is None else (names[0].split(mark[1]), mark[1])
+
+
+class _Reader:
+    """What the columns of a batch mean; texts that repeat are read once."""
+
+    def __init__(self, at: dict[str, str], zone: tzinfo) -> None:
+        self._at, self._zone = at, zone
+        self._states: dict[str, str] = {}
+        self._gpus: dict[str, tuple[str, int] | None] = {}
+
+    def ids(self, rows: Rows) -> list[tuple[str, str | None, str | None]]:
+        """Return (job, part, step) of each row."""
+        found: list[tuple[str, str | None, str | None]] = []
+        for index, text in enumerate(rows.texts(self._at["jobid"])):
+            if text.isdecimal():
+                found.append((text, None, None))
+                continue
+            if text == self._at["jobid"]:
+                # The header of a further month, where files were put together.
+                found.append((text, None, "header"))
+                continue
+            one = _JOB_ID.fullmatch(text)
+            if one is None:
+                raise rows.row(index).refuse(
+                    f"JobID must be such as 17, 17_3, 17+0 or 17.batch; got {text!r}"
+                )
+            found.append((one["job"], one["part"], one["step"]))
+        return found
+
+    def states(self, rows: Rows) -> list[str]:
+        """Return the state of each row; empty where the file has none."""
+        column = self._at["state"]
+        if not column:
+            return [""] * len(rows)
+        return rows.each(column, _state, self._states)
+
+    def gpus(self, rows: Rows) -> list[tuple[str, int] | None]:
+        """Return (type, number) of the GPUs of each row; None for several types.
+
+        They are those that were allocated, or else those that were asked for.
+        """
+        first, *others = [self._at[name] for name in ("alloctres", "reqtres") if self._at[name]]
+        found = rows.each(first, _gpus, self._gpus)
+        for column in others:
+            is_asked = [not cell for cell in rows.cells(first)]
+            if any(is_asked):
+                other = iter(rows.where(is_asked).each(column, _gpus, self._gpus))
+                found = [next(other) if asked else one for one, asked in zip(found, is_asked, strict=True)]
+        return found
+
+    def spans(self, rows: Rows) -> tuple[list[float], list[float]]:
+        """Return the start and the end of each row; not numbers where the file lacks one of them."""
+        columns = (self._at["start"], self._at["end"])
+        if not all(columns):
+            return [math.nan] * len(rows), [math.nan] * len(rows)
+        both = zip(*(rows.cells(column) for column in columns), strict=True)
+        has_both = [one not in _NO_TIME and other not in _NO_TIME for one, other in both]
+        timed = rows.where(has_both)
+        starts, ends = (iter(column_seconds(timed, column, self._zone)) for column in columns)
+        return (
+            [next(starts) if has else math.nan for has in has_both],
+            [next(ends) if has else math.nan for has in has_both],
+        )
+
+    def seconds(self, rows: Rows, starts: Sequence[float], ends: Sequence[float]) -> list[float]:
+        """Return the run time of each row; that of Start and End if the file has no elapsed time."""
+        at = self._at
+        if at["elapsedraw"]:
+            return rows.numbers(at["elapsedraw"])
+        if at["elapsed"]:
+            return clock_seconds(rows.cells(at["elapsed"])) or rows.each(at["elapsed"], _elapsed, {})
+        return [
+            0.0 if math.isnan(start) or math.isnan(end) else _between(rows.row(index), at, self._zone)
+            for index, (start, end) in enumerate(zip(starts, ends, strict=True))
+        ]
 
 
 def _columns(known: dict[str, str], path: Path) -> dict[str, str]:
@@ -221,15 +345,15 @@ def _columns(known: dict[str, str], path: Path) -> dict[str, str]:
     return at
 
 
-def _state(row: TableRow, column: str) -> str:
-    """Return the state's first word; empty where the file has none."""
-    words = row.cells[column].split(maxsplit=1) if column else []
+def _state(text: str) -> str:
+    """Return the state of a cell by its first word; empty where it has none."""
+    words = text.split(maxsplit=1)
     if not words:
         return ""
     state = words[0].rstrip("+").upper()
     matches = _states_like(state)
     if len(matches) != 1:
-        raise row.refuse(f"State {row.cells[column]!r} is none of Slurm's", hint=did_you_mean(state, _STATES))
+        raise BadCell(f"State {text!r} is none of Slurm's", did_you_mean(state, _STATES))
     return matches[0]
 
 
@@ -239,62 +363,54 @@ def _states_like(word: str) -> tuple[str, ...]:
     return tuple(name for name in _STATES if name == word) or tuple(n for n in _STATES if n.startswith(word))
 
 
-# A cluster has few kinds of jobs: their texts repeat a million times.
-_gpus_of = cache(gpus_of)
+def _gpus(text: str) -> tuple[str, int] | None:
+    """Return (type, number) of the GPUs in a cell; None for several types."""
+    found = gpus_of(text)
+    return None if len(found) > 1 else next(iter(found.items()), (GPU_TYPE, 0))
 
 
-def _gpus(row: TableRow, at: dict[str, str]) -> dict[str, int]:
-    """Return the allocated GPUs by type; the requested ones of a job that was allocated nothing."""
-    for column in (at["alloctres"], at["reqtres"]):
-        if column and row.cells[column].strip():
-            try:
-                return _gpus_of(row.cells[column])
-            except ValueError as error:
-                raise row.refuse(f"{column}: {error}") from None
-    return {}
+def _elapsed(text: str) -> float:
+    """Return the run time in a cell."""
+    if not text:
+        raise BadCell("Elapsed is empty")
+    try:
+        return elapsed_seconds(text)
+    except ValueError as error:
+        raise BadCell(f"Elapsed {error}") from None
 
 
-def _span(row: TableRow, at: dict[str, str], zone: tzinfo) -> tuple[float, float] | None:
-    """Return the start and end of a row, if the file has both."""
-    columns = (at["start"], at["end"])
-    if not all(columns) or any(row.cells[column].strip() in _NO_TIME for column in columns):
-        return None
-    start, end = (row_seconds(row, column, zone) for column in columns)
-    return start, end
-
-
-def _seconds(row: TableRow, at: dict[str, str], zone: tzinfo) -> float:
-    """Return the run time; that of Start and End if the file has no elapsed time."""
-    if at["elapsedraw"]:
-        return row.number(at["elapsedraw"])
-    if at["elapsed"]:
-        try:
-            return elapsed_seconds(row.text(at["elapsed"]))
-        except ValueError as error:
-            raise row.refuse(f"Elapsed {error}") from None
-    if _span(row, at, zone) is None:
-        return 0.0
+def _between(row: TableRow, at: Mapping[str, str], zone: tzinfo) -> float:
+    """Return the run time between the start and the end of a row."""
     try:
         return run_seconds(row.cells[at["start"]], row.cells[at["end"]], zone)
     except ValueError as error:
         raise row.refuse(f"Start and End: {error}") from None
 
 
+def _jobs(rows: _Columns, dropped: Counter[str], path: Path) -> Iterator[RigidJob]:
+    """Yield the jobs in the order of their first rows."""
+    found = rigid_jobs(rows.jobs, rows.submitted, rows.gpus, rows.seconds, gpu_type=rows.gpu_types)
+    if len(set(rows.jobs)) == len(rows.jobs):
+        yield from found
+        return
+    numbers = Counter(rows.jobs)
+    several: dict[str, list[_Row]] = defaultdict(list)
+    for index, job in enumerate(rows.jobs):
+        if numbers[job] > 1:
+            several[job].append(rows.row(index))
+    for name, single in zip(rows.jobs, found, strict=True):
+        if numbers[name] == 1:
+            yield single
+        elif name in several and (one := _job(name, several.pop(name), dropped, path)):
+            yield one
+
+
 def _job(job: str, rows: Sequence[_Row], dropped: Counter[str], path: Path) -> RigidJob | None:
-    """Return the job of its rows: attempts in time, or parts that ran at once.
+    """Return the job of its several rows: attempts in time, or parts that ran at once.
 
     Raises:
         InputError: when two rows of one job id are neither.
     """
-    if len(rows) == 1:
-        (row,) = rows
-        return RigidJob(
-            id=job,
-            submitted_at_seconds=row.submitted_at_seconds,
-            gpus=row.gpus,
-            gpu_seconds=row.gpus * row.seconds,
-            gpu_type=row.gpu_type,
-        )
     by_part: dict[str, list[_Row]] = defaultdict(list)
     for row in rows:
         earlier = by_part[row.part]
@@ -320,8 +436,6 @@ def _job(job: str, rows: Sequence[_Row], dropped: Counter[str], path: Path) -> R
     )
 
 
-def _apart(one: tuple[float, float] | None, other: tuple[float, float] | None) -> bool:
-    """Return whether two runs do not overlap and are not the same."""
-    if one is None or other is None or one == other:
-        return False
-    return one[1] <= other[0] or other[1] <= one[0]
+def _apart(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Return whether two runs do not overlap and are not the same; false where a time is missing."""
+    return one != other and (one[1] <= other[0] or other[1] <= one[0])

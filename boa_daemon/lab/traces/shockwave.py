@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boa_daemon.errors import InputError
-from boa_daemon.lab.traces.csv_tables import TableRow, pick_file, read_text
+from boa_daemon.inputs.tables import TableRow
 from boa_daemon.lab.traces.gavel import GPU_TYPES, THROUGHPUTS, class_name_of, priced, read_throughputs
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.lab.traces.step_rates import class_from_step_rates
+from boa_daemon.text_files import read_whole_text
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.workload import Options, Workload, assemble, cut
 from boa_daemon.units import SECONDS_PER_HOUR
@@ -108,7 +110,7 @@ def _throughputs(source: Path, options: Options) -> Path:
 
 def _jobs(path: Path) -> Iterator[_Job]:
     """Yield the jobs; their ids are their line numbers."""
-    for number, line in enumerate(io.StringIO(read_text(path)), 1):
+    for number, line in enumerate(io.StringIO(read_whole_text(path)), 1):
         cells = line.rstrip("\n").split("\t")
         if len(cells) != _WIDTH:
             raise InputError(f"{len(cells)} columns where {_WIDTH} are known", file=path, line=number)

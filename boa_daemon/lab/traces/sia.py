@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from boa_daemon.errors import InputError
-from boa_daemon.lab.traces.csv_tables import TableRow, pick_file
+from boa_daemon.inputs.tables import TableRow
 from boa_daemon.lab.traces.elastic import (
     ADAPTIVE,
     ApplicationProfile,
@@ -29,6 +29,7 @@ from boa_daemon.lab.traces.elastic import (
 )
 from boa_daemon.lab.traces.pollux import read_arrivals
 from boa_daemon.lab.traces.profiles import POLLUX_FACTS, ApplicationFacts
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.workload import RESTART_SECONDS, GpuSource, Options, Workload, assemble
 from policies.model import JobClass

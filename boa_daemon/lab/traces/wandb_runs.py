@@ -14,11 +14,12 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.lab.traces.csv_tables import TableRow, pick_file, read_rows
+from boa_daemon.inputs.tables import TableRow, read_rows
 from boa_daemon.lab.traces.instants import row_seconds, zone_of
 from boa_daemon.lab.traces.json_records import read_records
 from boa_daemon.lab.traces.kubernetes import gpu_name
 from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_workload
+from boa_daemon.lab.traces.source_files import pick_file
 from boa_daemon.text_files import is_json, is_parquet
 from boa_daemon.traces.workload import Options, Workload
 

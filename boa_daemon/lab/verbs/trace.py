@@ -16,6 +16,7 @@ from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, sh
 from boa_daemon.errors import InputError
 from boa_daemon.lab.traces.importers import HISTORIES, import_source, many_objects, source_names
 from boa_daemon.lab.verbs.trace_fit import fit
+from boa_daemon.number_text import NotOneNumber, number_of, without_dollars
 from boa_daemon.text_files import shown_by
 from boa_daemon.traces.workload import GpuSource, Options, Workload
 from boa_daemon.traces.writer import write_workload
@@ -57,7 +58,7 @@ def _known(name: str) -> str:
 
 @app.command("import")
 def import_trace(
-    src: Annotated[Path, typer.Argument(metavar="SRC", help="File or directory of the source.")],
+    sources: Annotated[list[Path], typer.Argument(metavar="SRC", help="File or directory of the source.")],
     *,
     source: Annotated[
         str,
@@ -98,6 +99,7 @@ def import_trace(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Convert a public trace into trace.csv and classes.yaml for the simulator and the planner."""
+    src = one_source(sources)
     options = Options(
         workload=workload,
         apps=None if apps is None else tuple(name.strip() for name in apps.split(",") if name.strip()),
@@ -119,6 +121,18 @@ def import_trace(
     _show(output, _summary(found, files))
 
 
+def one_source(sources: Sequence[Path]) -> Path:
+    """Return the only source.
+
+    Raises:
+        InputError: when there are several.
+    """
+    if len(sources) > 1:
+        hint = f"Join them: (cat {sources[0]}; tail -qn +2 {sources[1]} ...) > all.csv, or import one"
+        raise InputError(f"{len(sources)} files, and a history is one", hint=hint)
+    return sources[0]
+
+
 def _show(output: OutputFormat, summary: dict[str, Any]) -> None:
     show(output, summary, rows=lambda: summary["classes"], table=lambda: _print_table(summary))
 
@@ -138,12 +152,14 @@ def gpu_sources(prices: Sequence[str], instance_types: Sequence[str]) -> dict[st
         found[name] = GpuSource(instance_type=value)
     for text in prices:
         name, value = _pair("--price", text, "rtx=1.2")
+        usd, reason, hint = math.nan, "", ""
         try:
-            usd = float(value)
-        except ValueError:
-            usd = math.nan
+            usd = number_of(without_dollars(value))
+        except NotOneNumber as error:
+            reason, hint = error.reason, error.hint
         if not (math.isfinite(usd) and usd > 0.0):
-            raise InputError(f"--price {text!r}: {value!r} is not a positive number of dollars")
+            problem = f"--price {text!r}: {value!r} is not a positive number of dollars{reason}"
+            raise InputError(problem, hint=hint)
         if name in found:
             raise InputError(f"--price and --instance-type both price {name!r}", hint="Give one of them")
         found[name] = GpuSource(usd_per_gpu_hour=usd)

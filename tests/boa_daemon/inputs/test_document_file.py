@@ -160,6 +160,8 @@ def test_ambiguous_yaml_is_refused(text: str, line: int | None, words: str, tmp_
         ("csv", "a,a\n1,2\n", 1, "a column is named twice"),
         ("csv", "a,b\n1,2\n3\n", 3, "a row has 1 cells where the header names 2"),
         ("csv", 'a,b\n1,"2\n', 2, "not valid CSV"),
+        ("csv", "a;b\n1;2,5\n", 1, "Separate the columns by commas, not by ';'"),
+        ("csv", "a\tb\n1\t2\n", 1, "Separate the columns by commas, not by '\\t'"),
     ],
 )
 def test_ambiguous_json_toml_and_csv_are_refused(

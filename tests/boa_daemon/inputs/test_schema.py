@@ -120,7 +120,7 @@ def test_a_hint_about_a_setting_quotes_what_was_typed(tmp_path: Path, line: str)
     assert SETTINGS[line] in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["", "twelve", "1,25.5", "1,2,3", "1:30", "12,", "--5", "\u0661\u0662"])
+@pytest.mark.parametrize("text", ["", "twelve", "1,25.5", "1,2,3", "1:30", "12,", "--5"])
 def test_what_is_no_number_gets_no_hint(text: str) -> None:
     """A hint with a wrong number is worse than none."""
     assert number_hint(text, key="max_usd") == ""

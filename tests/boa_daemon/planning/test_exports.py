@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -74,6 +76,49 @@ def test_manifests_are_valid_by_the_definitions_of_their_projects(kind: str, cla
             checked = {"type": "object", "properties": {"spec": checked["properties"]["spec"]}}
         jsonschema.Draft202012Validator(checked).validate(body)
         assert document["metadata"]["name"].replace("-", "").isalnum()
+
+
+ODD_NAMES = [
+    *(
+        "a_b",
+        "a-b",
+        "A B",
+        "a-b-2",
+        "größe",
+        "日本語",
+        "中文",
+        "-x-",
+        "n" * 80,
+        "n" * 80 + "x",
+        "o'brien",
+        'a"b',
+    ),
+    *("null", "#x", "a: b", "$(rm -rf)", "a\u2028kind: Pod", "a\x85kind: Pod"),
+]
+
+
+@pytest.mark.parametrize("kind", ["hyperpod", "ray", "sbatch"])
+def test_odd_names_of_classes_stay_apart(kind: str, tmp_path: Path) -> None:
+    """Of two manifests with one name the second replaces the first; a name ends no comment."""
+    names = ODD_NAMES + [f"c{number}" for number in range(100 - len(ODD_NAMES))]
+    row = {"arrivals_per_hour": 0.1, "phases": [{"size_gpu_hours": 1.0, "speedup": {"table": {1: 1.0}}}]}
+    path = tmp_path / "classes.yaml"
+    types = {"a100": {"instance_type": "p4d.24xlarge"}}
+    content = {"gpu_types": types, "classes": [{"name": name, **row} for name in names]}
+    path.write_text(yaml.safe_dump(content))
+    text = exported(kind, path, "900/h")
+    if kind == "hyperpod":
+        jobs = [one["metadata"]["name"] for one in yaml.safe_load_all(text)]
+        assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", one) for one in jobs)
+    elif kind == "ray":
+        tree = ast.parse(text)
+        scaling = next(node for node in ast.walk(tree) if isinstance(node, ast.Dict))
+        jobs = [ast.literal_eval(key) for key in scaling.keys if key is not None]
+        assert sorted(jobs) == sorted(names)
+    else:
+        jobs = re.findall(r"^#SBATCH --job-name=(.+)$", text, re.MULTILINE)
+        assert all(line.startswith("#") or not line for line in text.splitlines())
+    assert len(set(jobs)) == len(jobs) == 100
 
 
 def test_the_schema_check_can_fail(classes: Path) -> None:

@@ -6,8 +6,8 @@ entry. Kept are Linux machines that the catalogue knows.
 
 from __future__ import annotations
 
-import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +17,11 @@ from boa_daemon.backends.region_names import REGION
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.document_file import listed_json
-from boa_daemon.inputs.price_lists import ListedPrice, PriceList, table_rows
+from boa_daemon.inputs.price_lists import ListedPrice, PriceList
+from boa_daemon.inputs.tables import read_rows
+from boa_daemon.number_text import NotOneNumber, number_of
 from boa_daemon.text_files import is_json, is_parquet, read_whole_text
+from boa_daemon.time_text import instant_seconds
 
 _NEEDED = ("InstanceType", "SpotPrice", "AvailabilityZone", "Timestamp")
 _COMMAND = "aws ec2 describe-spot-price-history --product-descriptions Linux/UNIX --output json"
@@ -32,49 +35,60 @@ def read_spot_history(path: Path) -> PriceList:
     Raises:
         InputError: naming file and line, or the entry, when it is no spot history or an entry is damaged.
     """
-    found = PriceList([])
-    known = Catalog.load().entries
-    newest: dict[tuple[str, str], dict[str, tuple[datetime, float]]] = {}
-    for where, entry in _entries(path):
-        name, zone, usd, at = _checked(entry, where, path)
-        product = str(entry.get("ProductDescription") or "Linux/UNIX").lower()
-        if product not in _LINUX:
-            found.left_out["of other systems"] += 1
-            continue
-        if name not in known:
-            found.left_out["of types that the catalogue lacks"] += 1
-            continue
-        region = _REGION.fullmatch(zone)
-        if region is None:
-            raise _refuse(f"AvailabilityZone {zone!r} is no zone such as us-east-1a", where, path)
-        zones = newest.setdefault((name, region["region"]), {})
-        before = zones.get(zone)
-        if before is not None and before[0] == at and before[1] != usd:
-            problem = f"a second price of {name} in {zone} at {entry['Timestamp']}"
-            raise _refuse(problem, where, path)
-        if before is None or before[0] < at:
-            zones[zone] = (at, usd)
-    for (name, place), zones in newest.items():
-        prices = [usd for _, usd in zones.values()]
+    history, left_out = spot_prices(path)
+    found = PriceList([], left_out)
+    newest: dict[tuple[str, str], list[tuple[datetime, float]]] = {}
+    for (name, region, _), prices in history.items():
+        newest.setdefault((name, region), []).append(max(prices.items()))
+    for (name, region), zones in newest.items():
         found.prices.append(
             ListedPrice(
                 instance_type=name,
-                region=place,
+                region=region,
                 market="spot",
-                usd_per_hour=max(prices),
-                usd_low=min(prices),
-                as_of=max(at for at, _ in zones.values()).date().isoformat(),
+                usd_per_hour=max(usd for _, usd in zones),
+                usd_low=min(usd for _, usd in zones),
+                as_of=max(at for at, _ in zones).date().isoformat(),
                 source=f"AWS's spot price history {path.name}",
             )
         )
     return found
 
 
+def spot_prices(path: Path) -> tuple[dict[tuple[str, str, str], dict[datetime, float]], Counter[str]]:
+    """Return the dollars per hour by type, region and zone, by instant; and how many entries are left out.
+
+    Raises:
+        InputError: like `read_spot_history`.
+    """
+    known = Catalog.load().entries
+    found: dict[tuple[str, str, str], dict[datetime, float]] = {}
+    left_out: Counter[str] = Counter()
+    for where, entry in _entries(path):
+        name, zone, usd, at = _checked(entry, where, path)
+        product = str(entry.get("ProductDescription") or "Linux/UNIX").lower()
+        if product not in _LINUX:
+            left_out["of other systems"] += 1
+            continue
+        if name not in known:
+            left_out["of types that the catalogue lacks"] += 1
+            continue
+        region = _REGION.fullmatch(zone)
+        if region is None:
+            raise _refuse(f"AvailabilityZone {zone!r} is no zone such as us-east-1a", where, path)
+        prices = found.setdefault((name, region["region"], zone), {})
+        if prices.setdefault(at, usd) != usd:
+            problem = f"a second price of {name} in {zone} at {entry['Timestamp']}"
+            raise _refuse(problem, where, path)
+    return found, left_out
+
+
 def _entries(path: Path) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
     """Yield (line, or place in the list, and entry) of the history."""
     if is_parquet(path) or not is_json(path):
         hint = f"Needed: {', '.join(_NEEDED)}"
-        yield from table_rows(path, _NEEDED, hint=hint, column_of=_column_of)
+        for row in read_rows(path, _NEEDED, header_hint=hint, column_of=_column_of):
+            yield row.line, row.cells
         return
     hint = f"Save what {_COMMAND} prints"
     entries = listed_json(read_whole_text(path), str(path), ("SpotPriceHistory",), hint=hint)
@@ -98,17 +112,17 @@ def _checked(entry: Mapping[str, Any], where: int | str, path: Path) -> tuple[st
         if not entry.get(name):
             raise _refuse(f"{name} is missing", where, path)
     try:
-        usd = float(entry["SpotPrice"])
-    except (TypeError, ValueError):
-        usd = math.nan
-    if not (math.isfinite(usd) and usd > 0.0):
+        usd = number_of(str(entry["SpotPrice"]))
+    except NotOneNumber as error:
+        raise _refuse(f"SpotPrice must be dollars per hour: {error}", where, path) from None
+    if not usd > 0.0:
         raise _refuse(f"SpotPrice must be dollars per hour; got {entry['SpotPrice']!r}", where, path)
     try:
-        at = datetime.fromisoformat(str(entry["Timestamp"]))
-    except ValueError:
-        raise _refuse(f"Timestamp must be a time; got {entry['Timestamp']!r}", where, path) from None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return str(entry["InstanceType"]), str(entry["AvailabilityZone"]), usd, at.astimezone(UTC)
+        at = datetime.fromtimestamp(instant_seconds(str(entry["Timestamp"])), UTC)
+    except (ValueError, OverflowError) as error:
+        reason = "" if str(error) == "no time" else f": {error}"
+        raise _refuse(f"Timestamp must be a time; got {entry['Timestamp']!r}{reason}", where, path) from None
+    return str(entry["InstanceType"]), str(entry["AvailabilityZone"]), usd, at
 
 
 def _refuse(problem: str, where: int | str, path: Path) -> InputError:

@@ -103,3 +103,68 @@ def test_a_list_is_not_overwritten(tmp_path: Path) -> None:
     )
     assert isinstance(done.exception, InputError)
     assert source.read_bytes() == (DATA / "skypilot-lambda.csv").read_bytes()
+
+
+# The columns that these clouds print, and dollars per hour of one of their A100.
+SHAPES = {
+    "vast": (
+        "id,machine_id,gpu_name,num_gpus,gpu_ram,dph_total,min_bid,geolocation,cpu_cores,cpu_ram\n"
+        '2,12,A100_SXM4,8,81920,9.6,5.0,"Texas, US",128,1024000\n',
+        1.2,
+    ),
+    "coreweave": (
+        "GPU Model,GPU Count,VRAM (GB),vCPUs,System RAM (GB),Local Storage (TB),Instance Price (Per Hour)\n"
+        "NVIDIA A100,8,80,128,2048,7.68,$21.60\n",
+        2.7,
+    ),
+    "oci": (
+        "Shape,GPU,GPUs,GPU memory (GB),OCPUs,Price per GPU hour,Region\n"
+        "BM.GPU4.8,A100,8,40,64,3.05,us-ashburn-1\n",
+        3.05,
+    ),
+    "lambda": (
+        "Instance,GPU,GPUs,VRAM/GPU,vCPUs,RAM,PRICE/GPU/HR*\n"
+        "8x A100,NVIDIA A100 SXM,8,40 GB,124,1800 GiB,$1.29\n",
+        1.29,
+    ),
+    "runpod": ("displayName,memoryInGb,securePrice,communityPrice\nA100 SXM,80,1.89,1.39\n", 1.89),
+}
+
+
+def test_clouds_are_compared_from_tables_as_they_print_them(tmp_path: Path) -> None:
+    """Two jobs an hour of four GPU-hours: at 16 GPUs a job is 16 / (1 + 15 x 0.03) times as fast.
+
+    So they take 2 x 4 x (1 + 15 x 0.03) = 11.6 GPUs, at the price of one each; where that is more than the
+    budget they are narrower.
+    """
+    (tmp_path / "c.yaml").write_text(
+        "gpu_types: {a100: {instance_type: p4d.24xlarge}}\n"
+        "classes: [{name: c, arrivals_per_hour: 2.0, phases: [{size_gpu_hours: 4.0, "
+        "speedup: {amdahl: {parallel_fraction: 0.97, max_gpus: 16}}}]}]\n"
+    )
+    command = [
+        "plan",
+        "--classes",
+        str(tmp_path / "c.yaml"),
+        "--budget",
+        "28/h",
+        "--cloud",
+        ",".join(SHAPES),
+        "-o",
+        "json",
+    ]
+    for cloud, (text, _) in SHAPES.items():
+        (tmp_path / f"{cloud}.txt").write_text(text)
+        out = str(tmp_path / f"{cloud}.csv")
+        flags = ["--cloud", cloud, "--as-of", "2026-11-20", "--out", out]
+        done = CliRunner().invoke(
+            app, ["prices", "import", "--from", "table", str(tmp_path / f"{cloud}.txt"), *flags]
+        )
+        assert done.exit_code == 0, done.output
+        command += ["--prices", out]
+    answer = json.loads(CliRunner().invoke(app, command).stdout)
+    spent = {row["cloud"]: row["spend_usd_per_hour"] for row in answer["places"]}
+    load = 2 * 4.0 * (1 + 15 * 0.03)
+    assert spent == pytest.approx(
+        {cloud: min(28.0, usd * load) for cloud, (_, usd) in SHAPES.items()}, rel=1e-6
+    )

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from boa_daemon.cli import app
 from boa_daemon.errors import BoaError, InputError
+from boa_daemon.inputs import tables
 from boa_daemon.lab.traces.importers import HISTORIES, import_source
 from boa_daemon.lab.traces.kubernetes import gpu_name, most_at_once
 from boa_daemon.traces.reader import read_trace
@@ -446,6 +447,22 @@ def test_the_page_lists_every_kind() -> None:
     for kind, entry in HISTORIES.items():
         row = f"| `{kind}` | {entry.file} | {entry.columns} | {entry.job} | {entry.size} | {entry.left_out} |"
         assert row in page
+
+
+@pytest.mark.parametrize("kind", [kind for kind, entry in HISTORIES.items() if entry.example])
+def test_a_history_is_the_same_in_batches_of_one_row(
+    kind: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a batch ends changes no job, class or count."""
+    options = Options(gpus=1) if "gpus" in HISTORIES[kind].accepts else Options()
+    source = data / HISTORIES[kind].example
+    if kind == "pollux":
+        options = Options(workload="workloads/workload-6.csv")
+    if kind == "shockwave":
+        options = Options(profiles=data / "gavel")
+    whole = import_source(kind, source, options)
+    monkeypatch.setattr(tables, "_BATCH", 1)
+    assert import_source(kind, source, options) == whole
 
 
 FILES = {kind: entry.example for kind, entry in HISTORIES.items() if Path(entry.example).suffix}

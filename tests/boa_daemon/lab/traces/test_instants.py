@@ -10,38 +10,9 @@ from typer.testing import CliRunner
 
 from boa_daemon.cli import app
 from boa_daemon.errors import InputError
-from boa_daemon.lab.traces.instants import instant_seconds, zone_of
-
-# 2017-10-29 02:30 in Berlin is 00:30 UTC in summer time: 1509237000 seconds.
-MEMBERS = {
-    "2017-10-29 00:30:00": 1509237000.0,
-    "2017-10-29T00:30:00Z": 1509237000.0,
-    "2017-10-29 00:30:00 UTC": 1509237000.0,
-    "2017-10-29 02:30:00+02:00": 1509237000.0,
-    "2017-10-29 02:30:00+0200": 1509237000.0,
-    "2017-10-29 02:30:00+02": 1509237000.0,
-    "2017-10-28T20:30:00-04:00": 1509237000.0,
-    "2017-10-29 02:30:00 Europe/Berlin": 1509237000.0,
-    "2017-10-29 00:30:00.500": 1509237000.5,
-    "1509237000": 1509237000.0,
-}
-
-
-@pytest.mark.parametrize(("text", "seconds"), MEMBERS.items(), ids=MEMBERS)
-def test_a_time_is_an_instant(text: str, seconds: float) -> None:
-    """Offsets and zones are honoured."""
-    assert instant_seconds(text) == seconds
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["2017-10-29 02:30 PST", "2017-10-29 02:30 Mars/Base", "2017-13-29 02:30", "noon", "",
-     "2017-10-29 02:30+02:00 Europe/Berlin", "2017-03-26 02:30 Europe/Berlin"],
-)  # fmt: skip
-def test_what_is_no_instant_is_refused(text: str) -> None:
-    """Ambiguous abbreviations, unknown zones, and times that the clocks skip."""
-    with pytest.raises(ValueError, match=r".+"):
-        instant_seconds(text)
+from boa_daemon.inputs.tables import read_batches, read_rows
+from boa_daemon.lab.traces.instants import clock_seconds, column_seconds, row_seconds, zone_of
+from boa_daemon.time_text import instant_seconds
 
 
 def test_times_without_a_zone_are_of_the_files_zone() -> None:
@@ -89,16 +60,43 @@ def test_philly_refuses_what_it_cannot_count(started: str, ended: str, said: str
     assert said in str(done.exception)
 
 
+COLUMNS = {
+    "plain": ["2026-03-01 12:00:00", "2026-12-31T23:59:59", "1999-02-28 00:00:00", "2024-02-29 01:02:03"],
+    "mixed": ["2026-03-01 12:00:00", "2026-03-01 12:00:00.5", "2026-03-01T12:00Z", "1772366400"],
+    "around the change of clocks": ["2026-03-29 01:59:59", "2026-03-29 03:00:00", "2026-10-25 02:30:00"],
+    "before 1970": ["1969-12-31 23:59:59", "0001-01-02 00:00:00"],
+}
+
+
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("1764300000", 1764300000.0), ("1764300000.5", 1764300000.5), ("1764300000250", 1764300000.25)],
+    "zone", ["UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kolkata"]
 )
-def test_counts_are_of_seconds_or_milliseconds(text: str, seconds: float) -> None:
-    """JavaScript counts milliseconds; as seconds they would be of the year 57,000."""
-    assert instant_seconds(text) == seconds
+@pytest.mark.parametrize("cells", COLUMNS.values(), ids=COLUMNS)
+def test_a_column_says_what_its_rows_say(cells: list[str], zone: str, tmp_path: Path) -> None:
+    """Read at once, and one by one."""
+    path = tmp_path / "t.csv"
+    path.write_text("at,b\n" + "".join(f"{cell},\n" for cell in cells))
+    (rows,) = read_batches(path, ("at",))
+    each = [row_seconds(row, "at", zone_of(zone)) for row in read_rows(path, ("at",))]
+    assert column_seconds(rows, "at", zone_of(zone)) == each
 
 
-def test_a_count_that_is_no_instant_is_refused() -> None:
-    """Not a job 10 million years from now."""
-    with pytest.raises(ValueError, match="no instant"):
-        instant_seconds("9" * 20)
+@pytest.mark.parametrize(
+    "cell", ["2026-02-29 12:00:00", "2026-13-01 12:00:00", "2026-00-01 12:00:00", "2026-01-00 12:00:00",
+             "2026-01-01 24:00:01", "2026-01-01 12:60:00", "2026-01-01 12:00:61", "2026-01-01x12:00:00",
+             "0000-01-01 12:00:00", "2026-03-29 02:30:00", "2026-0a-01 12:00:00"],
+)  # fmt: skip
+def test_a_column_with_no_time_is_refused_by_line(cell: str, tmp_path: Path) -> None:
+    """A day that is none, signs, and a time that Berlin's clocks skip."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"at,b\n2026-01-01 12:00:00,\n{cell},\n")
+    (rows,) = read_batches(path, ("at",))
+    with pytest.raises(InputError, match=r":3: at must be YYYY-MM-DD"):
+        column_seconds(rows, "at", zone_of("Europe/Berlin"))
+
+
+def test_run_times_of_one_form_are_read_at_once() -> None:
+    """One hour, two minutes and three seconds are 3,723 s; others are left to the reader of cells."""
+    assert clock_seconds(["01:02:03", "99:59:59"]) == [3723.0, 99 * 3600 + 59 * 60 + 59.0]
+    for other in ("1-01:02:03", "02:03", "01:60:03", "01:02:60", "01-02:03", "0\u0661:02:03"):
+        assert clock_seconds(["01:02:03", other]) is None

@@ -96,8 +96,8 @@ def test_a_history_that_is_nested_too_deeply_is_refused(name: str, text: str, tm
 @pytest.mark.parametrize(
     ("text", "said"),
     [(f"{HEADER}\n{CELLS},x\n", ":2: 6 cells"),
-     (f'{HEADER}\n{CELLS}\n"p4d', ":3: not valid CSV"),
-     (f'"{HEADER}', ":1: not valid CSV"),
+     (f'{HEADER}\n{CELLS}\n"p4d', ":3: not CSV"),
+     (f'"{HEADER}', ":1: not CSV"),
      (HEADER.replace("SpotPrice", "Price") + "\n", ":1: column 'SpotPrice'"),
      (f"{HEADER}\n{CELLS}\n".replace("9.500000", "a"), ":2: SpotPrice must be")],
 )  # fmt: skip
