@@ -54,6 +54,18 @@ _OF_NO_ANSWER: Mapping[str, str] = MappingProxyType(
     }
 )
 """Advice for calls that AWS did not answer, whatever the service."""
+_DELETED: Mapping[str, str] = MappingProxyType(
+    {
+        "NonExistentQueue": "It was deleted: make it again under its name (`aws sqs create-queue`); "
+        "`boa doctor` then prints the policy and the rules that it lacks",
+        "QueueDoesNotExist": "It was deleted: make it again under its name (`aws sqs create-queue`); "
+        "`boa doctor` then prints the policy that it lacks",
+        "QueueDeletedRecently": "SQS takes a name of a deleted queue again after 60 s",
+        "NoSuchBucket": "It was deleted, with its checkpoints and logs: make it again under its name "
+        "(`aws s3 mb`), and jobs go on from what their nodes have; `boa doctor` then prints its policy",
+    }
+)
+"""Advice for things that a person deleted, by a part of the code."""
 _LIMIT = re.compile(r"vCPU limit of (\d+)")
 _DENIED = re.compile(r"not authorized to perform: (\S+) on resource: (\S+)")
 _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
@@ -91,6 +103,8 @@ class CallFailed(CloudFailed):
             return "Check the network, and AWS_ENDPOINT_URL where it is set; `boa doctor` tries each service"
         if code in _OF_NO_ANSWER:
             return _OF_NO_ANSWER[code]
+        if gone := next((advice for part, advice in _DELETED.items() if part in code), ""):
+            return gone
         if self.operation.startswith(("ec2:", "ssm:GetParameter")):
             has_row = has_own_row(code) or self.rule is not BY_MEANING.get(self.meaning)
             is_known = has_row or self.meaning not in ("unknown", "bad-request", "dry-run")
