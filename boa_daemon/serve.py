@@ -140,7 +140,7 @@ def _serve_lives(
             # The standby may have waited for months: its settings, caps included, may be out of date.
             _try_reading_again(daemon, load)
         else:
-            load.confirm()
+            load.confirm(is_opened=daemon.storage is not None)
             _say_refusal(daemon, load)
         daemon.own_faults["tokens"] = gatekeeper.fault
         daemon.own_faults["certificate"] = doors.fault
@@ -291,7 +291,7 @@ def _read_again(daemon: Daemon, load: SettingsReader, *, consent: str = "") -> l
         later = keys_needing_restart(daemon.settings, settings, is_cloud_fixed=fixed)
         daemon.use(keep_observe_mode(daemon.settings, settings))
         taken = {f"cloud.{key}" for key in reload_cloud(daemon.world.cloud, settings)}
-        load.confirm()
+        load.confirm(is_opened=daemon.storage is not None)
     _say_refusal(daemon, load)
     return [key for key in later if key not in taken]
 

@@ -74,9 +74,11 @@ def a_site(settings: str = SETTINGS.format(usd=10.0)) -> Iterator[Site]:
     with tempfile.TemporaryDirectory(prefix="boa") as name:
         Path(name).chmod(0o711)  # Lets jobs that run as other users pass through.
         found = Site(Path(name), settings)
-        yield found
-        if found.process is not None and found.process.poll() is None:
-            found.end(signal.SIGKILL)
+        try:
+            yield found
+        finally:
+            if found.process is not None and found.process.poll() is None:
+                found.end(signal.SIGKILL)
 
 
 def wait_for(is_so: Callable[[], bool], site: Site) -> None:

@@ -89,7 +89,8 @@ class Bench:
     def start(self, gpus: int = 1, *, nodes: int = 1) -> None:
         """Start the next generation on the first nodes, and check that the order was accepted."""
         self.generation += 1
-        assert self.engine.start(self.order(gpus, nodes=nodes)) == Accepted()
+        said = self.engine.start(self.order(gpus, nodes=nodes))
+        assert said == Accepted(), said
 
     def order(self, gpus: int, *, nodes: int = 1, generation: int | None = None) -> StartJob:
         """Return the order to start a generation."""

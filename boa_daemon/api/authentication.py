@@ -64,7 +64,9 @@ def read_tokens(path: Path) -> dict[str, str]:
     """
     try:
         mode = path.stat().st_mode
-        text = path.read_text(encoding="utf-8")
+        if not stat.S_ISREG(mode):
+            raise InputError("the tokens are to be a file, and no folder, pipe or device", file=path)
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the tokens cannot be read: {error}", file=path) from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -105,7 +107,7 @@ class Authenticator:
         self.listen, self.hosts = settings.listen, tuple(settings.hosts)
         self._header, self._domain = settings.proxy_user_header.lower(), settings.proxy_user_domain
         self._proxy_users = frozenset(one for one in settings.proxies if not is_address(one))
-        self.proxy_hosts = frozenset(one for one in settings.proxies if is_address(one))
+        self.proxy_hosts = frozenset(str(ip_address(one)) for one in settings.proxies if is_address(one))
         if settings.listen is not None:
             if settings.tokens is None and not self.proxy_hosts:
                 raise InputError(

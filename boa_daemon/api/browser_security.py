@@ -14,7 +14,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -77,9 +77,9 @@ class Sessions:
         """End a session."""
         self._users.pop(key or "", None)
 
-    def keep(self, tokens: Collection[str]) -> None:
-        """End the sessions of all other tokens."""
-        self._users = {key: one for key, one in self._users.items() if one[2] in tokens}
+    def keep(self, tokens: Mapping[str, str]) -> None:
+        """End the sessions of all other tokens, and of those that have another user now."""
+        self._users = {key: one for key, one in self._users.items() if tokens.get(one[2]) == one[0]}
 
     def revoke(self, user: str) -> int:
         """End all sessions of a user; return how many there were."""

@@ -145,6 +145,7 @@ def open_http(address: str | Path, token: str | None) -> Http:
         check_listens(path)
         return _OverSocket(path)
     url = urlsplit(str(address))
+    token = (token or "").strip()  # A file of it ends with a line end.
     if not token:
         raise InputError(f"{address} needs a token", hint="Set BOA_TOKEN, or give token=")
     if url.scheme == "http" and url.hostname not in _LOOPBACK:

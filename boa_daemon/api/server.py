@@ -61,7 +61,8 @@ class PeerProtocol(H11Protocol):
                 most = MOST_ON_SOCKET // 2
             most_of_all = MOST_ON_SOCKET
         else:
-            host = "?" if self.client is None else str(self.client[0])
+            host = "?" if self.client is None else _plain_address(str(self.client[0]))
+            self.client = None if self.client is None else (host, self.client[1])
             place, most, most_of_all = ("tcp", host), MOST_OF_ADDRESS, MOST_CONNECTIONS
             if host in self.proxies:
                 most = MOST_CONNECTIONS
@@ -113,6 +114,11 @@ class PeerProtocol(H11Protocol):
             self.transport.abort()
 
 
+def _plain_address(host: str) -> str:
+    """Return an address as people write it: IPv4 as such, also where a socket of both versions took it."""
+    return host.removeprefix("::ffff:") if "." in host else host
+
+
 _SAID = b'{"error": "TooMany", "message": "too many connections at once; close some", "exit_code": 1}'
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -156,7 +162,11 @@ def tcp_socket(listen: str, *, is_secret: bool = False) -> socket.socket:
             setting=("api", "listen"),
         )
     try:
-        return socket.create_server((host.strip("[]"), int(port)), backlog=256)
+        address = (host.strip("[]"), int(port))
+        family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        # An IPv6 wildcard is for IPv4 too, as people expect who write [::].
+        both = family == socket.AF_INET6 and address[0] == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server(address, family=family, backlog=256, dualstack_ipv6=both)
     except (OSError, ValueError, OverflowError) as error:
         raise InputError(
             f"[api] listen = {listen!r}: {error}",

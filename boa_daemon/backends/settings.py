@@ -106,30 +106,34 @@ Tags: TypeAlias = Annotated[Mapping[str, str], AfterValidator(_checked_tags)]
 """Tags of the house, by key."""
 
 
+Counted: TypeAlias = Annotated[float, Limit("down")]
+"""Dollars that count against the caps: a lower figure lets more be spent."""
+
+
 class SidePrices(Strict):
     """Prices of what a region bills besides instances: list prices of the first tier."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    gp3_usd_per_gib_month: float = Field(gt=0.0, le=10.0)
+    gp3_usd_per_gib_month: Counted = Field(gt=0.0, le=10.0)
     """Dollars per GiB of a node's disk per month."""
-    gp3_usd_per_mb_month: float = Field(gt=0.0, le=10.0)
+    gp3_usd_per_mb_month: Counted = Field(gt=0.0, le=10.0)
     """Dollars per MB/s of a disk above 125 MB/s per month."""
-    snapshot_usd_per_gb_month: float = Field(gt=0.0, le=10.0)
+    snapshot_usd_per_gb_month: Counted = Field(gt=0.0, le=10.0)
     """Dollars per GB of an image per month."""
-    address_usd_per_hour: float = Field(gt=0.0, le=10.0)
+    address_usd_per_hour: Counted = Field(gt=0.0, le=10.0)
     """Dollars per public IPv4 address per hour."""
-    nat_usd_per_hour: float = Field(gt=0.0, le=10.0)
+    nat_usd_per_hour: Counted = Field(gt=0.0, le=10.0)
     """Dollars per NAT gateway per hour."""
-    nat_usd_per_gb: float = Field(gt=0.0, le=10.0)
+    nat_usd_per_gb: Counted = Field(gt=0.0, le=10.0)
     """Dollars per GB through a NAT gateway."""
-    s3_usd_per_gb_month: float = Field(gt=0.0, le=10.0)
+    s3_usd_per_gb_month: Counted = Field(gt=0.0, le=10.0)
     """Dollars per GB in the bucket per month."""
-    s3_usd_per_1000_writes: float = Field(gt=0.0, le=10.0)
+    s3_usd_per_1000_writes: Counted = Field(gt=0.0, le=10.0)
     """Dollars per 1,000 writes or listings."""
-    sqs_usd_per_million: float = Field(gt=0.0, le=100.0)
+    sqs_usd_per_million: Counted = Field(gt=0.0, le=100.0)
     """Dollars per million requests to a queue."""
-    transfer_usd_per_gb: float | None = Field(default=None, gt=0.0, le=10.0)
+    transfer_usd_per_gb: Annotated[float | None, Limit("down")] = Field(default=None, gt=0.0, le=10.0)
     """Dollars per GB from the region to another; unset: the most that AWS asks anywhere."""
     as_of: str = Field(pattern=DAY_FORM)
     """The day that the prices are of."""

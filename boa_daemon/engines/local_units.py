@@ -82,7 +82,8 @@ def _is_kept_anew(folder: Path, keep: Callable[[Path], object]) -> bool:
     with suppress(OSError):
         if at <= (folder / COURSE).stat().st_mtime:
             tries = 0  # A keeper that came notes the course anew.
-    is_due = not tries or time.time() - at > TRY_SECONDS
+    # The clock may have been set back since: then a try counts as long ago.
+    is_due = not tries or not 0.0 <= time.time() - at <= TRY_SECONDS
     if is_due and tries >= MOST_TRIES:
         return False
     if is_due:
@@ -164,7 +165,8 @@ def _has_lost_its_keeper(folder: Path, unit: UnitStatus) -> bool:
         return False
     if unit["was_kept"]:
         return True
-    return time.time() - (folder / "unit.json").stat().st_mtime > KEEPER_SECONDS
+    # Also a file of the future is old: the clock was set back since.
+    return abs(time.time() - (folder / "unit.json").stat().st_mtime) > KEEPER_SECONDS
 
 
 def _settled(folder: Path) -> UnitStatus | None:

@@ -267,12 +267,17 @@ class SlurmEngine(LocalEngine):
             return []
         generation = folders[0].parent
         units = [_read(folder) for folder in folders]
-        if units and all(unit is not None and unit["exit"] is not None for unit in units):
+        ends = [None if unit is None else unit["exit"] for unit in units]
+        has_ended = all(end is not None for end in ends)
+        by_slurm = any(end is not None and end["stop_asked"] for end in ends) and not _is_ordered(generation)
+        if has_ended and not (by_slurm and "end" not in (read_json(generation / "slurm.json") or {})):
             return units
         try:
             job = self._job_of(generation)
         except (SlurmSilent, SlurmRefused):
             return units
+        if has_ended:
+            return self._told_by_slurm(generation, job, units)
         if job is None or job.is_live or job.waits:
             self._ended_at.pop(generation, None)
             return units
@@ -284,6 +289,18 @@ class SlurmEngine(LocalEngine):
             if unit is None or unit["exit"] is None:
                 _end(folder, generation, was_started=unit is None or bool(unit["was_kept"]))
         return [_read(folder) for folder in folders]
+
+    def _told_by_slurm(
+        self, generation: Path, job: SlurmJob | None, units: Sequence[UnitStatus | None]
+    ) -> list[UnitStatus | None]:
+        """Return the statuses of units that were stopped, not by us, once Slurm says what has ended them."""
+        began = self._ended_at.setdefault(generation, time.monotonic())
+        is_over = job is not None and not job.is_live and not job.waits and job.state != GONE_STATE
+        if job is not None and is_over:
+            self._record_end(generation, job)
+        elif job is not None and job.is_live and time.monotonic() - began < KILLED_SECONDS:
+            return [None if unit is None else {**unit, "exit": None} for unit in units]
+        return list(units)
 
     def _record_end(self, generation: Path, job: SlurmJob) -> None:
         """Write down what Slurm says of a job's end, which it forgets after some minutes."""
@@ -301,7 +318,8 @@ class SlurmEngine(LocalEngine):
                 if job is not None and job.waits:
                     why = f" ({job.reason})" if job.reason not in ("None", "") else ""
                     return replace(report, evidence=f"waits in Slurm as job {job.id}{why}")
-        if report.is_over and report.cause == "agent-lost" and "Slurm" not in report.evidence:
+        is_stopped = report.phase == "stopped" and not _is_ordered(generation)
+        if report.is_over and (is_stopped or report.cause == "agent-lost") and "Slurm" not in report.evidence:
             found = read_json(generation / "slurm.json") or {}
             if "end" in found:
                 said = f"Slurm ended its job {found['job']} as {found['end']}"
@@ -367,6 +385,11 @@ def _readiness(name: NodeId, node: SlurmNode | None) -> Accepted | Unknown:
     said = "Slurm has no such node" if node is None else f"{node.state}{node.marks} in Slurm"
     why = f": {node.reason}" if node is not None and node.reason else ""
     return Unknown(reason=f"{name} is {said}{why}")
+
+
+def _is_ordered(generation: Path) -> bool:
+    """Return whether we have ordered the end of a generation, and not Slurm."""
+    return (generation / "stop").exists() or (generation / "kill").exists()
 
 
 def _read(folder: Path) -> UnitStatus | None:

@@ -6,11 +6,16 @@ pass reads the value; the line of a key is looked up only when an error needs it
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
+import os
 import re
+import select
+import stat
 import sys
 import tomllib
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +40,8 @@ Language: TypeAlias = Literal["yaml", "json", "toml", "csv"]
 
 MAX_BYTES = 256 * 2**20
 """Largest input file; this keeps out devices and core dumps."""
+WRITER_SECONDS = 5.0
+"""Longest wait for somebody to open a named pipe for writing."""
 
 _LANGUAGES: dict[str, Language] = {".json": "json", ".toml": "toml", ".csv": "csv"}
 _SPACE = re.compile(r"\s*")
@@ -43,6 +50,7 @@ _TOML_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,4}")
 _TOML_WORD = re.compile(r"[^\s\"'\[{#][^\"'#]*")
 _TOML_HEADER = re.compile(r"\s*\[(\[?)([^\[\]]+)\]?\]")
 _TOML_KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+_UNSEEN, _CURLED = ("Cc", "Cf", "Zs", "Zl", "Zp"), frozenset("\u2018\u2019\u201c\u201d\u201e")
 _TOML_PART = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
 
 
@@ -106,12 +114,11 @@ def read_text(path: str | Path) -> str:
     """
     name = "standard input" if str(path) == "-" else str(path)
     try:
-        if str(path) == "-":
-            data = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            with Path(path).open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
+        data = sys.stdin.buffer.read(MAX_BYTES + 1) if str(path) == "-" else _read_bytes(Path(path))
     except FileNotFoundError:
+        if Path(path).is_symlink():
+            target = os.readlink(path)
+            raise InputError(f"it is a link to {target}, and nothing is there", file=name) from None
         raise InputError("there is no such file", file=name, hint=near_files(path)) from None
     except IsADirectoryError:
         raise InputError("this is a folder", file=name, hint="Name a file in it") from None
@@ -121,10 +128,52 @@ def read_text(path: str | Path) -> str:
     if len(data) > MAX_BYTES:
         raise InputError(f"the file is larger than {MAX_BYTES // 2**20} MiB", file=name)
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError("the file is not UTF-8 text", file=name, line=line) from None
+        hint = _SAVE_AS_UTF8 if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else ""
+        raise InputError("the file is not UTF-8 text", file=name, line=line, hint=hint) from None
+    if "\0" in text:
+        # Every other byte of UTF-16; a run of them where a crash left a file of the right length.
+        hint = _NOT_WHOLE if "\0\0" in text or text.count("\0") * 3 < len(text) else _SAVE_AS_UTF8
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise InputError("the file has zero bytes in its text", file=name, line=line, hint=hint)
+    return text
+
+
+_SAVE_AS_UTF8 = "It looks like UTF-16: save it as UTF-8"
+_NOT_WHOLE = "It was not written whole, as before a crash, or is no text"
+
+
+def _read_bytes(path: Path) -> bytes:
+    """Return the bytes of a file, of which there may be more than `MAX_BYTES`, and of a pipe all.
+
+    A pipe that somebody writes to, as the shell's ``<(command)``, is waited for; one that nobody opens for
+    writing is given up.
+
+    Raises:
+        OSError: when it cannot be read.
+        InputError: when it is a pipe that nobody writes to.
+    """
+    # Opening a pipe would wait for a writer otherwise, and no signal would end that.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            os.set_blocking(descriptor, True)
+            return file.read(MAX_BYTES + 1)
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        has_news = poll.poll(1000.0 * WRITER_SECONDS)
+        try:
+            first = os.read(descriptor, 1)
+        except BlockingIOError:
+            first = b""  # Somebody has it open, and has not written yet.
+        else:
+            if not first and not has_news:
+                said = f"it is a pipe, and nobody opened it for writing within {WRITER_SECONDS:g} s"
+                raise InputError(said, file=str(path))
+        os.set_blocking(descriptor, True)
+        return first + file.read(MAX_BYTES)
 
 
 def _parse_yaml(text: str, name: str) -> object:
@@ -241,6 +290,16 @@ def _parse_toml(text: str, name: str) -> object:
 
 def _toml_hint(line: str) -> str:
     """Return a hint for a line that is not TOML."""
+    if line.startswith(("<<<<<<<", "=======", ">>>>>>>")):
+        return "These are the marks of an unfinished merge"
+    odd = next((sign for sign in line.rstrip("\r") if unicodedata.category(sign) in _UNSEEN), " ")
+    if odd not in " \t":
+        said = (
+            "The line ends are lone carriage returns" if odd == "\r" else f"It has an unseen U+{ord(odd):04X}"
+        )
+        return f"{said}, as some programs write: replace it"
+    if set(line) & _CURLED and '"' not in line:
+        return "The quotes are typographic: write straight ones"
     key, _, value = (part.strip() for part in line.partition("="))
     value = value.partition("#")[0].strip()
     if value.lower() in ("true", "yes", "on", "false", "no", "off"):

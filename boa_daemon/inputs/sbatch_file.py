@@ -20,6 +20,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_text
 from boa_daemon.slurm import options as of_slurm
+from boa_daemon.slurm.class_comment import read_class_comment
 from boa_daemon.units import SECONDS_PER_HOUR
 
 SUFFIXES = (".sbatch", ".slurm")
@@ -66,6 +67,14 @@ IGNORED: Mapping[str, str] = {
     "export-file": "variables come from --export=NAME=VALUE",
     "ignore-pbs": "lines of PBS are not read",
     "test-only": "`boa submit --check` checks",
+    "stepmgr": "there are no steps",
+    "oom-kill-step": "a job that runs out of memory fails as a whole",
+    "resv-ports": "the ports of a node are the job's",
+    "external": "jobs are not handed to others",
+    "segment": "the plan places jobs on nodes",
+    "consolidate-segments": "the plan places jobs on nodes",
+    "spread-segments": "the plan places jobs on nodes",
+    "tres-bind": "the plan places jobs on nodes",
 }
 REFUSED: Mapping[str, str] = {
     "wrap": "write the command into the script",
@@ -73,6 +82,11 @@ REFUSED: Mapping[str, str] = {
     "uid": "a job runs as who submits it",
     "gid": "a job runs as who submits it",
     "container": "say `image` in a job file",
+    "container-id": "say `image` in a job file",
+    "container-image": "say `image` in a job file",
+    "container-mounts": "say `image` in a job file",
+    "container-name": "say `image` in a job file",
+    "container-workdir": "say `image` in a job file",
     "clusters": "name one daemon with --socket",
     "cluster-constraint": "name one daemon with --socket",
     "bb": "there is no burst buffer",
@@ -150,7 +164,7 @@ def is_sbatch(path: Path) -> bool:
             head = file.read(65_536)
     except OSError:
         return False
-    return head.startswith(b"#!") and re.search(rb"(?m)^#SBATCH\s", head) is not None
+    return head.startswith(b"#!") and re.search(rb"(?m)^#SBATCH[\s-]", head) is not None
 
 
 def read_sbatch(path: Path) -> SbatchFile:
@@ -160,13 +174,15 @@ def read_sbatch(path: Path) -> SbatchFile:
         InputError: when it cannot be read, or for the first option that cannot be meant, with its line.
     """
     text = read_text(path).replace("\r\n", "\n")
+    if "\n" not in text:
+        text = text.replace("\r", "\n")
     lines = text.split("\n")
     said = _Said(path=str(path), line=1)
     _read_first_line(said, lines[0])
     has_begun = False
     for number, line in enumerate(lines, start=1):
         said.line = number
-        if line.startswith(MARK) and line[len(MARK) : len(MARK) + 1].isspace():
+        if re.match(rf"{MARK}[\s-]", line):
             if has_begun:
                 said.note("", "stands after the first command, where sbatch does not read it", "ignored")
                 continue
@@ -211,7 +227,8 @@ def _read_first_line(said: _Said, first: str) -> None:
 def _read_line(said: _Said, rest: str) -> None:
     """Take over the options of one line."""
     try:
-        words = shlex.split(rest, comments=True)
+        # sbatch leaves out a backslash at the end, too: each line has a mark of its own.
+        words = shlex.split(re.sub(r"\\\s*$", "", rest), comments=True)
     except ValueError as error:
         said.refuse(f"the line cannot be read: {error}")
     if words[:1] == ["hetjob"] or words[:1] == ["packjob"] or ":" in words:
@@ -221,12 +238,20 @@ def _read_line(said: _Said, rest: str) -> None:
         read = of_slurm.read_option(word, SHORT)
         if read is None:
             said.refuse(f"{word!r} is no option of sbatch", "Write --name=value")
-        name, value = read
+        name, value = _in_full(said, read[0]), read[1]
         if value is None and name not in _FLAGS:
             if not words:
                 said.refuse(f"--{name} lacks its value" if name in _KNOWN else _unknown(name))
             value = words.pop(0)
         _take(said, name, value or "")
+
+
+def _in_full(said: _Said, name: str) -> str:
+    """Return the option that begins with a name, as sbatch takes it, if it is one alone."""
+    found = [] if name in _KNOWN else sorted(option for option in _KNOWN if option.startswith(name))
+    if len(found) > 1:
+        said.refuse(f"--{name} is ambiguous: {', '.join(f'--{one}' for one in found)}", "Write it in full")
+    return found[0] if found else name
 
 
 def _unknown(name: str) -> str:
@@ -279,7 +304,7 @@ def _nodes(said: _Said, value: str) -> None:
 def _gpus(key: str) -> Callable[[_Said, str], None]:
     def take(said: _Said, value: str) -> None:
         parts = [each.rpartition(":") for each in value.split(",")]
-        said.sizes[key] = sum(said.whole(key, count) for _, _, count in parts)
+        said.sizes[key] = sum(_count(said, key, count) for _, _, count in parts)
         kinds = ", ".join(kind for kind, _, _ in parts if kind)
         left = f"; the kind {kinds} is left to the class of the job" if kinds else ""
         said.note(key, f"counts for the number of GPUs{left}")
@@ -287,17 +312,28 @@ def _gpus(key: str) -> Callable[[_Said, str], None]:
     return take
 
 
+def _count(said: _Said, key: str, value: str) -> int:
+    """Return a number of GPUs, which may have Slurm's suffix for 1,024."""
+    number = value.rstrip("kK")
+    return said.whole(key, value if value[len(number) :] not in ("k", "K") else number) * (
+        1024 if number != value else 1
+    )
+
+
 def _gres(said: _Said, value: str) -> None:
-    count = 0
+    found: list[int] = []
     for each in re.sub(r"\([^)]*\)", "", value).split(","):
-        kind, *rest = each.split(":")
+        kind, *rest = each.strip().removeprefix("gres/").split(":")
         if kind != "gpu":
+            if "gpu" in kind.lower():
+                said.refuse(f"--gres={each} cannot be read", "Write gpu:2 or gpu:a100:2")
             said.note("gres", f"{each} is no GPU", "ignored")
             continue
-        count += said.whole("gres", rest[-1]) if rest and rest[-1].isdigit() else 1
+        # gpu:a100 is one of that kind.
+        found.append(_count(said, "gres", rest[-1]) if rest and rest[-1][:1].isdigit() else 1)
         said.note("gres", "counts for the number of GPUs")
-    if count:
-        said.sizes["gpus-per-node"] = count
+    if found:
+        said.sizes["gpus-per-node"] = sum(found)
 
 
 def _time(said: _Said, value: str) -> None:
@@ -456,15 +492,14 @@ def _signal(said: _Said, value: str) -> None:
 
 
 def _comment(said: _Said, value: str) -> None:
-    text = value.partition("boa:")[2] if "boa:" in value else ""
-    for each in [part.strip() for part in text.split(",") if part.strip()]:
-        key, equals, given = each.partition("=")
-        if key in _NUMBERS and not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", given):
-            said.refuse(f"--comment: boa:{key} must be a number; got {given!r}")
-        if key not in _COMMENT:
-            said.refuse(f"--comment: boa:{key} is not known", did_you_mean(key, _COMMENT))
-        said.comment[key] = given if equals else "true"
-    said.note("comment", "class and widths" if text else "a note for people", "meant" if text else "ignored")
+    try:
+        found = read_class_comment(value)
+    except ValueError as error:
+        said.refuse(str(error))
+    said.comment.update(found)
+    said.note(
+        "comment", "class and widths" if found else "a note for people", "meant" if found else "ignored"
+    )
 
 
 _CLOCK = {"midnight": "00:00", "noon": "12:00", "fika": "15:00", "teatime": "16:00"}
@@ -474,8 +509,6 @@ _OTHER_MAIL = (
 )  # fmt: skip
 _IF_BARE = {"nice": "100"}
 """What an option means that has no value, and could have one."""
-_NUMBERS = ("min_gpus", "max_gpus", "max_usd", "weight", "scale")
-_COMMENT = ("class", "min_gpus", "max_gpus", "elastic", "max_usd", "weight", "scale", "team")
 _TAKEN: Mapping[str, Callable[[_Said, str], None]] = {
     "job-name": _name, "nodes": _nodes, "gres": _gres, "time": _time, "array": _array, "chdir": _chdir,
     "dependency": _dependency, "export": _export, "mail-type": _mail, "mail-user": _mail_user,
@@ -489,7 +522,8 @@ _FLAGS = frozenset(
     {
         "requeue", "no-requeue", "exclusive", "oversubscribe", "overcommit", "parsable", "verbose", "quiet",
         "hold", "no-kill", "ignore-pbs", "test-only", "reboot", "get-user-env", "nice", "propagate", "wait",
-        "immediate", *of_slurm.FLAGS,
+        "immediate", "stepmgr", "external", "consolidate-segments", "spread-segments", "resv-ports",
+        *of_slurm.FLAGS,
     }
 )  # fmt: skip
 """Options whose value, if they can have one, stands behind an equals sign."""
@@ -532,7 +566,7 @@ def _content(said: _Said, text: str, path: Path) -> dict[str, Any]:
         content["memory_gb"] = float(memory)
     for key in ("min_gpus", "max_gpus"):
         if key in said.comment:
-            content[key] = said.whole(f"comment boa:{key}", said.comment[key])
+            content[key] = int(said.comment[key])
     for key in ("max_usd", "weight", "scale"):
         if key in said.comment:
             content[key] = float(said.comment[key])

@@ -86,9 +86,12 @@ def read_store(file: Path) -> dict[str, str]:
         SecretMissing: when the file cannot be read, other users can read it, or a line is malformed.
     """
     try:
-        if file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        mode = file.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise SecretMissing(f"{file} is no file")
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise SecretMissing(f"others can read {file}: chmod 600 {file}")
-        text = file.read_bytes()[:MOST_STORE_BYTES].decode()
+        text = file.read_bytes()[:MOST_STORE_BYTES].decode("utf-8-sig")
     except (OSError, ValueError) as error:
         raise SecretMissing(f"{file} cannot be read: {type(error).__name__}") from None
     found = {}

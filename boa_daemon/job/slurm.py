@@ -15,13 +15,18 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
-from boa_daemon.job.unit import Unit, read_json
+from boa_daemon.job.processes import is_alive, order
+from boa_daemon.job.unit import Unit, is_kept, keepers_of, read_json
 
 ORDERS = {signal.SIGTERM: "stop", signal.SIGUSR1: "kill"}
 LOOK_SECONDS = 1.0
 """How often a task looks for an order in the folder of its generation."""
+MOST_GUARDS = 20
+"""Guards that a unit gets before it is ended, because none can live."""
+KEEPER = (sys.executable, "-m", "boa_daemon.job.keeper")
 NODE_NAME = "BOA_SLURM_NODE"
 """Variable of a unit with the name that Slurm gives its node."""
 
@@ -66,23 +71,12 @@ def run_unit(generation: Path) -> int:
     if folder is None:
         print(f"boa: no unit of {generation} is for the node {here!r}", file=sys.stderr)  # noqa: T201
         return 1
-    words = [sys.executable, "-m", "boa_daemon.job.keeper"]
-    with (folder / "keeper.err").open("wb") as errors:
-        keeper = subprocess.Popen(
-            [*words, "--foreground", str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            cwd="/",
-            start_new_session=True,
-        )
+    keeping = _Keeping(folder)
     for number in ORDERS:
         # `scancel` without -b, a preemption and the end of the time limit come this way.
-        signal.signal(number, lambda number, _frame: keeper.send_signal(number))
-    threading.Thread(target=_listen, args=(keeper,), daemon=True).start()
-    _await(keeper, generation)
-    if read_json(folder / "exit.json") is None:
-        subprocess.run([*words, "--settle", str(folder)], stdin=subprocess.DEVNULL, cwd="/", check=False)
+        signal.signal(number, lambda number, _frame: keeping.order(number))
+    threading.Thread(target=_listen, args=(keeping,), daemon=True).start()
+    keeping.run()
     end = read_json(folder / "exit.json") or {}
     code = end.get("code")
     if end.get("stop_asked") or code == 0:
@@ -90,31 +84,81 @@ def run_unit(generation: Path) -> int:
     return code if isinstance(code, int) and 0 < code < 256 else 1
 
 
-def _await(keeper: subprocess.Popen[bytes], generation: Path) -> None:
-    """Wait for the keeper's end; pass on the orders that the daemon wrote beside the units.
+class _Keeping:
+    """Has a unit kept until it ends: by a guard with its keeper, by either alone, or by new ones.
 
-    They come late on a file system that caches, and also while Slurm's controller is dead.
+    Where all tasks of a step have ended, Slurm ends what they have left, and so would end a training whose
+    guard or keeper somebody has killed.
     """
-    given = set[str]()
-    while True:
-        try:
-            keeper.wait(timeout=LOOK_SECONDS)
-        except subprocess.TimeoutExpired:
-            for number, name in ORDERS.items():
-                if name not in given and os.path.exists(generation / name):
-                    given.add(name)
-                    keeper.send_signal(number)
-        else:
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._given = folder, set[int]()
+        self._guard: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """Start a guard, and others while the unit has no end and nobody keeps it; settle what none keeps."""
+        for _ in range(MOST_GUARDS):
+            with (self._folder / "keeper.err").open("ab") as errors:
+                self._guard = subprocess.Popen(
+                    [*KEEPER, "--foreground", str(self._folder)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    cwd="/",
+                    start_new_session=True,
+                )
+            for number in self._given:
+                # Who kept the unit before has died with what it was told.
+                self._send(number)
+            while self._guard.poll() is None or self._is_kept():
+                self._pass_on()
+                try:
+                    self._guard.wait(timeout=LOOK_SECONDS)
+                except subprocess.TimeoutExpired:
+                    continue
+                if self._is_kept():
+                    time.sleep(LOOK_SECONDS)
+            if read_json(self._folder / "exit.json") is not None:
+                return
+        subprocess.run(
+            [*KEEPER, "--settle", str(self._folder)], stdin=subprocess.DEVNULL, cwd="/", check=False
+        )
+
+    def _is_kept(self) -> bool:
+        return read_json(self._folder / "exit.json") is None and is_kept(
+            read_json(self._folder / "keeper.json")
+        )
+
+    def order(self, number: int) -> None:
+        """Give an order to whoever keeps the unit."""
+        self._given.add(number)
+        self._send(number)
+
+    def _send(self, number: int) -> None:
+        if self._guard is not None and self._guard.poll() is None:
+            self._guard.send_signal(number)
             return
+        for pid, ticks in keepers_of(read_json(self._folder / "keeper.json")):
+            if is_alive(pid, ticks):
+                order(pid, signal.Signals(number))
+
+    def _pass_on(self) -> None:
+        """Pass on the orders that the daemon wrote beside the units.
+
+        They come late on a file system that caches, and also while Slurm's controller is dead.
+        """
+        for number, name in ORDERS.items():
+            if number not in self._given and os.path.exists(self._folder.parent / name):
+                self.order(number)
 
 
-def _listen(keeper: subprocess.Popen[bytes]) -> None:
+def _listen(keeping: _Keeping) -> None:
     """Pass the orders that come on standard input to the keeper."""
     numbers = {name: number for number, name in ORDERS.items()}
     for line in sys.stdin:
         number = numbers.get(line.strip())
         if number is not None:
-            keeper.send_signal(number)
+            keeping.order(number)
 
 
 def main(arguments: list[str]) -> int:

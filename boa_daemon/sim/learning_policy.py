@@ -35,7 +35,8 @@ LOOK_SECONDS = 60.0
 """Seconds between two reports of a job's speed, unless its class tries a width: rows are of an hour in any
 case."""
 TRY_TICK_SECONDS = 60.0
-"""Seconds between ticks while a job tries a width or is the first of its class, as in the daemon."""
+"""Seconds until the next tick while a job tries a width or is the first of its class, after the end of a try,
+and after a new plan."""
 
 
 class LearningPolicy:
@@ -136,7 +137,7 @@ class LearningPolicy:
 
     def watch(self, decision: Decision) -> None:
         """Learn from a tick: arrivals, ends and speeds of jobs; plan anew if beliefs have changed enough."""
-        now, present = decision.state.now, decision.state.jobs
+        now, present, plans = decision.state.now, decision.state.jobs, self.plans
         self._tried = self.learning.tries.classes
         for job in [job for job in self._seen if job not in present]:
             class_name, work = self._seen.pop(job)
@@ -159,7 +160,8 @@ class LearningPolicy:
             self._told_of.clear()
         elif self.learning.beliefs.estimates != estimated:
             self._forget_told()
-        self._explore(decision, now)
+        if self._explore(decision, now) or self.plans > plans:
+            self._look_again(now)
 
     def _forget_told(self) -> None:
         """Let jobs of newly estimated classes be believed anew: how far their sizes spread has changed."""
@@ -169,16 +171,21 @@ class LearningPolicy:
         for job in [job for job, (_, told) in self._told_of.items() if told.class_name in changed]:
             del self._told_of[job]
 
-    def _explore(self, decision: Decision, now: float) -> None:
-        """Let jobs try widths, as the daemon does."""
+    def _explore(self, decision: Decision, now: float) -> bool:
+        """Let jobs try widths, as the daemon does; return whether a decision should follow soon."""
         worth = GpuHourWorth.of(decision.plan.node_prices, self._site.instance_types)
         tries, jobs = self.learning.tries, decision.state.jobs
+        had_tries = bool(tries.explorations)
         if worth is None or tries.fraction <= 0.0:
-            return
+            return False
         self.learning.explore(self.classes, lambda: jobs, worth=worth, now=now, believed=self._told)
         measured = {name for name, _ in self.classes.curves}
         is_new = any(state.slots and state.job.class_name not in measured for state in jobs.values())
-        if (is_new or tries.explorations) and now >= self._looks_at:
+        return is_new or had_tries or bool(tries.explorations)
+
+    def _look_again(self, now: float) -> None:
+        """Let a decision follow within `TRY_TICK_SECONDS`; the daemon decides every half minute anyway."""
+        if now >= self._looks_at:
             self._looks_at = now + TRY_TICK_SECONDS
             self._jobs.look_again(TRY_TICK_SECONDS)
 

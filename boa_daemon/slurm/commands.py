@@ -24,6 +24,10 @@ FRESH_SECONDS = 1.0
 """How long a list of nodes or jobs is used again, in place of another question."""
 MOST_NAMES = 2000
 """Nodes named in one `scontrol update`."""
+JOB_FORMAT = "%A|%T|%u|%a|%N|%P|%D|%i|%k|%r"
+"""The columns of `squeue` for `SlurmJob`."""
+LONGEST_COMMENT = 2000
+"""Characters of an AdminComment that are read: a longer one is cut, and is left alone."""
 MOST_HOSTS = 65_536
 """Names that one part of a host list may stand for, as in Slurm."""
 
@@ -38,6 +42,12 @@ WAITING_STATES = frozenset(
 _MARKS = "*~#!%$@^-+"
 """Marks behind a node's state in `sinfo`: not answering, powered down, powering up, planned and others."""
 _NOT_THERE = ("Invalid job id", "Job/step already completing or completed", "No job steps")
+_OPTIONS = ("SLURM_", "SQUEUE_", "SINFO_", "SCONTROL_", "SBATCH_", "SALLOC_", "SRUN_", "SCANCEL_")
+"""Prefixes of variables that are options of Slurm's commands, or those of a job."""
+LATER = "try again in a bit"
+"""What Slurm says of a job that it has not entered into its accounting yet."""
+_PLACES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
+"""Variables with which the commands find their controller."""
 _SILENT = (
     "Unable to contact slurm controller", "Socket timed out", "Connection refused", "Connection timed out",
     "Zero Bytes were transmitted", "Communication connection failure", "Insane message length",
@@ -103,7 +113,10 @@ class SlurmNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """A job as `squeue` lists it; `nodes` is a host list."""
+    """A job as `squeue` lists it; `nodes` is a host list of `node_count` names, or none yet.
+
+    `is_task` says that it is a task of an array, or the tasks that still wait together.
+    """
 
     id: str
     state: str
@@ -112,6 +125,9 @@ class SlurmJob:
     account: str = ""
     nodes: str = ""
     comment: str = ""
+    partition: str = ""
+    node_count: int = 0
+    is_task: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -203,11 +219,15 @@ class Slurm:
         )
 
     def variables(self, environment: Mapping[str, str] | None) -> dict[str, str]:
-        """Return the variables of a command: Slurm's own are always among them."""
+        """Return the variables of a command: where Slurm is, and none that change what it lists or asks for.
+
+        A user's SQUEUE_PARTITION would hide jobs, and SLURM_NTASKS of a job in which the daemon runs would be
+        an option of each `sbatch`.
+        """
         ours = os.environ if self._environment is None else self._environment
-        if environment is None:
-            return dict(ours)
-        return {**environment, **{name: value for name, value in ours.items() if name.startswith("SLURM_")}}
+        given = {**ours, "LC_ALL": "C"} if environment is None else environment
+        kept = {name: value for name, value in given.items() if not name.startswith(_OPTIONS)}
+        return {**kept, **{name: ours[name] for name in _PLACES if name in ours}}
 
     def _no_answer(self, said: str) -> SlurmSilent:
         self._silent_until, self._silence = time.monotonic() + REST_SECONDS, said
@@ -247,7 +267,7 @@ class Slurm:
             SlurmSilent: when the answer has lines, and no job among them.
             SlurmRefused: when Slurm refuses.
         """
-        lines = self._listed("jobs", "squeue", "-h", "-a", "-t", "all", "-o", "%A|%T|%u|%a|%N|%k|%r")
+        lines = self._listed("jobs", "squeue", "-h", "-a", "-t", "all", "-o", JOB_FORMAT)
         found = [job for line in lines if (job := _job(line)) is not None]
         if lines and not found:
             # To take it for an empty queue would count running jobs as lost.
@@ -294,6 +314,69 @@ class Slurm:
             self.run("scontrol", "update", f"nodename={','.join(names[at : at + MOST_NAMES])}", *words)
         self.forget_listings()
 
+    def figures(self, job: str) -> dict[str, str]:
+        """Return what ``scontrol show job`` says of a job in words with an equals sign; the first counts.
+
+        Raises:
+            SlurmSilent: when Slurm does not answer.
+            SlurmRefused: when there is no such job.
+        """
+        found: dict[str, str] = {}
+        for word in self.run("scontrol", "--oneliner", "show", "job", job).split():
+            key, equals, value = word.partition("=")
+            if equals:
+                found.setdefault(key, value)
+        return found
+
+    def update_job(self, job: str, **values: str) -> None:
+        """Change a job, for example its `NumNodes`.
+
+        Raises:
+            SlurmSilent: when Slurm does not answer.
+            SlurmRefused: when Slurm refuses.
+        """
+        self.run("scontrol", "update", f"jobid={job}", *[f"{key}={value}" for key, value in values.items()])
+        self.forget_listings()
+
+    def requeue_held(self, job: str) -> None:
+        """End a job and let it wait until it is released.
+
+        Raises:
+            SlurmSilent: when Slurm does not answer.
+            SlurmRefused: when the job may not be requeued.
+        """
+        self.run("scontrol", "requeuehold", job)
+        self.forget_listings()
+
+    def release(self, job: str) -> None:
+        """Let a held job start.
+
+        Raises:
+            SlurmSilent: when Slurm does not answer.
+            SlurmRefused: when Slurm refuses.
+        """
+        self.run("scontrol", "release", job)
+        self.forget_listings()
+
+    def admin_comments(self, jobs: Sequence[str] = ()) -> dict[str, str]:
+        """Return the AdminComment of these jobs, or of all that are not over, where they have one.
+
+        Raises:
+            SlurmSilent: when Slurm does not answer.
+            SlurmRefused: when Slurm refuses.
+        """
+        chosen = ["-t", "all", f"--jobs={','.join(jobs)}"] if jobs else ["-a"]
+        try:
+            said = self.run("squeue", "-h", *chosen, "-O", f"jobid:24,admin_comment:{LONGEST_COMMENT}")
+        except SlurmRefused as error:
+            if any(known in str(error) for known in _NOT_THERE):
+                return {}
+            raise
+        # A comment may have several lines; only that of a job begins with a number in its column.
+        rows = re.split(r"(?m)^(?=\d[\d ]{23})", said)
+        found = {row[:24].strip(): row[24:].strip() for row in rows if row.strip()}
+        return {job: text for job, text in found.items() if text not in ("", "(null)", "N/A")}
+
     def comment(self, job: str, text: str) -> None:
         """Set what ``squeue -O admin_comment`` shows for a job; one that is over keeps its own."""
         try:
@@ -331,14 +414,23 @@ def _node(line: str) -> SlurmNode | None:
 
 
 def _job(line: str) -> SlurmJob | None:
-    words = line.split("|", 5)
-    if len(words) < 6:
+    words = line.split("|", 8)
+    if len(words) < 9:
         return None
     # A reason has no bar, and a comment may have one.
-    comment, _, reason = words[5].rpartition("|")
-    number, state, user, account, nodes, _ = words
+    comment, _, reason = words[8].rpartition("|")
+    number, state, user, account, nodes, partition, count, shown, _ = words
     return SlurmJob(
-        id=number, state=state, user=user, account=account, nodes=nodes, comment=comment, reason=reason
+        id=number,
+        state=state,
+        user=user,
+        account=account,
+        nodes=nodes,
+        comment=comment,
+        reason=reason,
+        partition=partition,
+        node_count=_whole(count),
+        is_task="_" in shown,
     )
 
 
@@ -363,7 +455,7 @@ def expand(hostlist: str) -> list[str]:
     """Return the names in a host list such as `c[1-3,07],login`, in its order.
 
     Raises:
-        ValueError: when its brackets do not match, a range is none, or it stands for too many names.
+        ValueError: when its brackets do not match, a range or a name is none, or it stands for too many.
     """
     found: list[str] = []
     for part in _split(hostlist):
@@ -375,13 +467,15 @@ def expand(hostlist: str) -> list[str]:
             names = [f"{name}{text}{choice}" for name in names for choice in choices]
         if re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", part)):
             raise ValueError(f"{part!r} is no host list")
-        found += [name for name in names if name]
+        if not all(re.fullmatch(r"[\w.-]+", name) for name in names):
+            raise ValueError(f"{part!r} is no name of a node")
+        found += names
     return found
 
 
 def _split(hostlist: str) -> list[str]:
     """Split a host list at its commas outside of brackets."""
-    return [part for part in re.split(r",(?![^\[]*\])", hostlist.strip()) if part]
+    return [part.strip() for part in re.split(r",(?![^\[]*\])", hostlist) if part.strip()]
 
 
 def _range(inside: str) -> list[str]:

@@ -54,6 +54,8 @@ IDLE_SECONDS = 10.0
 LOST_SECONDS = 8
 """Time after which a connection counts as lost whose server confirms nothing: the leader steps aside then."""
 KEPT_BACKUPS = 24
+AHEAD_SECONDS = 60.0
+"""By how much a file's time may be ahead of the clock, as on a server of files."""
 
 
 class StoreUnusable(BoaError):
@@ -62,6 +64,10 @@ class StoreUnusable(BoaError):
 
 class StoreUnreachable(StoreUnusable):
     """The database cannot be used now, for a reason that passes: a full disk, a lock, a server down."""
+
+
+class StoreOfOthers(StoreUnusable):
+    """Another daemon has filled the database: it is intact, and not this daemon's."""
 
 
 class StoreTooNew(StoreUnusable):
@@ -349,15 +355,28 @@ def backup(engine: Engine, folder: Path, name: str) -> Path | None:
         closing(sqlite3.connect(partial)) as copy,
     ):
         source.backup(copy)
-    for old in sorted(folder.glob("*.sqlite"))[:-KEPT_BACKUPS]:
+    for old in [each for each in backups_in(folder) if each != target][KEPT_BACKUPS - 1 :]:
         old.unlink()
     return target
 
 
+def backups_in(folder: Path) -> list[Path]:
+    """Return the backups, newest first.
+
+    One with a time to come was made while the clock was ahead, and so before those that were made since: it
+    is older than all others, and must neither hold back nor push out newer ones.
+    """
+    now = time.time() + AHEAD_SECONDS
+    made = {path: path.stat().st_mtime for path in folder.glob("*.sqlite")}
+    return sorted(made, key=lambda path: (made[path] <= now, made[path], path.name), reverse=True)
+
+
 def newest_backup_age(folder: Path) -> float | None:
-    """Return the seconds since the newest backup was made; None if there is none."""
-    made = [path.stat().st_mtime for path in folder.glob("*.sqlite")]
-    return max(time.time() - max(made), 0.0) if made else None
+    """Return the seconds since the newest backup was made; None if there is none of the past."""
+    made = [path.stat().st_mtime for path in backups_in(folder)[:1]]
+    if not made or made[0] > time.time() + AHEAD_SECONDS:
+        return None
+    return max(time.time() - made[0], 0.0)
 
 
 @contextmanager

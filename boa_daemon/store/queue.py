@@ -55,6 +55,14 @@ class PendingSubmission:
         return self.jobs is not None or self.error is not None
 
 
+def numbered_jobs(file: Path) -> int:
+    """Return how many jobs were numbered, by the file with the number of the next one; 0 if it says none."""
+    try:
+        return max(int(file.read_text()) - 1, 0)
+    except (OSError, ValueError):
+        return 0
+
+
 class JobQueue:
     """Every job that was ever submitted; active jobs and their GPUs are in memory.
 
@@ -138,10 +146,7 @@ class JobQueue:
 
     def is_emptied(self, file: Path) -> bool:
         """Whether this database never had a job although `file` records that there were some."""
-        try:
-            return int(file.read_text()) > 1 and not self.has_had_jobs
-        except (OSError, ValueError):
-            return False
+        return numbered_jobs(file) > 0 and not self.has_had_jobs
 
     def _marked(self) -> int:
         """Return the number in the file beside the database; 0 without one."""

@@ -4,6 +4,10 @@ It is the width with the least cost for the rest of the job (`policies.online.co
 which there is room on some machine type, at the plan's multiplier. So a launch for which one machine type has
 no stock goes to another type, and the job returns when that saves more than the rescale costs.
 
+While the machines of the best width may come back, the alternative is to wait for them. An hour at another
+width then saves what its work costs at the best width. If that is less than the money of the hour, the job
+waits, but no longer than pays: it has to expect to wait as long again as it has waited.
+
 Cost: O(phases x columns) per job.
 """
 
@@ -13,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policies.model import Job, Width
 from policies.online.cost_to_go import CostToGo, WidthColumns
@@ -30,12 +35,15 @@ def fallback_width(
     holds: Width | None,
     gpus: int | None = None,
     begins: Mapping[str, tuple[float, float]] | None = None,
+    rather_than: Width | None = None,
+    waited_hours: float = 0.0,
 ) -> Width | None:
     """Return the best width whose GPUs are available; None if there is none.
 
     `room` is the number of additional GPUs by GPU type; types that are not in it are excluded. The job may
     always keep what it `holds`. With `gpus`, other widths must have exactly that many GPUs. `begins` are by
-    GPU type what a start there costs besides: hours, which are billed, and dollars.
+    GPU type what a start there costs besides: hours, which are billed, and dollars. `rather_than` is a width
+    that may come back: only widths that are better than to wait for it `waited_hours` are allowed.
     """
     allowed = np.array(
         [
@@ -44,6 +52,8 @@ def fallback_width(
             for width in columns.widths
         ]
     )
+    if rather_than is not None:
+        allowed &= _pays(job, columns, rather_than, multiplier=multiplier, waited_hours=waited_hours)
     # Each phase needs one allowed width; a width of this phase may be missing in a later one.
     if not np.isfinite(np.where(allowed, columns.hours, np.inf)[job.phase :]).any(axis=1).all():
         return None
@@ -57,3 +67,17 @@ def fallback_width(
     return table.width_for(
         job.phase, scale=job.scale, left=columns.part_left(job), holds=holds, margin=MARGIN
     )
+
+
+def _pays(
+    job: Job, columns: WidthColumns, best: Width, *, multiplier: float, waited_hours: float
+) -> NDArray[np.bool_]:
+    """Return for each column whether to work there is better than to wait for `best`, shape (columns,)."""
+    weight, money, hours = columns.job_class.weight, multiplier * columns.rate, columns.hours[job.phase]
+    column = columns.index[best]
+    cost_of_work = hours[column] * (weight + money[column])
+    an_hour_pays = cost_of_work >= money * hours
+    left = columns.part_left(job) * job.scale
+    whole_pays = left * hours * (weight + money) <= left * cost_of_work + weight * waited_hours
+    pays: NDArray[np.bool_] = an_hour_pays | whole_pays
+    return pays

@@ -71,14 +71,14 @@ def test_jobs_run_on_slurm_as_the_page_says(folder: Path) -> None:
 def test_slurm_gets_its_nodes_as_the_page_says(folder: Path) -> None:
     """An sbatch runs on a rented node, which is given back; nothing is left."""
     (settings,) = blocks("rent-nodes-for-slurm.md", "toml")
-    names = [str(folder / "bin" / name) for name in ("boa-resume", "boa-suspend")]
+    programs = {name: str(folder / "bin" / f"boa-{name}") for name in ("resume", "suspend", "prolog")}
     (folder / "boa.toml").write_text(settings)
     boa = [
         str(Path(sys.executable).parent / "boa"),
         *shlex.split(blocks("rent-nodes-for-slurm.md", "sh")[0])[1:],
     ]
     subprocess.check_call(boa, cwd=folder, stdout=subprocess.DEVNULL)
-    with slurm_cluster(("n1",), resume=names[0], suspend=names[1], seconds=6) as cluster:
+    with slurm_cluster(("n1",), **programs, seconds=6) as cluster:
         start = f"hostname $BOA_SLURM_NODE; exec /usr/sbin/slurmd -D -b -f {cluster.conf} -N $BOA_SLURM_NODE"
         own = f"[slurm]\nconf = \"{cluster.conf}\"\nrun = '''exec unshare -u sh -c \"{start}\"'''\n"
         settings = settings.replace("[slurm.partitions", f"{own}[slurm.partitions")

@@ -42,6 +42,8 @@ def test_boa_systemd_prints_the_unit_of_infra() -> None:
 def test_the_unit_notifies_reloads_on_hup_and_limits_restarts() -> None:
     """systemd waits for READY; HUP reloads; a stop leaves jobs alone; restarts are limited."""
     unit, service = parsed()["Unit"], parsed()["Service"]
+    # An end by SIGHUP counts as clean, after which `on-failure` starts nothing.
+    assert service["RestartForceExitStatus"] == "SIGHUP"
 
     assert (service["Type"], service["NotifyAccess"], service["DynamicUser"]) == ("notify", "main", "yes")
     assert (service["StateDirectory"], service["RuntimeDirectory"]) == ("boa", "boa")

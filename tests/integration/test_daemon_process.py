@@ -6,7 +6,9 @@ import json
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +78,26 @@ def test_a_second_daemon_exits_and_sighup_takes_only_good_settings(site: Site) -
     wait_for(lambda: "the settings stay as they were" in site.log, site)
     assert site.get("/status")["budget_usd_per_hour"] == 12.5
     assert all(json.loads(line) for line in site.log.splitlines() if line.startswith("{"))
+    assert site.end(signal.SIGTERM) == 0
+
+
+def _ignores_hangup(pid: int) -> bool:
+    """Whether a process ignores SIGHUP, the first signal of its mask."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:"))
+    return bool(int(mask, 16) & 1)
+
+
+@pytest.mark.exhaustive  # starts the program
+def test_a_reload_while_the_program_starts_does_not_end_it(site: Site) -> None:
+    """Its imports take seconds on a busy machine, and systemd calls an end by SIGHUP a clean exit."""
+    site.process = site.start()
+    pid = site.process.pid
+    wait_for(lambda: _ignores_hangup(pid), site)
+    for _ in range(20):
+        site.process.send_signal(signal.SIGHUP)
+        time.sleep(0.1)
+    wait_for(lambda: site.get("/status").get("tick", 0) > 0, site)
     assert site.end(signal.SIGTERM) == 0
 
 

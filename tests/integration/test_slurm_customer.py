@@ -17,6 +17,8 @@ import pytest
 from daemon_site import Site, a_site, wait_for
 from slurm_cluster import Cluster, slurm_cluster, why_no_slurm
 
+from boa_daemon.job.unit import read_json
+
 pytestmark = [
     pytest.mark.skipif(bool(why_no_slurm()), reason=why_no_slurm()),
     pytest.mark.exhaustive,
@@ -26,7 +28,7 @@ BOA = Path(sys.executable).parent / "boa"
 BOOT_SECONDS = 16.0
 SETTINGS = """
 [budget]
-usd_per_hour = 60
+usd_per_hour = {usd}
 usd_per_day_cap = {cap}
 max_instances = 8
 [cloud]
@@ -92,31 +94,59 @@ class World:
         return set(states) == {"idle~"} and not json.loads(self.boa("instances", "-o", "json"))["instances"]
 
 
+def _write_programs(site: Site, folder: Path, settings: str) -> None:
+    """Write the settings, and the programs that Slurm calls."""
+    (site.folder / "boa.toml").write_text(settings)
+    subprocess.check_call(
+        [
+            sys.executable, "-m", "boa_daemon", "slurm", "config", "--write", "--folder", str(folder),
+            "--config", str(site.folder / "boa.toml"), "--program", str(BOA),
+        ],
+        cwd=site.folder, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def _end_nodes(site: Site) -> None:
+    """End the daemon, and the slurmd of nodes that it has not given back."""
+    if site.process is not None and site.process.poll() is None:
+        site.end(signal.SIGKILL)
+    for file in site.folder.glob("state/jobs/*/*/n*/keeper.json"):
+        if (file.parent / "exit.json").exists():
+            continue
+        kept, course = read_json(file) or {}, read_json(file.parent / "course.json") or {}
+        for pid in (kept.get("guard"), kept.get("pid"), course.get("child")):
+            if pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def a_world(
-    *, cap: float = 2000.0, boot: float = 1.0, partition: str = "rented", start: bool = True
+    *,
+    cap: float = 2000.0,
+    usd: float = 60.0,
+    boot: float = 1.0,
+    partition: str = "rented",
+    start: bool = True,
 ) -> Iterator[World]:
     """Yield a Slurm whose nodes `c1` to `c4`, or a thousand `big` ones, come from a daemon."""
     with a_site() as site:
-        folder, file = site.folder / "bin", site.folder / "boa.toml"
-        given = {"cap": cap, "boot": boot, "partition": partition}
-        file.write_text(SETTINGS.format(conf="", **given))
+        folder = site.folder / "bin"
+        given = {"cap": cap, "usd": usd, "boot": boot, "partition": partition}
         # Before slurmctld starts, which does without power saving where a program is missing.
-        subprocess.check_call(
-            [
-                sys.executable, "-m", "boa_daemon", "slurm", "config", "--write", "--folder", str(folder),
-                "--config", str(file), "--program", str(BOA),
-            ],
-            cwd=site.folder, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        programs = {"resume": str(folder / "boa-resume"), "suspend": str(folder / "boa-suspend")}
+        _write_programs(site, folder, SETTINGS.format(conf="", **given))
+        programs = {name: str(folder / f"boa-{name}") for name in ("resume", "suspend", "prolog")}
         with slurm_cluster(("n1",), **programs, seconds=6) as cluster:
-            file.write_text(SETTINGS.format(conf=cluster.conf, **given))
-            if start:
-                site.up()
-            yield World(site, cluster)
+            _write_programs(site, folder, SETTINGS.format(conf=cluster.conf, **given))
+            try:
+                if start:
+                    site.up()
+                yield World(site, cluster)
+            finally:
+                _end_nodes(site)
 
 
+@pytest.mark.slurm
 def test_power_saving_end_to_end_leaves_nothing_behind() -> None:
     """An unchanged sbatch runs on rented nodes, which are billed and given back; slurmctld restarts once."""
     with a_world(boot=BOOT_SECONDS) as world:
@@ -132,8 +162,7 @@ def test_power_saving_end_to_end_leaves_nothing_behind() -> None:
         rows = world.jobs()
         assert sorted(row["name"] for row in rows) == ["slurm-c1", "slurm-c2"]
         assert all(row["status"] == "cancelled" and row["usd"] > 0.0 for row in rows)
-        # Slurm tries the launch of a batch script again every ten seconds until its nodes have joined.
-        assert took < BOOT_SECONDS + 5.0 + 10.0, took
+        assert took < BOOT_SECONDS + 5.0 + max(os.getloadavg()[0] - 2.0, 0.0), took
 
 
 def test_a_refusal_goes_back_into_slurm_with_its_sentence() -> None:
@@ -173,6 +202,7 @@ def test_a_thousand_nodes_are_asked_for_within_two_seconds_and_cut_by_the_limits
         assert len(json.loads(world.boa("instances", "-o", "json"))["instances"]) <= 8
 
 
+@pytest.mark.slurm
 def test_a_daemon_killed_after_slurms_request_loses_and_doubles_no_node() -> None:
     """Killed at once, killed while its nodes boot, and asked while it is dead: each node has one job."""
     with a_world(boot=3.0, start=False) as world:
@@ -202,3 +232,58 @@ def test_a_node_that_the_cloud_takes_back_is_drained_and_its_job_requeued() -> N
         )
         assert "drain" in world.cluster.state("c1")
         world.cluster.run("scancel", job)
+
+
+@pytest.mark.slurm
+def test_a_job_that_names_a_class_runs_on_as_many_nodes_as_the_budget_is_worth() -> None:
+    """It asks for four nodes, and begins on fewer, without a restart; the others are never rented."""
+    with a_world(usd=3.0) as world:
+        job = world.sbatch(
+            "-N4", "--exclusive", "-p", "rented", "--comment=boa:class=default",
+            run="echo $SLURM_RESTART_COUNT; srun hostname; sleep 3",
+        )  # fmt: skip
+        world.wait(lambda: world.state(job) == "COMPLETED")
+        hosts = (world.site.folder / "out").read_text().split()
+        assert 1 <= len(hosts) < 4, hosts
+        assert len(world.jobs()) == len(hosts)
+        world.wait(world.is_empty)
+
+
+def test_a_class_whose_widths_are_wider_than_the_request_gets_more_nodes() -> None:
+    """One node is asked for, up to four are allowed, and there is money: it begins on four."""
+    with a_world(usd=100.0) as world:
+        job = world.sbatch(
+            "-N1", "--exclusive", "-p", "rented", "--comment=boa:class=default,max_gpus=16",
+            run="srun hostname; sleep 3",
+        )  # fmt: skip
+        world.wait(lambda: world.state(job) == "COMPLETED")
+        assert sorted((world.site.folder / "out").read_text().split()) == ["c1", "c2", "c3", "c4"]
+        world.wait(world.is_empty)
+
+
+def test_an_elastic_job_is_requeued_with_another_width_and_goes_on_from_its_checkpoint() -> None:
+    """Its budget rises while it runs on one node; it saves when it is told to, and loses nothing."""
+    script = """
+step=$(cat step 2>/dev/null || echo 0); trap 'echo $step > step; exit 0' TERM
+echo "from $step on $SLURM_JOB_NUM_NODES"
+while [ $step -lt 400 ]; do step=$((step+1)); echo $step > step; sleep 0.2; done; echo done
+"""
+    with a_world(usd=3.0) as world:
+        job = world.sbatch(
+            "-N4", "--exclusive", "-p", "rented", "--requeue", f"--chdir={world.site.folder}",
+            "--open-mode=append", "--comment=boa:class=default,elastic", run=script,
+        )  # fmt: skip
+        world.wait(lambda: world.state(job) == "RUNNING")
+        file = world.site.folder / "boa.toml"
+        file.write_text(file.read_text().replace("usd_per_hour = 3.0", "usd_per_hour = 100.0"))
+        assert world.site.process is not None
+        world.site.process.send_signal(signal.SIGHUP)
+        out = world.site.folder / "out"
+        world.wait(lambda: out.exists() and "done" in out.read_text(), seconds=400.0)
+        begins = [
+            line.split()
+            for line in (world.site.folder / "out").read_text().splitlines()
+            if line.startswith("from")
+        ]
+        assert int(begins[0][3]) < int(begins[-1][3]), begins
+        assert int(begins[-1][1]) > 0, begins

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -33,6 +34,8 @@ def daemon(  # noqa: PLR0917 - each is an option of the command line
     tick_seconds: Annotated[float | None, typer.Option(min=0.1, help="Seconds between two ticks.")] = None,
 ) -> None:
     """Run the daemon until SIGTERM; SIGHUP reloads the settings."""
+    # By default it ends a process, and the imports take a while. The settings are read later anyway.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from boa_daemon.cli.common.own_daemon import run_caps  # noqa: PLC0415
     from boa_daemon.daemon.settings.setting_origins import locate_error  # noqa: PLC0415
     from boa_daemon.daemon.settings.settings_reload import SettingsReader  # noqa: PLC0415

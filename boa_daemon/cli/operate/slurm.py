@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,14 +17,14 @@ from boa_daemon.api.connection import DaemonUnreachable
 from boa_daemon.cli.common.daemon_client import ConfigOption, SocketOption, a_client
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, print_json, stdout_console
 from boa_daemon.cli.common.toml_keys import toml_value
-from boa_daemon.daemon.service.slurm_caps import SlurmCaps, caps_of
-from boa_daemon.daemon.service.slurm_config import conf_lines, programs
-from boa_daemon.daemon.settings.setting_layers import load_settings
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.slurm.commands import Slurm
 from boa_daemon.slurm.limits import COLUMNS, read_controller, read_limits
 from boa_daemon.text_files import read_whole_text
 from boa_daemon.units import counted
+
+if TYPE_CHECKING:
+    from boa_daemon.daemon.service.slurm_caps import SlurmCaps
 
 app = typer.Typer(
     name="slurm",
@@ -97,6 +97,10 @@ def config_lines(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Print the lines for slurm.conf; write the programs that Slurm calls, and a node's boot script."""
+    # Slurm waits for `boa slurm resume`, which needs neither the planner nor all settings.
+    from boa_daemon.daemon.service.slurm_config import conf_lines, programs  # noqa: PLC0415 - see above
+    from boa_daemon.daemon.settings.setting_layers import load_settings  # noqa: PLC0415 - see above
+
     del print_it
     settings = load_settings(config).settings
     boa = program or shutil.which("boa") or "/usr/local/bin/boa"
@@ -130,6 +134,9 @@ def team_caps(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Print GrpTRESMins of Slurm's accounts as caps of teams, in dollars per month, for boa.toml."""
+    from boa_daemon.daemon.service.slurm_caps import caps_of  # noqa: PLC0415 - as for `boa slurm config`
+    from boa_daemon.daemon.settings.setting_layers import load_settings  # noqa: PLC0415 - as above
+
     if (source is None) != (controller is None):
         raise InputError(
             "--from and --controller go together: Slurm forgets usage over time, and bills by weights",

@@ -36,7 +36,13 @@ from boa_daemon.daemon.loop.loop import Daemon
 from boa_daemon.daemon.planner.machines_and_classes import machines_of, partition_of, site_catalog
 from boa_daemon.daemon.planner.warm_pool import start_seconds_of
 from boa_daemon.daemon.settings.config import Settings, aws_settings
-from boa_daemon.daemon.settings.daemon_paths import StateFile, daemon_paths, let_jobs_through, make_folder
+from boa_daemon.daemon.settings.daemon_paths import (
+    DaemonPaths,
+    StateFile,
+    daemon_paths,
+    let_jobs_through,
+    make_folder,
+)
 from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ray import RayEngine
@@ -48,12 +54,14 @@ from boa_daemon.gate.companion import JobDoor
 from boa_daemon.slurm.commands import Slurm
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import (
+    StoreOfOthers,
     StoreTooNew,
     StoreUnreachable,
     StoreUnusable,
     check_integrity,
     check_version,
     look_into,
+    look_into_server,
     migrate,
     open_engine,
     sqlite_url,
@@ -63,7 +71,7 @@ from boa_daemon.store.database_troubles import PASSING
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.documents import Documents
 from boa_daemon.store.leader import LEASE_SECONDS, RENEW_SECONDS, Leadership, LedElsewhere
-from boa_daemon.store.queue import JobQueue
+from boa_daemon.store.queue import JobQueue, numbered_jobs
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.facts.node_lives import instance_of
 from boa_daemon.tick.facts.ports import Clock, PersistableRunner, Provider, Runner
@@ -453,13 +461,19 @@ def open_database(settings: Settings, lead: Callable[[Engine], Leadership]) -> S
         LedElsewhere: when another process leads.
         StoreUnreachable: when it cannot be used now; trying again may succeed.
         StoreTooNew: when a newer version of BOA wrote it.
+        StoreOfOthers: when another daemon, with another state folder, has filled it.
         StoreUnusable: when it is damaged, or empty although there was one before.
     """
-    there = daemon_paths(settings)
-    opened = open_storage(database_url(settings), lead=None if settings.daemon.observe else lead)
+    there, url = daemon_paths(settings), database_url(settings)
+    if numbered_jobs(there.next_job) > 0 and _has_no_tables(url):
+        # Tables are not made in a database that was named, or is looked for, by mistake.
+        raise StoreUnusable(_EMPTIED)
+    opened = open_storage(url, lead=None if settings.daemon.observe else lead)
     try:
-        if opened.queue.is_emptied(there.next_job) and not opened.store.flag(RECOVERED):
-            raise StoreUnusable("the database is empty, and there was one before, as the file next_job says")
+        if not opened.store.flag(RECOVERED):
+            if opened.queue.is_emptied(there.next_job):
+                raise StoreUnusable(_EMPTIED)
+            _check_owner(opened, there)
         opened.queue.mark_in(there.next_job)
     except PASSING as error:
         opened.close()
@@ -468,6 +482,31 @@ def open_database(settings: Settings, lead: Callable[[Engine], Leadership]) -> S
         opened.close()
         raise
     return opened
+
+
+_EMPTIED = "the database is empty, and there was one before, as the file next_job says"
+
+
+def _has_no_tables(url: str) -> bool:
+    """Whether a database is new."""
+    if make_url(url).get_backend_name() == "sqlite":
+        return _is_new(url)
+    return look_into_server(url).revision is None
+
+
+def _check_owner(opened: Storage, there: DaemonPaths) -> None:
+    """Refuse a database with the jobs of another daemon, which would be started here a second time.
+
+    Raises:
+        StoreOfOthers: when the last tick of this state folder was recorded in another database.
+    """
+    last = LastStateFile(there.last_state).ledger_id()
+    if last and last != opened.store.name and opened.queue.has_had_jobs:
+        raise StoreOfOthers(
+            f"the database is another daemon's: the last tick of {there.state} was recorded in {last}, and "
+            f"this is {opened.store.name}. Name its own in [daemon] database, or put its file back; "
+            f"if this one is meant, delete {there.last_state}"
+        )
 
 
 def try_database(
@@ -481,7 +520,7 @@ def try_database(
         return None, f"{error}. This daemon only observes; `boa daemon --standby` takes over", None
     except StoreUnreachable as error:
         return None, f"{error}. Until then the daemon {keeps}, and goes on by itself", AGAIN_SECONDS
-    except StoreTooNew as error:
+    except (StoreTooNew, StoreOfOthers) as error:
         return None, f"{error}. Until then the daemon {keeps}", DAMAGED_SECONDS
     except StoreUnusable as error:
         said = f"{error}. Until then the daemon {keeps}; `boa recover` makes a new database"

@@ -90,6 +90,8 @@ class DaemonComponents:
         """Where the settings come from; None for a daemon that reads none, as in tests."""
         self.apply_settings: Callable[[str], list[str]] = lambda _consent: []
         """Reads the settings again and uses them, given the code of consent."""
+        self.classes_besides: frozenset[str] = frozenset()
+        """Classes that are planned though no job here has them: those of jobs that Slurm schedules."""
         self.after_tick: Callable[[], None] = lambda: None
         """Called after each tick that decided; it must not wait for anything."""
         self._lock = threading.Lock()

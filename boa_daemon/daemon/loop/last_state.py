@@ -20,6 +20,9 @@ _LOG = logging.getLogger("boa.daemon")
 EVERY_SECONDS = 5.0
 """Shortest time between two versions of the file, for sites that tick each second."""
 
+MOST_HEAD_BYTES = 4096
+"""Longest first line of the file."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastState:
@@ -46,6 +49,14 @@ class LastStateFile:
             self._written_at = now
         except OSError as error:
             _LOG.debug("the last state could not be written: %s", error)
+
+    def ledger_id(self) -> str:
+        """Return the name of the database of the last tick; empty if it is not known."""
+        try:
+            with self._path.open("rb") as file:
+                return str(json.loads(file.readline(MOST_HEAD_BYTES))["ledger_id"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return ""
 
     def read(self) -> LastState | None:
         """Return the last state; None if there is none that this version can read."""

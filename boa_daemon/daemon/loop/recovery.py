@@ -31,6 +31,7 @@ from boa_daemon.store.database_setup import (
     StoreTooNew,
     StoreUnreachable,
     StoreUnusable,
+    backups_in,
     check_version,
     look_into,
     look_into_server,
@@ -39,6 +40,7 @@ from boa_daemon.store.database_setup import (
     unusable,
 )
 from boa_daemon.store.documents import Documents
+from boa_daemon.store.queue import numbered_jobs
 from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import METADATA
 from boa_daemon.tick.facts.ports import PersistableRunner
@@ -113,7 +115,7 @@ def _recover(settings: Settings, there: DaemonPaths) -> dict[str, Any]:
     """Recover the SQLite file in the state folder: the new one is whole before the old one is moved."""
     if there.database.exists() and not _may_be_replaced(there):
         raise InputError(f"{there.database} can be read: there is nothing to recover")
-    copies = sorted(there.backups.glob("*.sqlite"), reverse=True)
+    copies = backups_in(there.backups)
     fresh = there.state / StateFile.recovering
     try:
         found = _copied(copies, fresh)
@@ -200,10 +202,7 @@ def _may_be_replaced(there: DaemonPaths) -> bool:
         raise
     except StoreUnusable:
         return True
-    try:
-        had_jobs = int(there.next_job.read_text()) > 1
-    except (OSError, ValueError):
-        had_jobs = False
+    had_jobs = numbered_jobs(there.next_job) > 0
     return had_jobs and facts.next_job <= 1 and not facts.is_recovered
 
 

@@ -46,6 +46,7 @@ from policies.model import Budget, JobClass, Width
 from policies.optimum.interruptions import CheckpointSchedule
 from policies.registry import PolicyOptions, Site, find_policy
 from policies.site import with_boots
+from policies.speedup import Table
 
 MOST_CLASSES = 1000
 """Largest number of classes; above it no unconfigured class is accepted, as when each job has its own."""
@@ -146,6 +147,41 @@ class Planner(LearntClasses):
             self._all_stated[variant.name] = variant
             self.planned[variant.name] = self.measured(variant)
         return self.planned[variant.name]
+
+    def class_on_nodes(
+        self, name: str, machine: str, *, least: int, most: int, label: str
+    ) -> tuple[JobClass, int]:
+        """Return the class of a job of Slurm, which has whole nodes of one machine, and the GPUs of a node.
+
+        `least` and `most` limit its GPUs; `label` tells such classes apart.
+
+        Raises:
+            InputError: when there is no such class, or it cannot have whole nodes of the machine.
+        """
+        base = self._adopted(name)
+        if base is None:
+            raise InputError(f"unknown class {name!r}", hint=did_you_mean(name, self.classes))
+        kind, gpus = next((kind, one.gpus) for kind, one in self.on_demand.items() if one.name == machine)
+        most = self._within_instances(base, most) or most
+        found = replace(base, name=f"{name}[{label} {least}-{most}]")
+        if found.name in self.planned:
+            return self.planned[found.name], gpus
+        phases = []
+        for phase in base.phases:
+            curve = phase.speedups.get(kind)
+            given = () if curve is None else tuple(int(width) for width in curve.whole_widths())
+            widths = tuple(width for width in given if width % gpus == 0 and least <= width <= most)
+            if curve is None or not widths:
+                raise InputError(
+                    f"class {name!r} has no width from {least} to {most} GPUs in whole nodes of {machine}"
+                )
+            speeds = tuple(float(curve.speed_at(width)) for width in widths)
+            phases.append(replace(phase, speedups={kind: Table(gpus=widths, speeds=speeds)}))
+        found = replace(found, phases=tuple(phases))
+        self._not_on_spot.add(found.name)
+        self._all_stated[found.name] = found
+        self.planned[found.name] = self.measured(found)
+        return self.planned[found.name], gpus
 
     def is_priced_otherwise(self, prices: Mapping[str, float]) -> bool:
         """Return whether the cloud's list prices are more than 0.01 % off those of the plan."""

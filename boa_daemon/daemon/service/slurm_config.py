@@ -10,12 +10,27 @@ from boa_daemon.daemon.service.slurm_nodes import DEFAULT_RUN
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.inputs.catalog import Catalog
 
-RESUME, SUSPEND, NODE = "boa-resume", "boa-suspend", "boa-node"
-"""Names of the two programs that Slurm calls, and of the boot script of a node."""
+RESUME, SUSPEND, PROLOG, NODE = "boa-resume", "boa-suspend", "boa-prolog", "boa-node"
+"""Names of the three programs that Slurm calls, and of the boot script of a node."""
 START_SECONDS = 600
 """ResumeTimeout: seconds from Slurm's request until the node's slurmd has joined."""
 IDLE_SECONDS = 300
 """SuspendTime: seconds that a node may be idle before Slurm gives it back."""
+PROLOG_SCRIPT = """\
+#!/bin/bash
+# Ends when the nodes of a job have joined: then Slurm starts it, and else it would look every ten seconds.
+case "$SLURM_JOB_PARTITION" in {partitions}) ;; *) exit 0 ;; esac
+{conf}for ((second = 0; second < {seconds}; second++)); do
+  # The nodes that it has now: a job may give some back while others are powered up.
+  found=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format='%T %N') || {{ sleep 1; continue; }}
+  read -r state list <<< "$found"
+  [ "$state" = CONFIGURING ] || exit 0
+  nodes=$(sinfo --noheader --Node --nodes="$list" --format=%T) || nodes='#'
+  case "$nodes" in *['~#%!*']*) sleep 1 ;; *) exit 0 ;; esac
+done
+exit 0
+"""
+"""PrologSlurmctld: a job waits for nothing else there, and one that is requeued meanwhile not at all."""
 SHARE_OF_MEMORY = 0.95
 """Part of a machine's memory that Slurm may hand out; the rest is the system's."""
 
@@ -34,6 +49,8 @@ def conf_lines(settings: Settings, *, folder: str) -> list[str]:
         "# Nodes that BOA provides when jobs need them. Slurm's user must be in [api] admins of boa.toml.",
         f"ResumeProgram={folder}/{RESUME}",
         f"SuspendProgram={folder}/{SUSPEND}",
+        "# Jobs start as soon as their nodes have joined. If you have a PrologSlurmctld, call this from it.",
+        f"PrologSlurmctld={folder}/{PROLOG}",
         f"ResumeTimeout={START_SECONDS}",
         "SuspendTimeout=120",
         "SlurmctldParameters=power_save_interval=1,power_save_min_interval=0",
@@ -58,7 +75,13 @@ def programs(settings: Settings, *, boa: str, config: str = "") -> dict[str, str
     found = {
         name: f'#!/bin/bash\nexec {quote(boa)} slurm {what}{given} "$1"\n' for name, what in calls.items()
     }
-    return {**found, NODE: f"#!/bin/bash\n{settings.slurm.run or DEFAULT_RUN}"}
+    conf = settings.slurm.conf
+    prolog = PROLOG_SCRIPT.format(
+        partitions="|".join(quote(name) for name in settings.slurm.partitions),
+        conf=f"export SLURM_CONF={quote(conf)}\n" if conf else "",
+        seconds=START_SECONDS,
+    )
+    return {**found, PROLOG: prolog, NODE: f"#!/bin/bash\n{settings.slurm.run or DEFAULT_RUN}"}
 
 
 def _partition_lines(name: str, machine: str, catalog: Catalog, most: int) -> list[str]:

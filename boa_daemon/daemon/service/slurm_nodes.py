@@ -15,15 +15,16 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any
 
 from boa_daemon.daemon.planner.slurm_classes import NODE_VARIABLE, class_of_partition
+from boa_daemon.daemon.service.slurm_comments import WaitComments
+from boa_daemon.daemon.service.slurm_widths import PlannedWidths
 from boa_daemon.daemon.service.submissions import Submissions
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.slurm.commands import Slurm, SlurmNode, SlurmRefused, SlurmSilent, expand
+from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmNode, SlurmRefused, SlurmSilent, expand
 from boa_daemon.store.queue import NewJob
 from boa_daemon.store.records import NODE_KEY, JobRecord
 from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
@@ -45,8 +46,6 @@ AT_ONCE: frozenset[WaitReason] = frozenset(
     }
 )  # fmt: skip
 """Reasons to wait that do not pass within minutes: the request is refused at once."""
-MOST_COMMENTS = 50
-"""Jobs of Slurm that are told why they wait, in one comparison: each is a command."""
 NO_TROUBLE: frozenset[WaitReason] = frozenset({"nodes-to-come", "gpus-to-fall-free"})
 """Reasons to wait for which a request is never refused: its nodes come."""
 
@@ -63,9 +62,10 @@ class SlurmNodes:
         self._drained: set[str] = set()
         self._asked_at: dict[str, float] = {}
         self._given_at: dict[str, float] = {}
+        self._unneeded_at: dict[str, float] = {}
         self._last: dict[str, str] = {}
-        self._comments: dict[str, str] = {}
-        self._shown: dict[str, tuple[str, bool]] = {}
+        self._comments = WaitComments(self._slurm)
+        self._widths = PlannedWidths(self._daemon, self._slurm)
         self._why: dict[str, str] = {}
         self.trouble = ""
 
@@ -103,14 +103,25 @@ class SlurmNodes:
         self._asked_at |= dict.fromkeys(names, now)
         live = self.live()
         new = [name for name in names if name not in live]
-        partitions, owners, refused = self._partitions(new), self._owners(new), dict[str, str]()
+        owners, refused = self._owners(new), dict[str, str]()
+        # Slurm may ask for nodes late that its job has given back meanwhile.
+        unneeded = {name for name, at in self._unneeded_at.items() if now - at < FRESH_SECONDS}
+        new = [name for name in new if name in owners or name not in unneeded]
+        # They are asked for as soon as the width of their job is decided.
+        undecided = [name for name in new if name in owners and self._widths.is_open(owners[name])]
+        if undecided:
+            new = [name for name in new if name not in set(undecided)]
+            self._daemon.wake(0.0)
+        partitions = self._partitions(new)
         groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
         for name in new:
             partition = partitions.get(name)
             if partition is None:
                 refused[name] = "no partition of this node is in [slurm.partitions]"
             else:
-                groups[partition, *owners.get(name, (self._said.user, ""))].append(name)
+                job = owners.get(name)
+                owner = (self._said.user, "") if job is None else (job.user, job.account)
+                groups[partition, *owner].append(name)
         rows: list[NewJob] = []
         ending = {node: job.id for node, job in self._active()}
         for (partition, user, account), members in groups.items():
@@ -125,7 +136,8 @@ class SlurmNodes:
             self._last |= {str(row[0][NODE_KEY]): job for row, job in zip(rows, jobs, strict=True)}
             self._daemon.wake(0.0)
         self._refuse(refused)
-        return {"as_of": now, "jobs": jobs, "known": len(names) - len(new), "refused": refused}
+        known = len(names) - len(new) - len(undecided)
+        return {"as_of": now, "jobs": jobs, "known": known, "refused": refused}
 
     def _rows(
         self, partition: str, user: str, account: str, names: Sequence[str], ending: Mapping[str, str]
@@ -198,16 +210,18 @@ class SlurmNodes:
         """Return Slurm's nodes in the partitions of the settings."""
         return [node for node in self._slurm.nodes() if node.partition in self._said.partitions]
 
-    def _owners(self, names: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Return for nodes the user and the account of the job of Slurm that waits for them."""
+    def _owners(self, names: Sequence[str]) -> dict[str, SlurmJob]:
+        """Return for nodes the job of Slurm that waits for them."""
         if not names:
             return {}
         self._slurm.forget_listings()
-        found: dict[str, tuple[str, str]] = {}
+        found: dict[str, SlurmJob] = {}
         with suppress(SlurmSilent, SlurmRefused):
-            for job in self._slurm.jobs():
+            jobs = self._slurm.jobs()
+            self._widths.see(jobs)
+            for job in jobs:
                 if job.is_live:
-                    found |= dict.fromkeys(job.hosts, (job.user, job.account))
+                    found |= dict.fromkeys(job.hosts, job)
         return found
 
     def _refuse(self, refused: Mapping[str, str]) -> None:
@@ -217,7 +231,7 @@ class SlurmNodes:
             # A job of Slurm leaves the node with the power-down: only now it says for which it waits.
             self._slurm.forget_listings()
             with suppress(SlurmSilent):
-                self._comment(refused)
+                self._comments.show(refused)
         by_reason: dict[str, list[str]] = defaultdict(list)
         for name, why in self._owed.items():
             by_reason[why].append(name)
@@ -231,34 +245,15 @@ class SlurmNodes:
             for name in names:
                 self._owed.pop(name, None)
 
-    def _comment(self, why: Mapping[str, str], *, joined: AbstractSet[str] = frozenset()) -> None:
-        """Let ``squeue -O admin_comment`` say why jobs of Slurm wait for nodes, until they have them.
-
-        Raises:
-            SlurmSilent: when Slurm does not answer.
-        """
-        if not why and not self._comments:
-            return
-        jobs = {job.id: job for job in self._slurm.jobs()}
-        for job in jobs.values():
-            if job.is_live and (found := next((why[host] for host in job.hosts if host in why), "")):
-                self._comments[job.id] = f"boa: {found}"
-            elif job.is_live and job.id in self._comments and joined >= set(job.hosts):
-                self._comments[job.id] = ""
-        self._comments = {number: text for number, text in self._comments.items() if number in jobs}
-        # Slurm forgets the comment of a job that it requeues, so one is shown anew when the job waits again.
-        wanted = {number: (text, jobs[number].waits) for number, text in self._comments.items()}
-        self._shown = {number: shown for number, shown in self._shown.items() if number in wanted}
-        new = [number for number, state in wanted.items() if self._shown.get(number, ("", False)) != state]
-        for number in new[:MOST_COMMENTS]:
-            try:
-                self._slurm.comment(number, self._comments[number])
-            except SlurmRefused as error:
-                _LOG.warning("job %s of Slurm is not told why it waits: %s", number, error)
-            self._shown[number] = wanted[number]
-
     def after_tick(self) -> None:
-        """Compare both lists in a thread, unless the last comparison still waits for Slurm."""
+        """Decide widths; compare both lists in a thread, unless the last comparison still waits for Slurm."""
+        decision = self._daemon.standing.decision
+        try:
+            if decision is not None:
+                self._widths.plan(decision, self.live())
+        except Exception:
+            # No fault here may stop the daemon's own jobs.
+            _LOG.exception("the widths of Slurm's jobs could not be decided")
         if self._looking.acquire(blocking=False):
             threading.Thread(target=self._look, name="boa-slurm", daemon=True).start()
 
@@ -287,6 +282,7 @@ class SlurmNodes:
         with self._lock:
             live, now = self.live(), self._daemon.world.clock.now()
             self._refuse({})
+            self._set_widths()
             fresh = {name for name, at in self._asked_at.items() if now - at < FRESH_SECONDS}
             given = {name for name, at in self._given_at.items() if now - at < FRESH_SECONDS}
             missing = [
@@ -316,8 +312,20 @@ class SlurmNodes:
                 _LOG.info("Slurm does not want these nodes any more: %s", ", ".join(unwanted[:10]))
                 self._daemon.cancel_all(unwanted)
             self._say_what_waits(live, now)
-            self._comment(self._why, joined={name for name, node in nodes.items() if node.is_joined})
+            joined = {name for name, node in nodes.items() if node.is_joined}
+            self._comments.show(self._why, also=self._widths.troubles, joined=joined)
             self._drain(live)
+
+    def _set_widths(self) -> None:
+        """Set the widths that were decided; nodes that nobody needs any more are not powered up."""
+        self._widths.see(self._slurm.jobs())
+        unneeded = self._widths.carry_out()
+        if unneeded:
+            reason = "boa: its job was planned on fewer nodes"
+            self._slurm.update_nodes(unneeded, state="power_down_force", reason=reason)
+            at = dict.fromkeys(unneeded, self._daemon.world.clock.now())
+            self._given_at |= at
+            self._unneeded_at |= at
 
     def _why_ended(self, name: str) -> str:
         """Return why a node that Slurm has is gone here."""

@@ -101,7 +101,7 @@ class PartitionSettings(Strict):
 
     gpu: Name = Field(description="kind of the GPUs, as class files name it, such as a100")
     gpus: int = Field(ge=1, le=1024, description="GPUs of a node")
-    usd_per_hour: NotNegative = Field(
+    usd_per_hour: Cost = Field(
         default=0.0, description="dollars per hour of a node; 0 for nodes that cost nothing more"
     )
     nodes: Annotated[int | None, Limit("up")] = Field(
@@ -496,7 +496,7 @@ class SlurmSettings(Strict):
     partitions: dict[Name, SlurmPartition] = Field(
         default_factory=dict, description="partitions whose nodes BOA provides; none: Slurm is not asked"
     )
-    teams: dict[Name, Name] = Field(
+    teams: Annotated[dict[Name, Name], Limit("fewer")] = Field(
         default_factory=dict, description="teams that pay, by the account of Slurm's job"
     )
     user: Name = Field(default="slurm", description="user of nodes that no job of Slurm waits for")

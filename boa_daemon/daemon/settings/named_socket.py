@@ -55,6 +55,8 @@ def named_socket(explicit: Path | None = None) -> Path | None:
     """
     found: dict[str, str] = {}
     for file in setting_files(explicit):
+        if not file.is_file():
+            return None  # Reading a pipe may wait, and takes what it says from the next reader.
         try:
             section = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("daemon", {})
             given = {key: section[key] for key in ("state_dir", "socket") if section.get(key) is not None}

@@ -8,27 +8,29 @@ needs consent where it loosens a limit, and where a value that had been set woul
 
 from __future__ import annotations
 
+import collections.abc
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from boa_daemon.daemon.settings.config import Settings, TeamSettings, UserSettings
+from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.daemon.settings.config import AWS_ONLY, Settings
 from boa_daemon.inputs.schema import Limit, Private, Strict
 
 SettingPath: TypeAlias = tuple[str, ...]
-"""Section and key; of users and teams section, name and key; of secrets section and pattern."""
+"""Section and key; of rows, such as users, section, name and key; of secrets section and pattern."""
 Content: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Settings as a document: values by section and key."""
 ACCEPT: SettingPath = ("daemon", "accept_changes")
 """The key of a settings file that consents to changes, by their code."""
-_ROWS: Mapping[str, type[Strict]] = {"users": UserSettings, "teams": TeamSettings}
 _BUDGETS = frozenset({("budget", "usd_per_hour"), ("budget", "usd_per_month")})
 _SECRETS = "secrets"
+_MEMBERS = "members"
 _CODE_LETTERS = 12
 
 
@@ -131,28 +133,65 @@ def shown(path: SettingPath, value: Any) -> str:
 
 
 def _flat(content: Content) -> Iterator[tuple[SettingPath, Any]]:
-    """Yield path and value of every setting of a document."""
+    """Yield path and value of every setting of a document; rows and tables within sections are entered."""
     for section, table in content.items():
         for key, value in table.items():
-            if section in _ROWS:
-                for inner, each in value.items():
-                    yield (section, key, inner), each
-            else:
-                yield (section, key), value
+            yield from _entered((section, key), value, _kind(Settings, (section, key)))
+
+
+def _entered(path: SettingPath, value: Any, kind: Any) -> Iterator[tuple[SettingPath, Any]]:
+    """Yield the settings within a value whose annotation is, or whose rows are, a model; else the value."""
+    model, is_row = _model_in(kind)
+    if model is None or not isinstance(value, Mapping):
+        yield path, value
+    elif is_row:
+        for key, each in value.items():
+            yield from _entered((*path, key), each, model)
+    else:
+        for key, each in value.items():
+            field = model.model_fields.get(key)
+            yield from _entered((*path, key), each, None if field is None else field.annotation)
+
+
+def _model_in(kind: Any) -> tuple[type[Strict] | None, bool]:
+    """Return the model that an annotation holds, and whether in rows by name; None if it holds none."""
+    if isinstance(kind, type) and issubclass(kind, Strict):
+        return kind, False
+    is_row = get_origin(kind) in (dict, Mapping, collections.abc.Mapping)
+    for part in get_args(kind):
+        model, in_rows = _model_in(part)
+        if model is not None:
+            return model, is_row or in_rows
+    return None, False
+
+
+def _kind(model: type[Strict], path: SettingPath) -> Any:
+    """Return what stands at a path: an annotation, or the model of a row; None where nothing is known."""
+    kind: Any = model
+    for key in path:
+        inner, is_row = _model_in(kind)
+        if inner is None:
+            return None
+        if is_row:
+            kind = inner
+            continue
+        field = inner.model_fields.get(key)
+        kind = None if field is None else field.annotation
+    return kind
 
 
 def _field(path: SettingPath) -> FieldInfo | None:
     """Return the field of a setting; None for a secret's pattern, and for keys of other versions."""
-    if path[0] in _ROWS:
-        return _ROWS[path[0]].model_fields.get(path[-1])
-    kind = Settings.model_fields[path[0]].annotation if path[0] in Settings.model_fields else None
-    return kind.model_fields.get(path[-1]) if isinstance(kind, type) and issubclass(kind, Strict) else None
+    model, is_row = _model_in(_kind(Settings, path[:-1]))
+    return None if model is None or is_row else model.model_fields.get(path[-1])
 
 
 def _default(path: SettingPath) -> Any:
     """Return the default of a setting."""
     field = _field(path)
-    return None if field is None else field.get_default(call_default_factory=True)
+    if field is None or field.is_required():
+        return None
+    return field.get_default(call_default_factory=True)
 
 
 def _loosening(path: SettingPath, was: Any, will: Any, before: Content, after: Content) -> str:
@@ -162,18 +201,37 @@ def _loosening(path: SettingPath, was: Any, will: Any, before: Content, after: C
     field = _field(path)
     if field is None:
         return ""
+    if path[0] == "teams" and path[-1] == _MEMBERS and set(will or ()) - set(was or ()):
+        secrets = [
+            pattern for pattern, owners in after.get(_SECRETS, {}).items() if f"team:{path[1]}" in owners
+        ]
+        if secrets:
+            return f"who is added may name the secrets {', '.join(secrets)}"
+    if path[0] == "cloud" and path[1] in AWS_ONLY:
+        # The section says None for what is not given, and AWS has a default of its own.
+        was, will = (_of_aws(path[1]) if value is None else value for value in (was, will))
     by = next((mark.loosened_by for mark in field.metadata if isinstance(mark, Limit)), None)
     if by in ("up", "down"):
         return _number_loosening(was, will, is_up=by == "up")
     if by == "more" and set(will or ()) - set(was or ()):
         return "it grants more"
-    if by == "fewer" and set(was or ()) - set(will or ()):
+    if by == "fewer" and _items(was) - _items(will):
         return "who is left out is limited no more"
     if by == "other":
         return "other people could be let in"
     if by in ("true", "false") and will is (by == "true"):
         return "it grants more"
     return ""
+
+
+def _items(value: Any) -> set[Any]:
+    """Return the items of a list, or of a table."""
+    return set(value.items() if isinstance(value, Mapping) else value or ())
+
+
+def _of_aws(key: str) -> Any:
+    """Return the default of a key that only AWS has."""
+    return AwsSettings.model_fields[key].get_default(call_default_factory=True)
 
 
 def _number_loosening(was: Any, will: Any, *, is_up: bool) -> str:

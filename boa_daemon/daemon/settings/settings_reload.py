@@ -22,7 +22,7 @@ from boa_daemon.daemon.settings.applied_settings import (
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.daemon.settings.daemon_paths import daemon_paths
 from boa_daemon.daemon.settings.setting_changes import SettingChange, changes_between, code_of, refusal
-from boa_daemon.daemon.settings.setting_layers import LoadedSettings, load_settings, with_flags
+from boa_daemon.daemon.settings.setting_layers import LoadedSettings, load_settings, origin_of, with_flags
 from boa_daemon.errors import InputError
 
 _LOG = logging.getLogger("boa")
@@ -35,6 +35,7 @@ _AT_START = {
     "daemon": ("state_dir", "socket", "database", "backup_seconds", "observe"),
 }
 """Sections, or some of their keys, that are read only when the daemon starts."""
+_STATE_FOLDER = ("daemon", "state_dir")
 _PLANNED = ("instance_types", "boot_seconds", "commitments", "blocks")
 """Keys of [cloud] that only the plan uses, unless the cloud fixes them when it is opened."""
 
@@ -79,7 +80,9 @@ class SettingsReader:
         self._in_force: AppliedSettings | None = None
         self._candidate: AppliedSettings | None = None
         self._files: tuple[Path, ...] = ()
-        self._is_unsaved = False
+        self._is_unsaved, self._has_database = False, True
+        self._database: str | None = None
+        """The database of the last daemon."""
         self.lock = threading.RLock()
         """Held by a caller from a call to its `confirm`."""
         self._state: tuple[Path, bool] | None = None
@@ -117,8 +120,13 @@ class SettingsReader:
         found = self._compare(loaded, self._in_force or self._last_applied(loaded))
         return replace(found, warnings=loaded.warnings())
 
-    def confirm(self) -> None:
-        """Note that the settings of the last call are in force, and write them to the state folder."""
+    def confirm(self, *, is_opened: bool = True) -> None:
+        """Note that the settings of the last call are in force, and write them to the state folder.
+
+        A database that could not be opened yet (`is_opened`) is not written down: nothing is spent in it, and
+        who named a wrong one may go back without consent.
+        """
+        self._has_database = is_opened
         if self._candidate is not None:
             self._in_force, self._candidate, self._is_unsaved = self._candidate, None, True
         self.save()
@@ -129,6 +137,8 @@ class SettingsReader:
             return
         if os.environ.get(FOR_ONE_RUN):
             return  # `boa run` and `boa bench` change settings for their own jobs alone.
+        if not self._has_database and self._database != _database_of(self._in_force):
+            return
         try:
             write_applied(self._state[0], self._in_force, self._explicit, points=self._state[1])
         except OSError as error:
@@ -158,6 +168,7 @@ class SettingsReader:
         except InputError as error:
             fault = error
         last = self._last_applied(loaded)
+        self._database = None if last is None else _database_of(last)
         if loaded is not None:
             pending = self._compare(loaded, last)
             try:
@@ -197,6 +208,8 @@ class SettingsReader:
         changes = () if last is None else tuple(
             changes_between(last.complete, new.complete, given_before=last.given, given_after=new.given)
         )  # fmt: skip
+        if last is not None and (moved := _forgotten_state(last, loaded)):
+            changes = tuple(replace(one, why=moved) if one.path == _STATE_FOLDER else one for one in changes)
         return PendingChanges(changes=changes, code=code_of(loaded.given), files=loaded.files)
 
     def _check_consent(self, loaded: LoadedSettings, pending: PendingChanges, consent: str) -> None:
@@ -215,14 +228,24 @@ class SettingsReader:
 
     def _last_applied(self, loaded: LoadedSettings | None) -> AppliedSettings | None:
         """Return what was applied last: in the named state folder, else in the one of these files."""
-        named = self._flags.get("daemon.state_dir")
-        if not named and loaded is not None:
-            named = loaded.stated.daemon.state_dir
-        if named:
-            return read_applied(Path(named))
+        if self._flags.get("daemon.state_dir"):
+            return read_applied(Path(self._flags["daemon.state_dir"]))
+        named = None if loaded is None else loaded.stated.daemon.state_dir
+        if named and (found := read_applied(Path(named))):
+            return found
         pointed = pointed_state(self._explicit)
-        found = None if pointed is None else read_applied(pointed)
-        return found or read_applied(daemon_paths(Settings()).state)
+        found = (None if pointed is None else read_applied(pointed)) or read_applied(
+            daemon_paths(Settings()).state
+        )
+        if named and found is not None and not self._is_of_these_files(found, loaded):
+            return None  # Another daemon's: its settings came from elsewhere, or this one's from a variable.
+        return found
+
+    def _is_of_these_files(self, applied: AppliedSettings, loaded: LoadedSettings | None) -> bool:
+        """Whether settings were applied from the files that name another state folder now."""
+        assert loaded is not None
+        place = origin_of(("daemon", "state_dir"), loaded.documents)
+        return place is not None and os.path.abspath(place[0]) in applied.files
 
 
 class LooserLimits(InputError):
@@ -240,6 +263,19 @@ def running_socket(explicit: Path | None) -> Path | None:
         last = None if applied is None else Settings.model_validate(applied.given)
     socket = daemon_paths(last or Settings.model_validate({"daemon": {"state_dir": str(state)}})).socket
     return socket if socket.exists() else None
+
+
+def _forgotten_state(last: AppliedSettings, loaded: LoadedSettings) -> str:
+    """Return why another state folder needs consent: in a new one nothing was spent and no job runs."""
+    before, after = dict(last.complete["daemon"]).get("state_dir"), loaded.stated.daemon.state_dir
+    if after is None or before == after or read_applied(Path(after)) is not None:
+        return ""
+    return "what was spent and the jobs that run would be forgotten; move the old folder there"
+
+
+def _database_of(applied: AppliedSettings) -> str | None:
+    """Return the URL of the database that settings give; None: the file in the state folder."""
+    return dict(applied.given.get("daemon") or {}).get("database")
 
 
 def _applied(loaded: LoadedSettings) -> AppliedSettings:

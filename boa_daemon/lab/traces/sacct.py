@@ -42,9 +42,29 @@ _ENDED = (
     "DEADLINE",
     "REQUEUED",
     "REVOKED",
+    "LAUNCH_FAILED",
+    "RECONFIG_FAIL",
+    "UPDATE_DB",
 )
-_RUNS = ("RUNNING", "SUSPENDED", "COMPLETING", "RESIZING", "STOPPED", "SIGNALING", "STAGE_OUT")
-_WAITS = ("PENDING", "CONFIGURING", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+_RUNS = (
+    "RUNNING",
+    "SUSPENDED",
+    "COMPLETING",
+    "RESIZING",
+    "STOPPED",
+    "SIGNALING",
+    "STAGE_OUT",
+    "POWER_UP_NODE",
+)
+_WAITS = (
+    "PENDING",
+    "CONFIGURING",
+    "REQUEUE_FED",
+    "REQUEUE_HOLD",
+    "SPECIAL_EXIT",
+    "RESV_DEL_HOLD",
+    "EXPEDITING",
+)
 _STATES = (*_ENDED, *_RUNS, *_WAITS)
 _NO_TIME = ("", "Unknown", "None", "N/A")
 _ELAPSED = re.compile(
@@ -103,10 +123,17 @@ def elapsed_seconds(text: str) -> float:
     return hours * 3600.0 + int(found["minutes"]) * 60.0 + float(found["seconds"])
 
 
+def _in_tres(found: re.Match[str]) -> str:
+    return f"gres/gpu{':' + found[1] if found[1] else ''}={found[2]}"
+
+
 def gpus_of(tres: str) -> dict[str, int]:
     """Return the GPUs by type in ``cpu=8,gres/gpu=2,gres/gpu:a100=2``; an unnamed type is ``gpu``."""
     named: Counter[str] = Counter()
     total = 0
+    if re.match(r"gpu\b", tres.strip()):
+        # A column of old versions: gpu:4, or gpu:v100:4(IDX:0-3).
+        tres = re.sub(r"\bgpu:(?:([^:,(]+):)?(\d+)(?:\([^)]*\))?", _in_tres, tres)
     for item in tres.split(","):
         found = _TRES.fullmatch(item.strip())
         if found is None:
@@ -126,12 +153,16 @@ def _rows(
     """Yield (job id, row) of each row of a job that has ended."""
     with open_text(path) as file:
         first = file.readline().rstrip("\r\n")
-    delimiter = next((mark for mark in "|\t;," if mark in first), "|")
+    # Whatever `--delimiter` said stands behind the first name.
+    mark = re.match(r"\w+([^\w ])", first)
+    delimiter = "|" if mark is None else mark[1]
     names = [name.strip() for name in first.rstrip("\r").split(delimiter)]
     known = {name.lower(): name for name in names}
     at = _columns(known, path)
     hint = f"A cell must not hold {delimiter!r}: leave JobName out. For example {COMMAND}"
     for row in read_rows(path, [name for name in at.values() if name], delimiter=delimiter, hint=hint):
+        if row.text(at["jobid"]) == at["jobid"]:
+            continue  # The header of a further month, where files were put together.
         found = _JOB_ID.fullmatch(row.text(at["jobid"]))
         if found is None:
             raise row.refuse(
@@ -174,6 +205,9 @@ def _columns(known: dict[str, str], path: Path) -> dict[str, str]:
     """
     wanted = ("jobid", "submit", "elapsed", "elapsedraw", "start", "end", "state", "alloctres", "reqtres")
     at = {name: known.get(name, "") for name in wanted}
+    at["jobid"] = at["jobid"] or known.get("jobidraw", "")
+    # Before 20.11, and only there.
+    at["alloctres"] = at["alloctres"] or known.get("allocgres", "")
     lacks = [text for name, text in (("jobid", "JobID"), ("submit", "Submit")) if not at[name]]
     if not (at["alloctres"] or at["reqtres"]):
         lacks.append("AllocTRES or ReqTRES")

@@ -13,7 +13,7 @@ from math import fsum, inf
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from boa_daemon.units import counted
+from boa_daemon.units import counted, format_hours
 from policies.fast_dataclasses import fast_init
 from policies.model import check_positive
 
@@ -32,6 +32,7 @@ HeldNumber: TypeAlias = Literal[
     "left_usd",
     "spent_usd",
     "ahead_usd",
+    "claim_seconds",
     "cap_usd_per_hour",
     "usd_per_hour",
     "cap_nodes",
@@ -142,6 +143,9 @@ NUMBERS: Mapping[HeldNumber, Callable[[float], str]] = MappingProxyType(
         "left_usd": _usd_left,
         "spent_usd": lambda usd: f"{usd:,.2f} USD is spent",
         "ahead_usd": lambda usd: f"by {usd:,.2f} USD",
+        "claim_seconds": lambda seconds: (
+            f"unless that team submits more, its jobs may start within {format_hours(seconds / 3600)}"
+        ),
         "cap_usd_per_hour": lambda usd: f"the ceiling is {usd:,.2f} USD per hour",
         "usd_per_hour": lambda usd: f"{usd:,.2f} USD per hour is taken",
         "cap_nodes": lambda nodes: f"the cap is {counted(round(nodes), 'node')}",

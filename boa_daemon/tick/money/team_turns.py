@@ -9,6 +9,7 @@ for money.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import inf
 
 from boa_daemon.tick.facts.limits import Held, HeldMoney, HeldNumber, day_of, month_of
 from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
@@ -41,31 +42,45 @@ def least_usd_per_hour(rules: Rules) -> float:
 
 def behind_their_turn(state: ClusterState, aside: Collection[JobId]) -> Mapping[JobId, WaitReason]:
     """Return the waiting jobs of teams ahead of their share, if a team behind its share has a claim."""
-    waiting = [name for name, job in state.jobs.items() if not job.slots and name not in aside]
-    claims = {
-        state.jobs[name].terms.team
-        for name in waiting
-        if _has_claim(state, state.jobs[name].terms.team, state.jobs[name].job.arrived_at)
-    }
-    if not claims:
+    if claims_end_at(state, aside) is None:
         return {}
+    waiting = [name for name, job in state.jobs.items() if not job.slots and name not in aside]
     ahead = {name for name, money in state.teams.items() if (money.ahead_usd or 0.0) > 0.0}
     return {name: "team-share" for name in waiting if state.jobs[name].terms.team in ahead}
 
 
-def _has_claim(state: ClusterState, team: str, since: float) -> bool:
-    """Return whether a job that waits since an instant claims back what its team has lent."""
-    money = state.teams.get(team)
-    if money is None or money.ahead_usd is None:
-        return False
-    return money.ahead_usd < 0.0 and state.now - since <= money.half_life_seconds
+def claims_end_at(state: ClusterState, aside: Collection[JobId]) -> float | None:
+    """Return when the last claim of a job that waits now ends, in epoch seconds; None without a claim.
+
+    A job that waits claims back what its team has lent, for one half-life.
+    """
+    ends = [
+        job.job.arrived_at + money.half_life_seconds
+        for name, job in state.jobs.items()
+        if not job.slots
+        and name not in aside
+        and (money := state.teams.get(job.terms.team)) is not None
+        and (money.ahead_usd or 0.0) < 0.0
+    ]
+    last = max(ends, default=-inf)
+    return last if last >= state.now else None
 
 
-def held_team(name: str, why: WaitReason, money: TeamMoney, *, behind: HeldMoney | None = None) -> Held:
+def held_team(
+    name: str,
+    why: WaitReason,
+    money: TeamMoney,
+    *,
+    behind: HeldMoney | None = None,
+    claim_seconds: float | None = None,
+) -> Held:
     """Return the note on a team whose jobs wait, with the numbers and the money behind it."""
-    if why == "team-share":
-        return Held(what=f"team {name}", code="team-share", numbers={"ahead_usd": money.ahead_usd or 0.0})
     numbers: dict[HeldNumber, float]
+    if why == "team-share":
+        numbers = {"ahead_usd": money.ahead_usd or 0.0}
+        if claim_seconds is not None:
+            numbers["claim_seconds"] = claim_seconds
+        return Held(what=f"team {name}", code="team-share", numbers=numbers)
     if why == "team-month-cap":
         numbers = {"spent_usd": money.spent_month_usd, "cap_usd": money.month_cap_usd or 0.0}
         return Held(what=f"team {name}", code="team-month-cap", numbers=numbers, money=behind)

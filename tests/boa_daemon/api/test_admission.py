@@ -24,6 +24,7 @@ import pytest
 from boa_daemon.api.admission import ANSWER_SECONDS
 from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator, user_name
+from boa_daemon.api.browser_security import Sessions
 from boa_daemon.api.client import Client
 from boa_daemon.api.log_limits import MOST_LINES, WINDOW_SECONDS, FewLines
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
@@ -39,12 +40,14 @@ TOKEN = "a-long-token-of-carol"
 class Served:
     """A daemon's API over the socket and over TCP."""
 
-    def __init__(self, folder: Path, play: DaemonInAFolder, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, play: DaemonInAFolder, *, at: str = "127.0.0.1:0", **settings: Any
+    ) -> None:
         self.tokens = folder / "tokens"
         self.tokens.write_text(f"{TOKEN} carol\n")
         self.tokens.chmod(0o600)
         values = {"listen": "127.0.0.1:0", "tokens": str(self.tokens), "hosts": ["boa.example"], **settings}
-        tcp = tcp_socket("127.0.0.1:0")
+        tcp = tcp_socket(at, is_secret=True)
         self.play, self.socket, self.port = play, folder / "boa.sock", tcp.getsockname()[1]
         gatekeeper = Authenticator(ApiSettings.model_validate(values))
         self.server = ApiServer(create_app(play.service, gatekeeper), [unix_socket(self.socket), tcp])
@@ -255,6 +258,33 @@ def test_the_header_of_anybody_else_says_nothing(tmp_path: Path, proxies: list[s
         with Client(served.socket) as client:
             (job,) = client.post("/jobs", {"jobs": [job_content()]})["jobs"]
             assert client.get(f"/jobs/{job}")["user"] == user_name(os.getuid())
+
+
+@pytest.mark.parametrize(
+    ("at", "host", "proxy", "status"),
+    [
+        ("[::]:0", "127.0.0.1", "127.0.0.1", 200),
+        ("[::]:0", "[::1]", "::1", 200),
+        ("[::1]:0", "[::1]", "0:0:0:0:0:0:0:1", 200),
+        ("[::]:0", "127.0.0.1", "::1", 401),
+        ("[::]:0", "[::1]", "127.0.0.1", 401),
+    ],
+)
+def test_a_proxy_is_known_by_its_address_in_any_spelling(
+    tmp_path: Path, at: str, host: str, proxy: str, status: int
+) -> None:
+    """A socket of both versions of IP writes an IPv4 address as ::ffff:127.0.0.1."""
+    with serving(tmp_path, at=at, proxies=[proxy]) as served:
+        answer = httpx.get(f"http://{host}:{served.port}/v1/jobs", headers={**PROXY, "Host": "boa.example"})
+        assert answer.status_code == status
+
+
+def test_a_session_ends_when_its_token_has_another_user() -> None:
+    """And when its token is gone; those of other tokens go on."""
+    sessions = Sessions()
+    keys = {digest: sessions.begin("ann", digest) for digest in ("same", "other", "gone")}
+    sessions.keep({"same": "ann", "other": "bob"})
+    assert [sessions.user(keys[digest]) for digest in keys] == ["ann", None, None]
 
 
 def test_a_proxy_at_the_unix_socket_is_no_user_itself(tmp_path: Path) -> None:

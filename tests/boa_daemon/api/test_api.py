@@ -379,6 +379,28 @@ def test_listening_beyond_this_machine_without_tls_is_refused(listen: str) -> No
         tcp_socket(listen)
 
 
+@pytest.mark.parametrize(
+    ("listen", "is_secret", "reached_at"),
+    [
+        ("[::1]:0", False, ["::1"]),
+        ("::1:0", False, ["::1"]),
+        ("[::]:0", True, ["::1", "127.0.0.1"]),
+        ("0.0.0.0:0", True, ["127.0.0.1"]),
+        ("localhost:0", False, ["localhost"]),
+    ],
+)
+def test_addresses_of_both_versions_of_ip_are_listened_on(
+    listen: str, is_secret: bool, reached_at: list[str]
+) -> None:
+    """An IPv6 address was refused; the wildcard of IPv6 is one for IPv4, too."""
+    channel = tcp_socket(listen, is_secret=is_secret)
+    try:
+        for host in reached_at:
+            socket.create_connection((host, channel.getsockname()[1]), timeout=5.0).close()
+    finally:
+        channel.close()
+
+
 def test_a_token_is_accepted_over_tls(play: DaemonInAFolder, tokens: Path, tmp_path: Path) -> None:
     """On the same port, a request over plain HTTP fails."""
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -290,3 +293,99 @@ def test_broken_lists_in_json_are_refused_by_line(text: str, said: str) -> None:
     """With the line in the file, not in the value."""
     with pytest.raises(InputError, match=said):
         listed_json(text, "a.json", ("items",), hint="")
+
+
+SETTINGS = '[budget]\nusd_per_day_cap = 300.0\n[daemon]\nstate_dir = "state"\n'
+SPOILT: dict[str, tuple[bytes, str]] = {
+    "UTF-16": (SETTINGS.encode("utf-16"), "UTF-16: save it as UTF-8"),
+    "UTF-16 without a mark": (SETTINGS.encode("utf-16-le"), "UTF-16: save it as UTF-8"),
+    "a crash": (
+        SETTINGS.encode() + bytes(4096),
+        ":5: the file has zero bytes in its text. It was not written",
+    ),
+    "a crash, nothing written": (bytes(200), "was not written whole"),
+    "a merge": (f"<<<<<<< HEAD\n{SETTINGS}=======\n".encode(), ":1: .* an unfinished merge"),
+    "a merge, its end": (f"{SETTINGS}>>>>>>> theirs\n".encode(), ":5: .* an unfinished merge"),
+    "a space of a web page": (
+        SETTINGS.replace(" = 300", "\u00a0= 300").encode(),
+        ":2: .* an unseen U\\+00A0",
+    ),
+    "a space of no width": (f"\u200b{SETTINGS}".encode(), ":1: .* an unseen U\\+200B"),
+    "quotes of a mail": (SETTINGS.replace('"', "\u201c").encode(), ":4: .* write straight ones"),
+    "line ends of an old Mac": (SETTINGS.replace("\n", "\r").encode(), "lone carriage returns"),
+}
+"""Settings as other programs, or a crash, leave them, and what is said."""
+
+
+@pytest.mark.parametrize(("content", "said"), SPOILT.values(), ids=SPOILT)
+def test_a_text_that_a_program_or_a_crash_has_spoilt_says_by_what(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
+    """The line, and what to do; "Invalid statement" alone helps nobody."""
+    error = refused(tmp_path, content, "toml")
+    with pytest.raises(InputError, match=said):
+        raise error
+
+
+@pytest.mark.parametrize("sign", ["\r\n", "\ufeff"])
+def test_line_ends_and_marks_of_other_systems_are_read(tmp_path: Path, sign: str) -> None:
+    """Windows writes them."""
+    text = sign + SETTINGS if sign == "\ufeff" else SETTINGS.replace("\n", sign)
+    assert document(tmp_path, text, "toml").content["daemon"] == {"state_dir": "state"}
+
+
+def _nobody(pipe: Path) -> object:
+    del pipe
+    return None
+
+
+def _has_gone(pipe: Path) -> object:
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    os.close(os.open(pipe, os.O_WRONLY))
+    return reader
+
+
+@pytest.mark.parametrize("writer", [_nobody, _has_gone])
+def test_a_pipe_that_nobody_writes_to_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: Callable[[Path], object]
+) -> None:
+    """Whoever reads it is a daemon that has signals and requests to answer."""
+    monkeypatch.setattr(document_file, "WRITER_SECONDS", 0.2)
+    pipe = tmp_path / "boa.toml"
+    os.mkfifo(pipe)
+    kept = writer(pipe)
+    with pytest.raises(InputError, match=r"nobody opened it for writing within 0.2 s"):
+        read_document(pipe)
+    if isinstance(kept, int):
+        os.close(kept)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.4])
+def test_a_pipe_of_a_command_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: float
+) -> None:
+    """The shell's <(command) may take its time: what counts is that somebody has the pipe open."""
+    monkeypatch.setattr(document_file, "WRITER_SECONDS", 0.2)
+    pipe = tmp_path / "boa.toml"
+    os.mkfifo(pipe)
+    ends = os.open(pipe, os.O_RDWR)
+
+    def write() -> None:
+        threading.Event().wait(delay)
+        with pipe.open("w") as file:
+            file.write(SETTINGS)
+        threading.Event().wait(1.0)
+        os.close(ends)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert read_document(pipe).content["daemon"] == {"state_dir": "state"}
+    writer.join()
+
+
+def test_a_link_to_nothing_says_where_it_leads(tmp_path: Path) -> None:
+    """The hint does not name the link itself."""
+    link = tmp_path / "boa.toml"
+    link.symlink_to("unmounted/boa.toml")
+    with pytest.raises(InputError, match=r"it is a link to unmounted/boa.toml, and nothing is there$"):
+        read_document(link)

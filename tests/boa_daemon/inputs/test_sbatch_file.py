@@ -71,6 +71,15 @@ def a_script(folder: Path, *options: str, body: str = "srun python train.py") ->
         (["--chdir=/"], {"workdir": "/"}),
         (["--begin=16:00"], {}),
         (["--begin=noon"], {}),
+        (["--part=gpu --gpus-per-n=2"], {"min_gpus": 2, "slurm_options": ["--partition=gpu"]}),
+        (["--job=a#b"], {"name": "a"}),
+        (["--gpus=4 \\", "--time=10"], {"min_gpus": 4, "max_hours": 10 / 60}),
+        (["--gres=gpu:a100,nvme:100G"], {"min_gpus": 1}),
+        (["--gres=gres/gpu:a100:2"], {"min_gpus": 2}),
+        (["--time-min=30 -t 1-0"], {"max_hours": 24.0, "slurm_options": ["--time-min=30"]}),
+        (["-A proj_1.2-x@site"], {"slurm_options": ["--account=proj_1.2-x@site"]}),
+        (["--stepmgr --oom-kill-step=1 --exclusive=user -G2"], {"min_gpus": 2}),
+        (["-n4 --gpus-per-task=a100:1"], {"min_gpus": 4}),
     ],
 )  # fmt: skip
 def test_options_are_meant(tmp_path: Path, options: list[str], said: dict[str, Any]) -> None:
@@ -90,6 +99,7 @@ def test_options_are_meant(tmp_path: Path, options: list[str], said: dict[str, A
         "--mail-type=BOGUS",
         "--time=\u0663", "--time=1:2:3:4", "--begin=25:00", "--umask=022", "packjob", "--gpus=a100:2,v100",
         "--comment=boa:max_usd=x", "--job-name", "--clusters=b", "'unclosed", "-Z 1", "--container=x",
+        "--container-image=a#b", "--ntasks-p=2", "--gres=gpu/a100:2", "--job_name=x",
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_by_line(tmp_path: Path, option: str) -> None:
@@ -98,6 +108,26 @@ def test_what_cannot_be_meant_is_refused_by_line(tmp_path: Path, option: str) ->
         read_sbatch(a_script(tmp_path, "--nodes=1", option))
     assert found.value.line == 3
     assert str(found.value).startswith(f"{tmp_path}/train.sbatch:3: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#!/bin/bash\r\n#SBATCH -G2\r\necho\r\n",
+        "#!/bin/bash\r#SBATCH -G2\recho\r",
+        "\ufeff#!/bin/bash\n#SBATCH -G2\necho\n",
+        "#!/bin/bash\n#SBATCH--gpus=2\necho\n",
+        "#!/bin/bash\n#SBATCH\t-G\t2\necho\n",
+        "#!/bin/bash\n##SBATCH -G4\n# SBATCH -G5\n #SBATCH -G6\n\n# why\n#SBATCH -G 2 # 2\necho\n#SBATCH -G7",
+        "#!/bin/bash\n#SBATCH -G8\n#SBATCH --gpus=2\necho\n",
+    ],
+)
+def test_lines_are_found_as_sbatch_finds_them(tmp_path: Path, text: str) -> None:
+    """Whatever ends them; not those that are commented out, and the last of two counts."""
+    file = tmp_path / "train.sbatch"
+    file.write_bytes(text.encode())
+    assert is_sbatch(file)
+    assert read_sbatch(file).content["min_gpus"] == 2
 
 
 def test_what_is_ignored_is_said_by_line(tmp_path: Path) -> None:

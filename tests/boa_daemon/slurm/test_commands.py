@@ -20,6 +20,8 @@ from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmRefused, SlurmSilent
         ("gpu-a[1-2]-x,b", ["gpu-a1-x", "gpu-a2-x", "b"]),
         ("n[01-03,7]", ["n01", "n02", "n03", "n7"]),
         ("r[01-02]c[0,2]s1", ["r01c0s1", "r01c2s1", "r02c0s1", "r02c2s1"]),
+        ("n[1-2], n4\n", ["n1", "n2", "n4"]),
+        ("n1[2-3],[7-8],n_1.x", ["n12", "n13", "7", "8", "n_1.x"]),
         ("", []),
     ],
 )
@@ -32,7 +34,7 @@ def test_a_host_list_is_expanded(hostlist: str, names: list[str]) -> None:
     "hostlist",
     [
         "c[1-", "c[1-x]", "c]1[", "c[]-2]", "c[]", "c[5-1]", "c[1,]", "c[-3]", "c[1-2-3]", "c[[1]]",
-        "c[\u0663]", "c[\u00b2]",
+        "c[\u0663]", "c[\u00b2]", "(null)", "None assigned", "c1 c2", "c[1 - 3]", "c[1-3:2]",
     ],
 )  # fmt: skip
 def test_a_broken_host_list_is_refused(hostlist: str) -> None:
@@ -99,7 +101,8 @@ def test_nodes_and_jobs_are_read(slurm: Slurm, tmp_path: Path) -> None:
     fake(
         tmp_path,
         "squeue",
-        "echo '7|RUNNING|ann|ml|n[1-2]|boa:a|b:g1:x|None'; echo '8|PENDING|bob||||Priority'",
+        "echo '7|RUNNING|ann|ml|n[1-2]|gpu|2|7|boa:a|b:g1:x|None'; "
+        "echo '8|PENDING|bob|||p,q|4-8|8_[0-9%3]||Priority'",
     )
     one, two, cloud = slurm.nodes()
     assert (one.cpus, one.memory_mb, one.gpus, one.gpu_model, one.address) == (
@@ -228,3 +231,19 @@ def test_a_missing_slurm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SlurmRefused, match=r"cannot be run: No such file.*slurm_ssh"):
         Slurm(environment={"PATH": "/nowhere"}).jobs()
+
+
+def test_options_in_variables_are_not_handed_on(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would hide jobs, change columns, or give each job the tasks of the one around the daemon."""
+    options = ("SQUEUE_PARTITION", "SINFO_NODES", "SLURM_NTASKS", "SLURM_CLUSTERS", "SBATCH_QOS")
+    for name in (*options, "SLURM_CONF", "LANG", "LC_ALL"):
+        monkeypatch.setenv(name, "x")
+    fake(tmp_path, "squeue", "env")
+    fake(tmp_path, "sbatch", "env >&2; echo 7")
+    listed = dict(line.partition("=")[::2] for line in slurm.run("squeue").splitlines())
+    given = slurm.variables({"SLURM_NTASKS": "4", "LC_ALL": "de_DE.UTF-8"})
+    assert not listed.keys() & set(options)
+    assert (listed["SLURM_CONF"], listed["LC_ALL"]) == ("x", "C")
+    assert given == {"LC_ALL": "de_DE.UTF-8", "SLURM_CONF": "x"}

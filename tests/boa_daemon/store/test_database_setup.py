@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,17 @@ from alembic import command
 from sqlalchemy import text
 
 from boa_daemon.store import database_setup
-from boa_daemon.store.database_setup import HEAD, StoreUnusable, migrate, open_engine, sqlite_url
+from boa_daemon.store.database_setup import (
+    HEAD,
+    KEPT_BACKUPS,
+    StoreUnusable,
+    backup,
+    backups_in,
+    migrate,
+    newest_backup_age,
+    open_engine,
+    sqlite_url,
+)
 
 
 def test_a_new_database_has_the_newest_revision_and_an_older_one_is_upgraded(
@@ -45,3 +57,52 @@ def test_tables_without_a_revision_are_refused_and_left_unchanged(tmp_path: Path
     with engine.connect() as connection:
         assert connection.scalar(text("SELECT count(*) FROM sqlite_master WHERE type = 'table'")) == 1
     engine.dispose()
+
+
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize(
+    ("ages", "age"),
+    [
+        ([], None),
+        ([HOUR], HOUR),
+        ([HOUR, 9 * HOUR], HOUR),
+        # A server of files may be some seconds ahead.
+        ([-5.0], 0.0),
+        # The clock was a year ahead for an hour, and is right again.
+        ([-9000 * HOUR, -9001 * HOUR], None),
+        ([-9000 * HOUR, 5 * HOUR], 5 * HOUR),
+    ],
+)
+def test_a_backup_with_a_time_to_come_holds_back_no_other(
+    tmp_path: Path, ages: list[float], age: float | None
+) -> None:
+    """Else there would be no backup until that time."""
+    for number, each in enumerate(ages):
+        file = tmp_path / f"{number}.sqlite"
+        file.touch()
+        os.utime(file, (time.time() - each,) * 2)
+    found = newest_backup_age(tmp_path)
+    assert found == (None if age is None else pytest.approx(age, abs=5.0))
+
+
+@pytest.mark.parametrize("ahead_hours", [0.0, 1.0, 9000.0])
+def test_the_newest_backup_is_kept_and_first_whatever_the_clock_was(
+    tmp_path: Path, ahead_hours: float
+) -> None:
+    """Backups of the time to come must not push out the one that was just made."""
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    for number in range(KEPT_BACKUPS):
+        file = folder / f"2099010{1 if ahead_hours else 0}T{number:06d}.sqlite"
+        file.touch()
+        then = time.time() + ahead_hours * HOUR + number - 100.0
+        os.utime(file, (then, then))
+    engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))
+    migrate(engine)
+    made = backup(engine, folder, "20261128T120000")
+    engine.dispose()
+    assert made is not None
+    found = backups_in(folder)
+    assert (found[0], len(found)) == (made, KEPT_BACKUPS)

@@ -16,6 +16,7 @@ from boa_daemon.tick.facts.state import ClusterState, WaitReason
 from boa_daemon.tick.money.team_turns import (
     TEAM_CODES,
     behind_their_turn,
+    claims_end_at,
     closed_teams,
     held_team,
     money_behind,
@@ -56,7 +57,8 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
             aside[name] = "user-day-cap"
         elif terms.team in closed:
             aside[name] = closed[terms.team]
-    if state.teams:
+    claims_end = claims_end_at(state, aside) if state.teams else None
+    if claims_end is not None:
         aside |= behind_their_turn(state, aside)
     if not aside:
         return draft
@@ -72,9 +74,17 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
     )
     teams = {state.jobs[name].terms.team: why for name, why in aside.items() if why in TEAM_CODES}
     held += tuple(
-        held_team(name, why, state.teams[name], behind=money_behind(state, name, why, draft.rules))
+        held_team(
+            name,
+            why,
+            state.teams[name],
+            behind=money_behind(state, name, why, draft.rules),
+            claim_seconds=None if claims_end is None else claims_end - state.now,
+        )
         for name, why in sorted(teams.items())
     )
+    if claims_end is not None and "team-share" in teams.values():
+        wakes.append(claims_end)
     if broke or teams:
         wakes.append(day_of(state.now).ends_at)
     plan = replace(draft.plan, held=held).looked_at_by(*wakes)

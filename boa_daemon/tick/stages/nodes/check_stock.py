@@ -36,6 +36,9 @@ def check_stock(state: ClusterState, draft: Draft) -> Draft:
     if not state.offers and not state.cooldowns:
         return draft
     wanted = {(name, size) for name in plan.launches for size in (1, *plan.gangs.get(name, ()))}
+    if state.cooldowns:
+        to_come = (job for job, reason in plan.waiting.items() if reason == "nodes-to-come")
+        wanted |= {_order_of(draft, plan, job) for job in to_come}
     closed = {one: rest for one in sorted(wanted) if (rest := _closed(state, *one)) is not None}
     if closed:
         again = (rest.until for rest in closed.values() if isfinite(rest.until))
@@ -59,13 +62,20 @@ def _reasons(
     why: dict[JobId, WaitReason] = {}
     for job in plan.waiting:
         kind = kinds[plan.widths[job].gpu_type]
-        rest = whole.get(kind.name) or closed.get((kind.name, -(-plan.widths[job].gpus // kind.gpus)))
+        rest = whole.get(kind.name) or closed.get(_order_of(draft, plan, job))
         if rest is None and plan.waiting[job] == "nodes-to-come" and not _comes(state, plan, kind.name):
             # It counted on nodes that were to come for wider jobs.
             rest = next((rest for (name, _), rest in closed.items() if name == kind.name), None)
         if rest is not None:
             why[job] = _WAITS[rest.kind]
     return why
+
+
+def _order_of(draft: Draft, plan: Plan, job: JobId) -> tuple[str, int]:
+    """Return the instance type of a job's width, and how many nodes it spans."""
+    width = plan.widths[job]
+    machine = draft.rules.instance_types[width.gpu_type]
+    return machine.name, -(-width.gpus // machine.gpus)
 
 
 def _comes(state: ClusterState, plan: Plan, name: str) -> bool:

@@ -2,7 +2,8 @@
 
 Jobs that do not fit on the ready nodes are placed on those and the coming nodes together; nodes are added
 until all fit. So nothing is rented twice, and the placer's rules (such as whole nodes) are respected. Nothing
-is rented for jobs that should wait for GPUs that will be free soon.
+is rented for jobs that should wait for GPUs that will be free soon. While the cloud refuses as many nodes
+together as a job needs, the others do not count on the room beside it.
 
 Cost: O(jobs + nodes), and the placer's cost on the nodes with room.
 """
@@ -15,7 +16,8 @@ from math import ceil
 
 from boa_daemon.errors import BoaError
 from boa_daemon.tick.facts.draft import Draft
-from boa_daemon.tick.facts.placeable_nodes import PlaceableNodes
+from boa_daemon.tick.facts.offers import closed_until
+from boa_daemon.tick.facts.placeable_nodes import PlaceableNodes, Slots
 from boa_daemon.tick.facts.state import ClusterState, Plan, Rules, WaitReason
 from boa_daemon.tick.room.forecasts import about_to_end
 from boa_daemon.tick.room.launches import blank_nodes, coming_nodes, gangs_of, within_node_limit
@@ -38,11 +40,15 @@ def rent(state: ClusterState, draft: Draft) -> Draft:
     booting = coming_nodes(state)
     after = room.without(ending, state).after(draft.plan.slots)
     demand = _demand(state, waiting, after, draft.rules, booting)
+    refused = _refused(state, demand, waiting, draft.rules) if demand.gangs and state.cooldowns else set()
+    if refused:
+        others = {job: width for job, width in waiting.items() if job not in refused}
+        demand = _demand(state, others, after, draft.rules, booting) if others else _NOTHING
     kinds = {node.instance_type.gpu_type for node in booting}
     if demand.launches:
         kinds |= {kind for kind, one in draft.rules.instance_types.items() if demand.launches.get(one.name)}
     why: dict[JobId, WaitReason] = {
-        job: "nodes-to-come" if width.gpu_type in kinds else "gpus-to-fall-free"
+        job: "nodes-to-come" if width.gpu_type in kinds or job in refused else "gpus-to-fall-free"
         for job, width in waiting.items()
     }
     plan = _renting(draft.plan, demand.launches, demand.gangs, why)
@@ -52,11 +58,27 @@ def rent(state: ClusterState, draft: Draft) -> Draft:
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Demand:
-    """New nodes by instance type, and the nodes that waiting jobs count on."""
+    """New nodes by instance type, the nodes that waiting jobs count on, and what jobs need together."""
 
     launches: dict[str, int]
     claimed: frozenset[NodeId]
     gangs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    spans: dict[JobId, tuple[str, int]] = field(default_factory=dict)  # instance type and new nodes, from 2
+
+
+_NOTHING = _Demand(launches={}, claimed=frozenset())
+
+
+def _refused(
+    state: ClusterState, demand: _Demand, waiting: Mapping[JobId, Width], rules: Rules
+) -> set[JobId]:
+    """Return the jobs that need more new nodes together than any offer accepts now."""
+    return {
+        job
+        for job, (name, nodes) in demand.spans.items()
+        if waiting[job].gpus > rules.instance_types[waiting[job].gpu_type].gpus
+        and closed_until(name, state.offers, state.cooldowns, now=state.now, together=nodes) is not None
+    }
 
 
 def _demand(
@@ -90,7 +112,8 @@ def _demand(
             return _Demand(
                 launches=launches,
                 claimed=frozenset([slot.node for taken in future.values() for slot in taken]),
-                gangs=gangs_of(future, blank),
+                gangs=(gangs := gangs_of(future, blank)),
+                spans=_spans(future, blank) if gangs else {},
             )
         if not is_short:
             short = after.shortfall(rest, future, extra=extra)
@@ -103,3 +126,13 @@ def _demand(
             extra += blank_nodes(instance_type, so_far, so_far + count)
         if sum(launches.values()) > most_launches:
             raise BoaError(f"the placer leaves jobs out of empty nodes: {', '.join(sorted(missing)[:5])}")
+
+
+def _spans(placed: Slots, blank: Mapping[NodeId, str]) -> dict[JobId, tuple[str, int]]:
+    """Return the instance type and the number of new nodes of each job on several of them."""
+    found = {}
+    for job, taken in placed.items():
+        new = {slot.node for slot in taken} & blank.keys()
+        if len(new) > 1:
+            found[job] = blank[min(new)], len(new)
+    return found

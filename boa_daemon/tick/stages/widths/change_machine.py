@@ -1,11 +1,12 @@
-"""May change widths: move a job to another machine or market with its GPU if its own is unavailable.
+"""May change widths: move a job to another machine, market or GPU type if its own is unavailable.
 
 A job that waits for a machine without stock or quota gets the next best width by the plan's own prices among
 those with room: free GPUs, coming nodes, and possible launches. What a job's checkpoint costs on its way to a
 far machine, and the time that takes, count with each start there. A running job on another machine of the GPU
 than the policy names stays there while that machine is out of stock, and until the change saves more than it
-costs. If each GPU has one machine, nothing changes, unless the nodes that a job spans were not available
-together: then the job is narrower for a while.
+costs. A waiting job takes another GPU type if its class has a curve for it: in any case where its own type
+was denied or has no quota, else if that is better than to wait for stock. Where the nodes that a job spans
+were not available together, the job is narrower for a while.
 
 Cost: O(nodes + jobs), and O(phases x widths) for each job that is considered.
 """
@@ -13,10 +14,11 @@ Cost: O(nodes + jobs), and O(phases x widths) for each job that is considered.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.needs import only_with
-from boa_daemon.tick.facts.offers import closes_wide_orders, room_to_rent
+from boa_daemon.tick.facts.offers import RefusalKind, closed_until, closes_wide_orders, room_to_rent
 from boa_daemon.tick.facts.state import ClusterState, JobState, Rules, Transfer
 from boa_daemon.tick.room.launches import is_coming
 from boa_daemon.units import format_hours
@@ -28,6 +30,8 @@ from policies.online.fallback_width import fallback_width
 from policies.online.node_prices import WholeNodePrices
 
 _families = LatestMemo(siblings)
+_PASSING: frozenset[RefusalKind] = frozenset({"no-capacity", "busy", "throttled"})
+"""Refusals that end by themselves; a quota, a denial, a bad request and a missing price need a person."""
 
 
 @only_with("machines", "market")
@@ -37,22 +41,30 @@ def change_machine(state: ClusterState, draft: Draft) -> Draft:
     family = _families(draft.rules.instance_types)
     if closes_wide_orders(state.cooldowns):
         family = {kind: (kind,) for kind in draft.rules.instance_types} | family
-    if not family or draft.has_fixed_fleet or not isinstance(prices, WholeNodePrices):
+    has_others = len(draft.rules.instance_types) > 1
+    if not (family or has_others) or draft.has_fixed_fleet or not isinstance(prices, WholeNodePrices):
         return draft
     room = _RentableGpus(state, draft.rules)
     changed: dict[JobId, Width] = {}
     notes: dict[JobId, str] = {}
-    for name, job in state.jobs.items():
-        width, holds = wanted.widths.get(name), _kept(state, job)
-        if width is None or width == holds or width.gpu_type not in family or job.is_stopping:
+    for name in dict.fromkeys((*wanted.order, *state.jobs)):
+        job, width = state.jobs[name], wanted.widths.get(name)
+        holds = _kept(state, job)
+        if width is None or width == holds or job.is_stopping:
             continue
-        kinds = family[width.gpu_type]
-        most = room.most_gpus()
-        begins = _begins(job, draft.rules)
-        found = _width_for(job, width, holds, prices=prices, room=most, kinds=kinds, begins=begins)
+        found = _width_for(
+            job,
+            width,
+            holds,
+            prices=prices,
+            room=room,
+            now=state.now,
+            kinds=family.get(width.gpu_type, ()),
+            begins=_begins(job, draft.rules),
+        )
         if found != width:
             changed[name] = found
-            is_there = width.gpus <= most.get(width.gpu_type, 0.0)
+            is_there = width.gpus <= room.most(width.gpu_type)
             notes[name] = _note(width, found, is_held=found == holds, is_there=is_there)
             if found != holds:
                 notes[name] += _transfer_note(job, draft.rules.transfers.get(found.gpu_type))
@@ -74,30 +86,44 @@ def _width_for(
     holds: Width | None,
     *,
     prices: WholeNodePrices,
-    room: Mapping[str, float],
+    room: _RentableGpus,
+    now: float,
     kinds: Collection[str],
     begins: Mapping[str, tuple[float, float]],
 ) -> Width:
-    """Return the width for a job that does not hold the width that the policy named."""
-    if holds is not None and (holds.gpu_type == width.gpu_type or holds.gpu_type not in kinds):
+    """Return the width for a job that does not hold the width that the policy named.
+
+    `kinds` are the GPU's machines and markets, if there are several.
+    """
+    has_room = width.gpus <= room.most(width.gpu_type)
+    if holds is not None and holds.gpu_type == width.gpu_type:
         return width
-    has_room = width.gpus <= room.get(width.gpu_type, 0.0)
-    if has_room and holds is None:
+    if holds is None and has_room:
         return width
-    if holds is not None and not has_room:
+    columns = prices.columns[job.job.class_name]
+    if holds is not None and not has_room and holds in columns.index:
         return holds
-    best = fallback_width(
+    if holds is not None and holds.gpu_type not in kinds:
+        return width
+    next_best = partial(
+        fallback_width,
         job.job,
-        prices.columns[job.job.class_name],
+        columns,
         multiplier=prices.multiplier,
-        room=room,
         holds=holds,
         gpus=job.terms.ordered_gpus,
         begins=begins,
     )
+    most = room.most_gpus()
+    best = next_best(room=most if kinds else {})
     if holds is not None:
         return holds if best == holds else width
-    return best or width
+    if best is not None:
+        return best
+    others = {kind: gpus for kind, gpus in most.items() if kind != width.gpu_type}
+    waits_for = width if room.may_come(width.gpu_type) else None
+    waited = (now - job.job.arrived_at) / 3600.0
+    return next_best(room=others, rather_than=waits_for, waited_hours=waited) or width
 
 
 class _RentableGpus:
@@ -114,6 +140,7 @@ class _RentableGpus:
         self.in_all: dict[str, float] = {}
         self.in_one_order: dict[str, float] = {}
         self.in_zones: dict[str, dict[str, float]] = {kind: {} for kind in rules.instance_types}
+        self._state, self._rules = state, rules
         for kind, machine in rules.instance_types.items():
             nodes, together = room_to_rent(machine.name, state.offers, state.cooldowns, now=state.now)
             self.in_all[kind], self.in_one_order[kind] = nodes * machine.gpus, together * machine.gpus
@@ -125,11 +152,22 @@ class _RentableGpus:
 
     def most_gpus(self) -> dict[str, float]:
         """Return how many GPUs one job can have, by GPU type."""
-        found = {}
-        for kind, here in self.in_zones.items():
-            new, held = min(self.in_all[kind], self.in_one_order[kind]), max(here.values(), default=0.0)
-            found[kind] = max(new, held) if self.has_zones else new + held
-        return found
+        return {kind: self.most(kind) for kind in self.in_zones}
+
+    def most(self, kind: str) -> float:
+        """Return how many GPUs of a type one job can have."""
+        if kind not in self.in_zones:
+            return 0.0
+        new = min(self.in_all[kind], self.in_one_order[kind])
+        held = max(self.in_zones[kind].values(), default=0.0)
+        return max(new, held) if self.has_zones else new + held
+
+    def may_come(self, kind: str) -> bool:
+        """Return whether more of a GPU type may be had without that somebody changes the account."""
+        known = self._state
+        machine = self._rules.instance_types[kind]
+        rest = closed_until(machine.name, known.offers, known.cooldowns, now=known.now)
+        return rest is None or rest.kind in _PASSING
 
     def take(self, kind: str, gpus: float) -> None:
         """Assign GPUs to a job: from the fullest zone that has room for it, or else new ones."""

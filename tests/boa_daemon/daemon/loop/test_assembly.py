@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 
 from boa_daemon.backends.simulated import FileCloud
-from boa_daemon.daemon.loop.assembly import open_daemon, open_world
+from boa_daemon.daemon.loop.assembly import RECOVERED, open_daemon, open_world, try_database
+from boa_daemon.daemon.loop.last_state import LastStateFile
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.engines.run_reports import Generation
 from boa_daemon.engines.ssm import SsmEngine
@@ -17,6 +19,7 @@ from boa_daemon.engines.ssm_runs import SsmRun
 from boa_daemon.errors import InputError
 from boa_daemon.store.storage import Storage
 from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.facts.ports import JobSpec, WayIn
 
 
@@ -93,3 +96,65 @@ def test_boa_shell_uses_the_region_of_the_nodes(tmp_path: Path) -> None:
     way = runner.inside.way("a", 0)
     assert isinstance(way, WayIn)
     assert (way.node, way.region) == ("i-1", "eu-west-1")
+
+
+def _ran_in(folder: Path, *, jobs: int = 1) -> DaemonInAFolder:
+    """Return a daemon of a state folder that had jobs and ticked."""
+    folder.mkdir()
+    made = DaemonInAFolder(folder, ManualClock(1_800_000_000.0))
+    made.storage.queue.mark_in(folder / "next_job")
+    made.daemon.last_state_file = LastStateFile(folder / "last_state")
+    if jobs:
+        made.service.submit([job_content()] * jobs, user="ann")
+    assert made.daemon.tick() is not None
+    return made
+
+
+DATABASES: dict[str, tuple[str, str]] = {
+    "its own": ("ours", ""),
+    "its own, moved": ("moved", ""),
+    "another daemon's": ("theirs", "another daemon's: the last tick of .*ours was recorded in "),
+    "another daemon's that was recovered": ("recovered", ""),
+    "another daemon's, who had no job": ("no jobs", "the database is empty, and there was one before"),
+    "a new one": ("new", "the database is empty, and there was one before"),
+}
+"""Which database the settings name for a state folder with a past, and what is said."""
+
+
+@pytest.mark.parametrize(("which", "said"), DATABASES.values(), ids=DATABASES)
+def test_the_database_of_another_daemon_is_not_taken_for_its_own(
+    tmp_path: Path, which: str, said: str
+) -> None:
+    """Its jobs would be started here a second time, and what was spent here would be forgotten."""
+    _ran_in(tmp_path / "ours").close()
+    theirs = _ran_in(tmp_path / "theirs", jobs=0 if which == "no jobs" else 2)
+    if which == "recovered":
+        theirs.storage.store.set_flag(RECOVERED, True)
+    theirs.close()
+    file = tmp_path / {"ours": "ours", "new": "new", "moved": "moved"}.get(which, "theirs") / "boa.sqlite"
+    if which == "moved":
+        file.parent.mkdir()
+        (tmp_path / "ours" / "boa.sqlite").rename(file)
+    elif which == "new":
+        file.parent.mkdir()
+    daemon = {"state_dir": str(tmp_path / "ours"), "database": f"sqlite:///{file}"}
+    storage, fault, again = try_database(Settings.model_validate({"daemon": daemon}))
+    assert (storage is None) is bool(said)
+    assert re.search(said, fault)
+    if storage is None:
+        assert again is not None
+        assert "keeps the caps and the leases" in fault
+        # No table is made in what was named by mistake.
+        assert which != "new" or not file.exists()
+    else:
+        storage.close()
+
+
+def test_a_new_machine_takes_the_database_that_the_old_one_left(tmp_path: Path) -> None:
+    """A state folder without a past says nothing about whose database it is."""
+    _ran_in(tmp_path / "theirs").close()
+    daemon = {"state_dir": str(tmp_path), "database": f"sqlite:///{tmp_path}/theirs/boa.sqlite"}
+    storage, fault, _ = try_database(Settings.model_validate({"daemon": daemon}))
+    assert (storage is not None, fault) == (True, "")
+    assert storage is not None
+    storage.close()

@@ -3,50 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from slurm_site import World
 
-from boa_daemon.daemon.service.slurm_nodes import FRESH_SECONDS, MOST_COMMENTS, SlurmNodes
+from boa_daemon.daemon.service.slurm_comments import MOST_COMMENTS
 from boa_daemon.errors import InputError
 from boa_daemon.slurm.commands import SlurmJob, SlurmNode, SlurmRefused
-from boa_daemon.testing import ManualClock
-from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
-from boa_daemon.testing.fake_slurm import FakeSlurm
-
-START = 1_800_000_000.0
-SETTINGS: dict[str, dict[str, Any]] = {
-    "budget": {"usd_per_hour": 100.0, "usd_per_day_cap": 5000.0, "max_instances": 8},
-    "cloud": {"instance_types": ["g5.12xlarge"], "boot_seconds": 10.0},
-    "slurm": {"partitions": {"rented": {"instance_type": "g5.12xlarge"}}, "teams": {"ml": "vision"}},
-    "teams": {"vision": {"members": ["ann"]}},
-}
-
-
-class World:
-    """A daemon in a folder that provides the nodes of a Slurm in memory."""
-
-    def __init__(self, folder: Path, **changes: dict[str, Any]) -> None:
-        self.clock = ManualClock(START)
-        self.site = DaemonInAFolder(folder, self.clock, {**SETTINGS, **changes})
-        nodes = [SlurmNode(name=f"c{n}", partition="rented", state="idle", marks="~") for n in range(1, 5)]
-        self.slurm = FakeSlurm(nodes)
-        self.nodes = SlurmNodes(self.site.service, self.slurm)
-
-    def wants(self, *names: str) -> None:
-        """Let Slurm power nodes up."""
-        for name in names:
-            self.slurm.set(name, state="allocated", marks="#")
-
-    def passes(self, seconds: float = FRESH_SECONDS + 1.0) -> None:
-        """Let time pass, tick, and compare."""
-        self.clock.instant += seconds
-        self.site.daemon.tick()
-        self.nodes.reconcile()
-
-    def live(self) -> set[str]:
-        """Return the nodes that have a job."""
-        return set(self.nodes.live())
+from boa_daemon.testing.daemon_in_a_folder import job_content
 
 
 @pytest.fixture
@@ -188,7 +152,7 @@ def test_a_job_of_slurm_says_why_it_waits_until_it_has_its_nodes(tmp_path: Path)
     assert world.slurm.comments["7"].startswith("boa: ")
     world.slurm.set("c1", state="allocated", marks="")
     world.slurm.queue = [SlurmJob(id="7", state="RUNNING", user="ann", nodes="c1")]
-    world.nodes._comment({}, joined={"c1"})
+    world.nodes._comments.show({}, joined={"c1"})
     assert world.slurm.comments == {"7": ""}
 
 
@@ -204,7 +168,7 @@ def test_a_large_array_is_told_why_it_waits_however_many_there_are(world: World)
     world.slurm.comments.clear()
     world.slurm.queue = [SlurmJob(id=str(n), state="PENDING", user="ann") for n in range(count)]
     for _ in range(3):
-        world.nodes._comment({})
+        world.nodes._comments.show({})
     assert world.slurm.comments == dict.fromkeys(map(str, range(count)), "boa: the cap")
 
 
@@ -219,3 +183,25 @@ def test_a_controller_that_refuses_or_is_silent_about_comments_stops_nothing(wor
     world.wants("c1")
     world.nodes._refuse({"c1": "the cap"})
     assert world.slurm.told == [(("c1",), {"state": "power_down_force", "reason": "boa: the cap"})]
+
+
+def test_nodes_for_slurm_and_own_jobs_share_the_caps(tmp_path: Path) -> None:
+    """Three instances at the most for both together, and one bill."""
+    budget = {"usd_per_hour": 100.0, "usd_per_day_cap": 5000.0, "max_instances": 3}
+    world = World(tmp_path, budget=budget)
+    own = [job_content(f"own-{number}", hours=50.0, min_gpus=4, max_gpus=4) for number in range(2)]
+    world.site.service.submit(own, user="ann")
+    for _ in range(4):
+        world.passes(20.0)
+    world.wants("c1", "c2", "c3")
+    world.nodes.resume("c[1-3]")
+    for _ in range(6):
+        world.passes(60.0)
+        decision = world.site.daemon.standing.decision
+        assert decision is not None
+        assert len(decision.state.nodes) <= 3
+    held = [job for job in world.site.storage.queue.active.values() if job.slots]
+    assert sorted("slurm_node" in job.content for job in held) == [False, False, True]
+    reasons = [values["reason"] for _, values in world.slurm.told]
+    assert reasons
+    assert all(reason.startswith("boa: ") for reason in reasons)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ def test_the_strongest_file_names_the_socket(tmp_path: Path) -> None:
     assert named_socket() == tmp_path / "own.sock"
 
 
-@pytest.mark.parametrize("kind", ["a link to nothing", "a folder", "not TOML", "a number", "not a table"])
+@pytest.mark.parametrize(
+    "kind", ["a link to nothing", "a folder", "a pipe", "not TOML", "a number", "not a table"]
+)
 def test_a_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path, kind: str) -> None:
     """What it was to say may name another daemon; reading all settings then says what is wrong."""
     (tmp_path / "etc.toml").write_text("[daemon]\nsocket = 'others.sock'\n")
@@ -34,6 +37,8 @@ def test_a_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path, kind: str
         own.symlink_to(tmp_path / "unmounted" / "boa.toml")
     elif kind == "a folder":
         own.mkdir()
+    elif kind == "a pipe":
+        os.mkfifo(own)
     else:
         texts = {"not TOML": "[daemon", "a number": "[daemon]\nsocket = 5\n", "not a table": "daemon = 5\n"}
         own.write_text(texts[kind])

@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
+from boa_daemon.backends.settings import SidePrices
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.daemon.settings.setting_changes import SettingChange, changes_between, code_of
 
+PARTITION: dict[str, Any] = {"gpu": "a100", "gpus": 4, "usd_per_hour": 2.0, "nodes": 2}
+SIDE_PRICES: dict[str, Any] = {
+    name: "2026-11-01" if name == "as_of" else 0.1
+    for name, field in SidePrices.model_fields.items()
+    if field.is_required()
+}
 BASE: dict[str, dict[str, Any]] = {
     "budget": {
         "usd_per_hour": 5.0,
@@ -16,13 +23,19 @@ BASE: dict[str, dict[str, Any]] = {
         "standing_usd_per_hour": 0.5,
         "max_instances": 4,
     },
-    "cloud": {"lease_minutes": 30.0, "spot_max_usd_per_hour": {"g5.xlarge": 0.5}},
+    "cloud": {
+        "lease_minutes": 30.0,
+        "spot_max_usd_per_hour": {"g5.xlarge": 0.5},
+        "partitions": {"gpu": PARTITION},
+        "side_prices": SIDE_PRICES,
+    },
     "engine": {"secrets": ["ssm:/a/*"], "own_user": True},
     "api": {"admins": ["ann"]},
     "alerts": {"webhook": "https://hooks.example/T0/secret"},
     "users": {"bob": {"max_jobs": 3, "usd_per_day_cap": 20.0}},
-    "teams": {"vision": {"members": ["bob", "eve"], "usd_per_day_cap": 50.0}},
-    "secrets": {"env:A*": ["ann"]},
+    "teams": {"vision": {"members": ["bob", "eve"], "usd_per_day_cap": 50.0}, "lab": {"members": ["ann"]}},
+    "secrets": {"env:A*": ["ann"], "env:T": ["team:lab"]},
+    "slurm": {"teams": {"ml": "vision", "hep": "lab"}},
 }
 
 
@@ -64,6 +77,16 @@ LOOSER: list[tuple[str, str, Any]] = [
     ("teams", "vision", {**TEAM, "members": ["bob"]}),
     ("secrets", "env:A*", ["ann", "eve"]),
     ("secrets", "env:AB*", ["eve"]),
+    # Limits in tables and rows within a section.
+    ("cloud", "partitions", {"gpu": {**PARTITION, "nodes": 3}}),
+    ("cloud", "partitions", {"gpu": {**PARTITION, "usd_per_hour": 1.0}}),
+    ("cloud", "partitions", {"gpu": {"gpu": "a100", "gpus": 4, "usd_per_hour": 2.0}}),
+    ("cloud", "side_prices", {**SIDE_PRICES, "nat_usd_per_gb": 0.01}),
+    # An account of Slurm without its team, or with another, is limited by that team no more.
+    ("slurm", "teams", {"ml": "vision"}),
+    ("slurm", "teams", {"ml": "lab", "hep": "lab"}),
+    # Who joins a team that owns secrets may name them.
+    ("teams", "lab", {"members": ["ann", "eve"]}),
 ]
 TIGHTER: list[tuple[str, str, Any]] = [
     ("budget", "usd_per_hour", 9.0),
@@ -80,6 +103,10 @@ TIGHTER: list[tuple[str, str, Any]] = [
     ("secrets", "env:A*", []),
     ("secrets", "ssm:/x", ["ann"]),
     ("daemon", "tick_seconds", 5.0),
+    ("cloud", "partitions", {"gpu": {**PARTITION, "nodes": 1}}),
+    ("cloud", "partitions", {"gpu": PARTITION, "cpu": PARTITION}),
+    ("cloud", "side_prices", {**SIDE_PRICES, "nat_usd_per_gb": 0.2}),
+    ("slurm", "teams", {"ml": "vision", "hep": "lab", "bio": "lab"}),
 ]
 
 
@@ -104,6 +131,21 @@ def test_what_is_left_out_needs_consent(section: str, key: str) -> None:
     assert any(change.why for change in found) or not found
     # The one value that equals its default changes nothing.
     assert found or (section, key) == ("engine", "own_user")
+
+
+@pytest.mark.parametrize(("key", "value"), [("lease_minutes", 91.0), ("lease_minutes", 1440.0)])
+def test_a_key_of_aws_that_was_unset_has_its_default(key: str, value: float) -> None:
+    """A lease of 90 minutes that nobody wrote down is a limit as well."""
+    found = between({"cloud": {}}, {"cloud": {key: value}})
+    assert [change.name for change in found if change.why] == [f"[cloud] {key}"]
+
+
+def test_a_row_within_a_section_is_named_as_its_table() -> None:
+    """The table's header, as people write it, and the key."""
+    found = changed("cloud", "partitions", {"gpu": {**PARTITION, "nodes": 3}})
+    assert [change.sentence for change in found] == [
+        "[cloud.partitions.gpu] nodes: 2 -> 3 (it loosens a limit)"
+    ]
 
 
 def test_a_cap_derived_from_the_budget_counts() -> None:

@@ -256,6 +256,69 @@ def test_a_file_that_breaks_before_any_daemon_ran_is_an_error() -> None:
         SettingsReader(None, {})()
 
 
+ELSEWHERE = REAL.replace('"state"', '"elsewhere"')
+
+
+def _moved() -> None:
+    Path("state").rename("elsewhere")
+    Path("boa.toml").write_text(ELSEWHERE)
+
+
+def _through_a_variable() -> None:
+    Path("boa.toml").write_text(REAL.replace('state_dir = "state"\n', ""))
+
+
+ANOTHER_FOLDER: dict[str, tuple[Callable[[], object], dict[str, str], bool]] = {
+    "another name": (lambda: Path("boa.toml").write_text(ELSEWHERE), {}, True),
+    "another name, and looser": (
+        lambda: Path("boa.toml").write_text(ELSEWHERE.replace("1200.0", "9000.0")),
+        {},
+        True,
+    ),
+    "the folder was moved": (_moved, {}, False),
+    # Two daemons by one file, each with a folder of its own.
+    "a variable": (_through_a_variable, {"BOA_DAEMON_STATE_DIR": "elsewhere"}, False),
+}
+"""How another state folder comes to be named, with what environment, and whether consent is needed."""
+
+
+@pytest.mark.parametrize(("change", "environment", "is_refused"), ANOTHER_FOLDER.values(), ids=ANOTHER_FOLDER)
+def test_another_state_folder_forgets_nothing(
+    change: Callable[[], object], environment: dict[str, str], is_refused: bool
+) -> None:
+    """A new folder knows neither limits nor what was spent: the daemon stays in the old one unless asked."""
+    a_reader()
+    change()
+    read = SettingsReader(None, {}, environment=environment)
+    settings = read()
+    stayed = (settings.daemon.state_dir or "").endswith("state")
+    assert (stayed, "would be forgotten" in read.note) == (is_refused, is_refused)
+    assert settings.budget.usd_per_day_cap == 1200.0
+    assert not is_refused or read.pending().needs_consent
+
+
+def test_a_wrong_database_can_be_taken_back_without_consent() -> None:
+    """A database that was never opened is not among the limits in force."""
+    a_reader()
+    Path("boa.toml").write_text(REAL.replace("[api]", 'database = "sqlite:///wrong.sqlite"\n[api]'))
+    wrong = SettingsReader(None, {})
+    assert wrong().daemon.database
+    wrong.confirm(is_opened=False)
+    wrong.save()
+    Path("boa.toml").write_text(REAL)
+    again = SettingsReader(None, {})
+    assert again().daemon.database is None
+    assert again.note == ""
+    again.confirm()
+    # One that was opened is.
+    Path("boa.toml").write_text(REAL.replace("[api]", 'database = "sqlite:///right.sqlite"\n[api]'))
+    right = SettingsReader(None, {})
+    right()
+    right.confirm()
+    Path("boa.toml").write_text(REAL)
+    assert SettingsReader(None, {})().daemon.database == "sqlite:///right.sqlite"
+
+
 def test_limits_in_force_that_cannot_be_read_stop_the_start() -> None:
     """Nobody knows which limits were in force; the error names the remedy, which writes the file anew."""
     a_reader()

@@ -174,3 +174,35 @@ def test_from_sacct_to_a_plan_in_two_commands(data: Path, tmp_path: Path) -> Non
     )
     assert planned.exit_code == 0, planned.exception
     assert json.loads(planned.stdout)["prices"][0]["instance_type"] == "p4d.24xlarge"
+
+
+ROW = "1|2026-01-01T00:00:00|01:00:00|COMPLETED|gres/gpu=4"
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [
+        (f"JobIDRaw|Submit|Elapsed|State|AllocTRES\n{ROW}\n", {"1": 4.0}),
+        ("JobID^Submit^Elapsed^State^AllocTRES\n" + ROW.replace("|", "^") + "\n", {"1": 4.0}),
+        (
+            f"JobID|Submit|Elapsed|State|AllocTRES\n{ROW}\n"
+            f"JobID|Submit|Elapsed|State|AllocTRES\n{ROW.replace('1|', '2|', 1)}\n",
+            {"1": 4.0, "2": 4.0},
+        ),
+        (f"JobID|Submit|Elapsed|State|AllocGRES\n{ROW.replace('gres/gpu=4', 'gpu:a:2(S:0)')}\n", {"1": 2.0}),
+        (f"JobID|Submit|Elapsed|State|AllocGRES\n{ROW.replace('gres/gpu=4', 'gpu:3,nvme:1')}\n", {"1": 3.0}),
+        (
+            f"JobID|Submit|Elapsed|State|AllocTRES\n{ROW}\n"
+            "2|2026-01-01T00:00:00|01:00:00|LAUNCH_FAILED|gres/gpu:v100=4,gres/gpu=4\n"
+            "3|2026-01-01T00:00:00|01:00:00|EXPEDITING|gres/gpu=4\n",
+            {"1": 4.0, "2": 4.0},
+        ),
+    ],
+    ids=["JobIDRaw", "delimiter", "months put together", "old", "old, no kind", "new states"],
+)  # fmt: skip
+def test_exports_of_other_versions_and_options_are_read(
+    tmp_path: Path, text: str, hours: dict[str, float]
+) -> None:
+    """Other columns, delimiters and states."""
+    (tmp_path / "sacct.txt").write_text(text)
+    assert gpu_hours(import_sacct(tmp_path / "sacct.txt", Options())) == hours

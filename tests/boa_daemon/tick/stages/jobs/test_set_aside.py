@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -156,3 +157,20 @@ def test_jobs_of_teams_at_their_cap_or_ahead_of_their_share_do_not_start() -> No
         ("team red", "team-day-cap"),
     ]
     assert "It is held back with its team red: the team's cap for today (UTC)" in found.explain("a")
+
+
+@pytest.mark.parametrize(("waited_hours", "said"), [(0.0, "24.00 h"), (23.5, "30.0 min")])
+def test_a_team_ahead_of_its_share_is_told_when_its_jobs_may_start_at_the_latest(
+    waited_hours: float, said: str
+) -> None:
+    """The claim of the job that waits for the other team ends after a half-life; the daemon looks then."""
+    jobs = (a_job("b", arrived_at=NOON), a_job("c", arrived_at=NOON - 3600.0 * waited_hours))
+    state = changed(changed(a_state(*jobs, now=NOON), "b", team="blue"), "c", team="green")
+    teams = {"blue": TeamMoney(ahead_usd=5.0), "green": TeamMoney(ahead_usd=-5.0)}
+    site = rules(caps=Caps(usd_per_day=1e6))
+    found = decide(
+        replace(state, teams=teams), allocator=Wishes(widths={"b": 1}), placer=FirstFit(), rules=site
+    )
+
+    assert f"unless that team submits more, its jobs may start within {said}" in found.explain("b")
+    assert found.wake_at == min(DAY_SECONDS, NOON + 3600.0 * (24.0 - waited_hours))

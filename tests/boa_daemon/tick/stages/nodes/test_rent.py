@@ -340,3 +340,39 @@ def test_a_job_waits_for_free_gpus_if_another_job_ends_before_a_new_node_would_b
     prices = Known(widths={}, left_hours={"b": hours})
     found = rent(state, asking(state, gpus(a=4), policy={"node_prices": prices}))
     assert found.plan.waiting == {"a": reason}
+
+
+@pytest.mark.parametrize(
+    ("widths", "launches"),
+    [
+        ({"wide": 7, "a": 1}, 1),
+        ({"a": 1, "wide": 7}, 1),
+        ({"wide": 6, "a": 1, "b": 1}, 1),
+        ({"wide": 11, "a": 1}, 1),
+        ({"wide": 6, "other": 6, "a": 4}, 1),
+        ({"wide": 7}, 0),
+    ],
+    ids=str,
+)
+def test_a_job_of_one_node_does_not_starve_beside_one_that_is_refused_together(
+    widths: dict[str, int], launches: int
+) -> None:
+    """Two nodes together are refused: narrow jobs get a node of their own, wide ones wait for stock."""
+    refused = {"gpu-x4/*/*/2": Cooldown(until=300.0)}
+    state = a_state(*map(a_job, widths), now=100.0, cooldowns=refused)
+    plan = plan_of(state, Wishes(widths=widths))
+
+    assert plan.launches == ({"gpu-x4": launches} if launches else {})
+    assert plan.gangs == {}
+    assert {job for job, why in plan.waiting.items() if why == "out-of-stock"} == {
+        job for job, gpus in widths.items() if gpus > 4
+    }
+    assert all(plan.waiting[job] == "nodes-to-come" for job, gpus in widths.items() if gpus <= 4)
+    assert plan.wake_at == 300.0
+
+
+def test_a_job_that_spans_a_free_node_and_a_new_one_is_no_order_of_two() -> None:
+    """It needs one new node, which is not refused."""
+    state = a_state(a_job("a"), nodes=[a_node("n1")], cooldowns={"gpu-x4/*/*/2": Cooldown(until=300.0)})
+
+    assert plan_of(state, Wishes(widths={"a": 8})).launches == {"gpu-x4": 1}

@@ -15,7 +15,7 @@ from boa_daemon.tick.decide.controller import Controller, Ports
 from boa_daemon.tick.decide.decision import decide
 from boa_daemon.tick.facts.actions import LaunchNodes
 from boa_daemon.tick.facts.draft import Draft
-from boa_daemon.tick.facts.offers import Cooldown, Offer
+from boa_daemon.tick.facts.offers import Cooldown, Offer, RefusalKind
 from boa_daemon.tick.facts.ports import Launched, Refused, Unknown
 from boa_daemon.tick.facts.state import ClusterState, Plan, Rules, Transfer
 from boa_daemon.tick.stages.widths.change_machine import change_machine
@@ -238,3 +238,99 @@ def test_a_checkpoint_that_is_dear_to_move_decides_between_two_machines(
     assert plan.launches == {rented: 1}
     said = "its checkpoint of 1 GB comes from us-east-1 for 0.02 USD, in about 20 s"
     assert (said in plan.reasons["a"]) == (gigabytes == 1.0)
+
+
+SLOW = InstanceType(name="v1", gpu_type="v100", gpus=1, usd_per_hour=0.2)
+FAST = InstanceType(name="a1", gpu_type="a100", gpus=1, usd_per_hour=0.6)
+DEAR = InstanceType(name="h1", gpu_type="h100", gpus=1, usd_per_hour=60.0)
+
+
+def two_types(*machines: InstanceType) -> Site:
+    """Return one class on several GPU types; the A100 is three times as fast as the others."""
+    kinds = {machine.gpu_type: machine for machine in machines}
+    speeds = {kind: Table(gpus=(1, 2), speeds=(3.0, 4.5) if kind == "a100" else (1.0, 1.5)) for kind in kinds}
+    site = a_site(machines=kinds)
+    (job_class,) = site.problem.classes
+    phase = replace(job_class.phases[0], speedups=speeds)
+    problem = replace(site.problem, classes=(replace(job_class, phases=(phase,)),))
+    return replace(site, problem=problem, budget=Budget(amount=0.401))
+
+
+def offer_of(machine: InstanceType, left: int | None = None) -> Offer:
+    """Return an offer of a machine, of which so many more may be had."""
+    return Offer(
+        instance_type=machine.name,
+        zone="a",
+        market="on-demand",
+        usd_per_hour=machine.usd_per_hour,
+        nodes_left=left,
+    )
+
+
+CLOSINGS: dict[str, dict[str, Any]] = {
+    "a quota of zero": {"offers": (offer_of(FAST, 0), offer_of(SLOW))},
+    "a quota of zero, of two types": {"offers": (offer_of(FAST, 0), offer_of(DEAR, 0), offer_of(SLOW))},
+    "not offered here": {"offers": (offer_of(SLOW),)},
+    **{kind: {"cooldowns": {"a1": Cooldown(until=300.0, kind=kind)}} for kind in RefusalKind.__args__},
+    "denied in its only zone": {
+        "offers": (offer_of(FAST), offer_of(SLOW)),
+        "cooldowns": {"a1/a": Cooldown(until=300.0, kind="denied")},
+    },
+}
+
+
+@pytest.mark.parametrize("closing", CLOSINGS.values(), ids=list(CLOSINGS))
+def test_a_waiting_job_takes_another_gpu_type_while_its_own_cannot_be_had(closing: dict[str, Any]) -> None:
+    """The plan names the A100; without it the job gets the V100 in the same tick, and the reason says so."""
+    site = two_types(SLOW, FAST, DEAR)
+    assert plan_of(a_state(the_job()), site).launches == {"a1": 1}
+
+    plan = plan_of(a_state(the_job(), **closing), site)
+
+    assert set(plan.launches) == {"v1"}
+    assert plan.widths["a"].gpu_type == "v100"
+    assert "next best width: 1 x a100 has no stock or no quota now" in plan.reasons["a"]
+
+
+@pytest.mark.parametrize(
+    ("closing", "launches"),
+    [
+        ({"cooldowns": {"a1": Cooldown(until=300.0)}}, {}),
+        ({"cooldowns": {"a1": Cooldown(until=300.0, kind="denied")}}, {"h1": 1}),
+        ({"offers": (offer_of(FAST, 0), offer_of(DEAR))}, {"h1": 1}),
+    ],
+)
+def test_a_far_dearer_gpu_is_no_way_out_of_a_short_wait(
+    closing: dict[str, Any], launches: dict[str, int]
+) -> None:
+    """At a hundred times the price and a third of the speed a job waits for stock, but not for a person."""
+    assert plan_of(a_state(the_job(), **closing), two_types(FAST, DEAR)).launches == launches
+
+
+@pytest.mark.parametrize(("waited_hours", "launches"), [(4.4, {}), (4.5, {"v1": 2})])
+def test_a_job_waits_for_stock_no_longer_than_pays(waited_hours: float, launches: dict[str, int]) -> None:
+    """With m = 5/3 two V100 cost 8/3 (1 + 1.0 m) = 7.11 hours, one A100 4/3 (1 + 0.6 m) = 2.67."""
+    job = the_job(arrived_at=-3600.0 * waited_hours)
+    state = a_state(job, cooldowns={"a1": Cooldown(until=300.0)})
+
+    assert plan_of(state, two_types(replace(SLOW, usd_per_hour=0.5), FAST)).launches == launches
+
+
+def test_a_job_on_the_other_gpu_type_stays_while_its_own_is_closed_and_goes_back_then() -> None:
+    """It is not told to leave for a GPU type that is closed; once that is open, the policy may move it."""
+    site = two_types(SLOW, FAST)
+    state = a_state(the_job(), nodes=[a_node("n1", kind=SLOW)], held={"a": some_slots("n1", 0)})
+
+    stays = plan_of(replace(state, cooldowns={"a1": Cooldown(until=300.0)}), site)
+    assert stays.widths["a"] == Width("v100", 1)
+    assert "it runs on 1 x v100" in stays.reasons["a"]
+    assert plan_of(state, site).widths["a"] == Width("a100", 1)
+
+
+def test_the_last_node_of_the_planned_type_goes_to_the_first_in_order() -> None:
+    """With one A100 left the job that is served first gets it; the later one takes a V100."""
+    offers = (offer_of(FAST, 1), offer_of(SLOW))
+    plan = plan_of(a_state(the_job("a"), the_job("b"), offers=offers), two_types(SLOW, FAST))
+
+    assert plan.launches == {"a1": 1, "v1": 2}
+    assert plan.widths["a"].gpu_type == "a100"
