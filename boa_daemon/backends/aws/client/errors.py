@@ -25,6 +25,13 @@ _BY_NAME: Mapping[str, Meaning] = MappingProxyType(
     {
         "Throttl": "throttled",
         "RequestLimitExceeded": "throttled",
+        "BandwidthLimitExceeded": "throttled",
+        "ThroughputExceeded": "throttled",
+        "NotComplete": "throttled",
+        "InProgress": "throttled",
+        "Timeout": "unknown",
+        "QuotaExceeded": "quota",
+        "CapacityExceeded": "no-capacity",
         "Insufficient": "no-capacity",
         "LimitExceeded": "quota",
         "CountExceeded": "quota",
@@ -41,7 +48,9 @@ _BY_NAME: Mapping[str, Meaning] = MappingProxyType(
     }
 )
 """What the name of an unlisted code says; the first part that occurs counts."""
-_BY_STATUS: Mapping[int, Meaning] = MappingProxyType({401: "credentials", 403: "denied", 429: "throttled"})
+_BY_STATUS: Mapping[int, Meaning] = MappingProxyType(
+    {401: "credentials", 403: "denied", 408: "unknown", 429: "throttled"}
+)
 """What the HTTP status says of an unlisted code whose name says nothing."""
 _OF_NO_ANSWER: Mapping[str, str] = MappingProxyType(
     {
@@ -66,6 +75,8 @@ _DELETED: Mapping[str, str] = MappingProxyType(
     }
 )
 """Advice for things that a person deleted, by a part of the code."""
+_ENDS = ("ec2:TerminateInstances", "ec2:StopInstances", "ec2:DeleteVolume", "ec2:DeleteNetworkInterface")
+"""Calls that a protection of the resource refuses."""
 _LIMIT = re.compile(r"vCPU limit of (\d+)")
 _DENIED = re.compile(r"not authorized to perform: (\S+) on resource: (\S+)")
 _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
@@ -85,12 +96,15 @@ class CallFailed(CloudFailed):
     ) -> None:
         self.operation, self.http_status = operation, http_status
         # As CloudTrail and older clients write them.
-        code = code.removeprefix("Client.").removeprefix("Server.")
+        code = code.removeprefix("Client.").removeprefix("Server.") or f"Http{http_status}"
         self.message = _ENCODED.sub("", message).strip().rstrip(".")
         self.encoded = message if _ENCODED.search(message) else ""
         """The whole message where it has an encoded reason, which only `aws sts` can read."""
         self.retry_after_seconds = retry_after_seconds
         meaning = meaning_of(code, http_status)
+        if meaning == "protected" and operation not in _ENDS:
+            # The code is also that of an account that may not do something at all.
+            meaning = "denied"
         self.rule: RefusalRule = rule_of(code, meaning, message)
         # EC2 uses a code of credentials for an image that is not shared with the account, too.
         is_about_image = meaning == "credentials" and self.rule.scope == "image"
