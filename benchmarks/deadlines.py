@@ -182,7 +182,7 @@ class Tick:
             cooldowns={} if is_up else {self.spot.key: Cooldown(until=self.now + 600.0)},
         )
         found = decide(state, allocator=OneGpu(), placer=FirstFit(), rules=self.rules)
-        wanted, note = found.plan.widths.get("a"), found.plan.dates.get("a")
+        wanted, note = found.plan.jobs.widths.get("a"), found.plan.jobs.dates.get("a")
         if wanted is None:
             return NO_WIDTH, note
         orders = [one.offer for one in found.actions if isinstance(one, LaunchNodes)]

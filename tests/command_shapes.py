@@ -522,7 +522,119 @@ FRAMEWORKS: dict[str, Shape] = {
 }
 """Frameworks, with workers of their loaders where they have any."""
 
-SHAPES: dict[str, Shape] = {**SHELLS, **HELPERS, **LAUNCHERS, **FRAMEWORKS}
+_FURTHER = f"{LOOP}; echo it went on"
+MORE: dict[str, Shape] = {
+    "ksh": Shape(run=f"ksh -c '{_FURTHER}'", tool="ksh", never="it went on"),
+    "mksh": Shape(run=f"mksh -c '{LOOP} | cat; echo it went on'", tool="mksh", never="it went on"),
+    "tcsh": Shape(run=f"tcsh -c '{_FURTHER}'", tool="tcsh", never="it went on"),
+    "yash": Shape(run=f"yash -c '{_FURTHER}'", tool="yash", never="it went on"),
+    "zsh, loop of retries": Shape(
+        run=f"zsh -c 'until {LOOP}; do echo it went on; sleep 1; done'", tool="zsh", never="it went on"
+    ),
+    "fish, loop of retries": Shape(
+        run=f"fish -c 'while not {LOOP}; echo it went on; sleep 1; end'", tool="fish", never="it went on"
+    ),
+    "script, then": Shape(run=f"script -qec '{LOOP}' log{_NEXT}", tool="script", never="it went on"),
+    "a shell below script": Shape(
+        run=f"script -qec 'bash -c \"{_FURTHER}\"; echo it went on' log{_NEXT}",
+        tool="script",
+        never="it went on",
+    ),
+    "a script below script": Shape(
+        run="script -qefc ./run.sh log && echo it went on",
+        files={"run.sh": f"#!/bin/bash\nset -e\n{LOOP} | tee own\necho it went on\n"},
+        tool="script",
+        never="it went on",
+    ),
+    "typed into script": Shape(
+        run=f"printf '%s\\n' '{LOOP}' 'echo it went'\\ on exit | script -qc bash log",
+        tool="script",
+        never="\nit went on",
+    ),
+    "screen -D -m": Shape(run=f"screen -D -m bash -c '{_FURTHER} > log'", tool="screen"),
+    "expect": Shape(
+        run=f"expect -c 'set timeout -1; spawn {LOOP}; expect eof; puts [list it went on]'",
+        tool="expect",
+    ),
+    "watch": Shape(run=f"TERM=dumb watch -n 1 -x {LOOP}", tool="watch"),
+    "ninja": Shape(
+        run="ninja",
+        files={"build.ninja": f"rule t\n  command = {_FURTHER}\nbuild out: t\n"},
+        tool="ninja",
+        never="it went on",
+    ),
+    "make -k -j": Shape(
+        run="make -k -j2 a b",
+        files={"Makefile": f"a b:\n\t-@{LOOP}\n\t@echo it went on\n"},
+        tool="make",
+        never="it went on",
+    ),
+    "make with another shell": Shape(
+        run="make train",
+        files={"Makefile": f"SHELL=/bin/bash\n.ONESHELL:\ntrain:\n\t@{LOOP}\n\techo it went on\n"},
+        tool="make",
+        never="it went on",
+    ),
+    "env -S": Shape(run=f"env -S 'X=1 sh -c \"{_FURTHER}\"'", never="it went on"),
+    "numactl": Shape(run=f"numactl --localalloc {LOOP}{_NEXT}", tool="numactl", never="it went on"),
+    "prlimit": Shape(run=f"prlimit --nofile=512 {LOOP}{_NEXT}", tool="prlimit", never="it went on"),
+    "choom": Shape(run=f"choom -n 100 -- sh -c '{_FURTHER}'", tool="choom", never="it went on"),
+    "gdb --args": Shape(run=f"gdb -q -batch -ex run --args {LOOP}{_NEXT}", tool="gdb", never="it went on"),
+    "node": Shape(
+        run="node t.js; echo it went on",
+        files={
+            "t.js": "const c = require('child_process').spawn('sh', ['-c', "
+            f"`{_FURTHER}`], {{stdio: 'inherit'}}); c.on('exit', (code) => process.exit(code ?? 1))\n"
+        },
+        tool="node",
+        never="it went on",
+    ),
+    "perl system": Shape(run=f"perl -e 'system(q({_FURTHER}))'{_NEXT}", tool="perl", never="it went on"),
+    "perl, a pipe": Shape(
+        run=f"perl -e 'open(P, q({_FURTHER} |)); print while <P>'{_NEXT}", tool="perl", never="it went on"
+    ),
+    "ruby": Shape(run=f"ruby -e 'system(%q({_FURTHER}))'{_NEXT}", tool="ruby", never="it went on"),
+    "awk": Shape(run=f"awk 'BEGIN {{ system(\"{_FURTHER}\") }}'{_NEXT}", tool="awk", never="it went on"),
+    "awk, a pipe": Shape(
+        run=f'awk \'BEGIN {{ while ("{LOOP}" | getline x) print x; print "it went on" }}\'',
+        tool="awk",
+    ),
+    "busybox env, timeout": Shape(
+        run=f"busybox timeout 500 busybox sh -c '{_FURTHER}'{_NEXT}", tool="busybox", never="it went on"
+    ),
+    "busybox xargs": Shape(
+        run=f"seq 2 | busybox xargs -n1 sh -c 'echo fold $0; {LOOP}'", tool="busybox", never="fold 2"
+    ),
+    "xargs -P": Shape(run=f"seq 2 | xargs -P 2 -I@ sh -c '{_FURTHER}'", never="it went on"),
+    "parallel, with retries": Shape(
+        run=f"parallel --retries 3 -j1 ::: '{LOOP}' 'echo it went on'", tool="parallel"
+    ),
+    "a trap that starts it anew": Shape(
+        run=f"again() {{ echo it went on; }}; trap again EXIT; trap '' TERM; {LOOP}; again",
+    ),
+    "a case and select": Shape(
+        run=f"case $({LOOP} > /dev/null; echo $?) in 0) echo it went on;; *) echo it went on;; esac",
+        never="it went on",
+    ),
+    "a test of its code": Shape(
+        run=f"{LOOP}; code=$?; [ $code -eq 0 ] && echo it went on || echo it went on", never="it went on"
+    ),
+    "a background loop of retries": Shape(
+        run=f"(while ! {LOOP}; do echo it went on; sleep 1; done) & wait{_NEXT}", never="it went on"
+    ),
+    "in two folds at once": Shape(
+        run=f"for i in 1 2; do (cd .; {LOOP}; echo it went on) & done; wait; echo it went on",
+        never="it went on",
+    ),
+    "the second begins late": Shape(
+        run=f"({LOOP}; echo it went on) & (sleep 1.2; {LOOP}; echo it went on) & wait{_NEXT}",
+        never="it went on",
+    ),
+    "pipe of two trainings": Shape(run=f"{LOOP} | {LOOP}{_NEXT}", never="it went on"),
+}
+"""Further commands: other shells, task runners, and interpreters that start a shell."""
+
+SHAPES: dict[str, Shape] = {**SHELLS, **HELPERS, **LAUNCHERS, **FRAMEWORKS, **MORE}
 
 
 def try_shape(

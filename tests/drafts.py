@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 from followers import Known
@@ -10,11 +11,13 @@ from followers import Known
 from boa_daemon.testing import as_read, rules
 from boa_daemon.tick.facts.draft import Changes, Draft
 from boa_daemon.tick.facts.placeable_nodes import PlaceableNodes
-from boa_daemon.tick.facts.state import ClusterState, Plan, Rules
+from boa_daemon.tick.facts.plan import Plan, PlannedJobs
+from boa_daemon.tick.facts.state import ClusterState, Rules
 from policies.answer import Allocation
 from policies.model import JobId, NodeId, Width
 from policies.placement.first_fit import FirstFit
 
+_COLUMNS = frozenset(column.name for column in fields(PlannedJobs))
 PRICES = Known(widths={})
 """Node prices that know of nobody."""
 
@@ -25,8 +28,14 @@ def gpus(**widths: int) -> dict[JobId, Width]:
 
 
 def a_plan(**changes: Any) -> Plan:
-    """Return a plan in which nothing is planned except for `changes`."""
-    return Plan(**({"widths": {}, "slots": {}} | changes))
+    """Return a plan in which nothing is planned except for `changes`, columns of its jobs included."""
+    return with_columns(Plan(), **changes)
+
+
+def with_columns(plan: Plan, **changes: Any) -> Plan:
+    """Return a plan with other fields and columns of its jobs, whether or not they fit together."""
+    columns = {name: changes.pop(name) for name in [*changes] if name in _COLUMNS}
+    return replace(plan, jobs=replace(plan.jobs, **columns), **changes)
 
 
 def a_draft(

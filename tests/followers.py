@@ -9,7 +9,8 @@ from plain_narrowing import Claim, claims_of
 
 from boa_daemon.testing import rules
 from boa_daemon.tick.decide.decision import decide
-from boa_daemon.tick.facts.state import ClusterState, Plan, Rules
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, Rules
 from policies.answer import Allocation, LentWidth, NodeRetention
 from policies.capacity_claims import Claims, PhaseWidths
 from policies.model import Job, JobId, Money, Width

@@ -34,6 +34,15 @@ classes:
   arrivals_per_hour: 2.0
   phases: [{size_gpu_hours: 1.0, speedup: {a10g: {table: {1: 1.0, 2: 1.7, 4: 2.6}}}}]
 """
+COMMITMENTS = """
+as_of = 2026-07-01
+source = "a contract"
+[[commitments]]
+name = "g5 for a year"
+kind = "compute"
+discounts = {g5 = 0.28}
+usd_per_hour = 8.5
+"""
 USERS = {"vision": ("ann", "bob"), "language": ("carol",), "speech": ("dora", "ann")}
 MOST = {"vision": 8, "language": 16, "speech": 4}
 SIZES = {"vision": 2.0, "language": 14.0, "speech": 1.0}
@@ -59,7 +68,12 @@ class Talking:
 
     def poll(self) -> Mapping[str, RunReport]:
         return {
-            job: replace(report, step=(step := self._step(job)), loss=self._loss(job, step))
+            job: replace(
+                report,
+                step=(step := self._step(job)),
+                loss=self._loss(job, step),
+                gpu_use=0.7 + 0.25 * random.Random(f"{job} {step} use").random(),
+            )
             if report.phase == "running"
             else report
             for job, report in self._inner.poll().items()
@@ -76,6 +90,7 @@ class Talking:
 def a_day(folder: Path, *, hours: float = 24.0, now: float | None = None) -> DaemonInAFolder:
     """Return a daemon with `hours` of history up to now: jobs arrived, ran, were resized and ended."""
     (folder / "classes.yaml").write_text(CLASSES)
+    (folder / "commitments.toml").write_text(COMMITMENTS)
     ends_at = time.time() if now is None else now
     clock = ManualClock(ends_at - hours * 3600.0)
     settings = {
@@ -85,7 +100,16 @@ def a_day(folder: Path, *, hours: float = 24.0, now: float | None = None) -> Dae
             "usd_per_month_cap": 32000.0,
             "max_instances": 9,
         },
-        "cloud": {"instance_types": ["g5.12xlarge"], "boot_seconds": 240.0},
+        "cloud": {
+            "instance_types": ["g5.12xlarge"],
+            "boot_seconds": 240.0,
+            "commitments": str(folder / "commitments.toml"),
+        },
+        "teams": {
+            "vision": {"members": ["ann", "bob"], "usd_per_day_cap": 900.0, "usd_per_month_cap": 9000.0},
+            "language": {"members": ["carol"], "usd_per_day_cap": 450.0, "share": 1.0},
+            "speech": {"members": ["dora"], "usd_per_month_cap": 4000.0, "share": 1.0},
+        },
         "workload": {"classes": str(folder / "classes.yaml")},
         "daemon": {"tick_seconds": 30.0},
     }

@@ -55,22 +55,22 @@ class _Reader:
     def first_sentence(self, name: JobId, job: JobState, text: str) -> Iterator[str]:
         """The first sentence says whether the job runs, moves, stops, starts or waits, and at which width."""
         plan, who = self.decision.plan, f"Job {name}"
-        width = plan.widths.get(name)
-        if name in plan.ends:
+        width = plan.jobs.widths.get(name)
+        if name in plan.jobs.ends:
             says = f"{who} hangs and is ended"
         elif job.slots and job.is_stopping:
             says = f"{who} is stopping"
-        elif job.slots and name in plan.stops:
+        elif job.slots and name in plan.jobs.stops:
             says = f"{who} stops: "
-        elif job.slots and name in plan.slots:
+        elif job.slots and name in plan.jobs.slots:
             says = f"{who} moves from {job.job.width} to {width}"
         elif job.slots:
             says = f"{who} runs on {job.job.width}"
-        elif name in plan.given_up or plan.waiting.get(name) == "given-up":
+        elif name in plan.jobs.given_up or plan.jobs.waiting.get(name) == "given-up":
             says = f"{who} is over"
-        elif name in plan.slots:
+        elif name in plan.jobs.slots:
             says = f"{who} starts now on {width}"
-            if width is None or len(plan.slots[name]) != width.gpus:
+            if width is None or len(plan.jobs.slots[name]) != width.gpus:
                 yield "starts on another width than planned"
         else:
             says = f"{who} has to wait"
@@ -81,9 +81,9 @@ class _Reader:
         """The planned width is the one of the plan, and free GPUs are those that stay."""
         state, plan = self.decision.state, self.decision.plan
         for said in re.findall(r"Planned are (\d+ x \S+?):", text):
-            if said != str(plan.widths.get(name)):
-                yield f"planned are {plan.widths.get(name)}"
-        width = plan.widths.get(name)
+            if said != str(plan.jobs.widths.get(name)):
+                yield f"planned are {plan.jobs.widths.get(name)}"
+        width = plan.jobs.widths.get(name)
         for whole, free in re.findall(r"Of its (\d+) GPUs (?:it holds \d+, and )?(\d+) (?:more )?are", text):
             leaving = {*plan.releases, *plan.forced}
             stays = [
@@ -119,8 +119,8 @@ class _Reader:
             for name in dict.fromkeys((*first, *plan.order, *state.jobs))
             if name in state.jobs
             and not state.jobs[name].slots
-            and name not in {*plan.slots, *plan.given_up}
-            and plan.waiting.get(name) not in SET_ASIDE
+            and name not in {*plan.jobs.slots, *plan.jobs.given_up}
+            and plan.jobs.waiting.get(name) not in SET_ASIDE
         ]
 
     @staticmethod
@@ -129,13 +129,13 @@ class _Reader:
         for other in re.findall(r"\b(?:job|node) (\w+): ", text):
             if other != name:
                 yield f"a note on {other}"
-        notes = re.findall(r"USD is spent[^;]*;", text.partition(". ")[2])
+        notes = re.findall(r"\$[\d.,]+ is spent[^;]*;", text.partition(". ")[2])
         if len(notes) > len(set(notes)):
             yield "the same note twice"
 
     def money(self, name: JobId, text: str) -> Iterator[str]:
         """Money in words: what is spent, whether ends of jobs make room, and what accrued pays for now."""
-        usd = r"([\d,]+\.\d\d) USD"
+        usd = r"\$([\d,]+\.\d\d)"
         for cap, spent, rest in re.findall(rf"the cap is {usd}[^)]*\): {usd} is spent(.*?)(?:\. |\.$)", text):
             most, paid = float(cap.replace(",", "")), float(spent.replace(",", ""))
             takes = re.search(rf"it takes {usd}", rest)
@@ -145,7 +145,7 @@ class _Reader:
             if "there is room" in rest and needed > most + CENT:
                 yield "there is never room"
         accrual = self.decision.plan.accrual
-        if accrual is None or self.decision.plan.waiting.get(name) != "budget":
+        if accrual is None or self.decision.plan.jobs.waiting.get(name) != "budget":
             return
         burn = sum(
             node.usd_per_hour
@@ -153,17 +153,17 @@ class _Reader:
             if node.phase in ("ready", "requested") and node.ends_by is None
         )
         most = accrual.per_hour + max(accrual.balance, 0.0) / accrual.spread_hours
-        for said in re.findall(r"now pays for (\d+\.\d\d)", text):
+        for said in re.findall(r"now pays for \$(\d+\.\d\d)", text):
             if abs(float(said) - most) > CENT:
                 yield f"the budget pays for {most}"
-        for said in re.findall(r"(\d+\.\d\d) are rented", text):
+        for said in re.findall(r"\$(\d+\.\d\d) are rented", text):
             if abs(float(said) - burn) > CENT:
                 yield f"{burn} are rented"
 
     def wait(self, name: JobId, text: str) -> Iterator[str]:
         """What a job waits for is there: nodes to come, GPUs to fall free, a closed offer."""
         state, plan = self.decision.state, self.decision.plan
-        code, width = plan.waiting.get(name), plan.widths.get(name)
+        code, width = plan.jobs.waiting.get(name), plan.jobs.widths.get(name)
         if "met with probability" in text and code in OF_MONEY and "limits apart" not in text:
             yield "the date does not know of the cap"
         if code == "gpus-to-fall-free" and not any(job.slots for job in state.jobs.values()):
@@ -180,7 +180,9 @@ class _Reader:
                 yield "no node is to come"
         if code in OF_THE_CLOUD:
             # A job may count on the nodes of wider ones.
-            sizes = {ceil(one.gpus / kind.gpus) for one in (Width(kind.gpu_type, 1), *plan.widths.values())}
+            sizes = {
+                ceil(one.gpus / kind.gpus) for one in (Width(kind.gpu_type, 1), *plan.jobs.widths.values())
+            }
             closed = [
                 closed_until(kind.name, state.offers, state.cooldowns, now=state.now, together=size)
                 for size in sizes
@@ -202,8 +204,8 @@ class _Reader:
                 costs[str(width)] = (one[name].cost, self._is_possible(name, width))
         own = costs[found.chosen][0]
         best = min((cost for cost, is_possible in costs.values() if is_possible), default=own)
-        if found.chosen != str(plan.widths[name]):
-            yield f"chosen is {plan.widths[name]}"
+        if found.chosen != str(plan.jobs.widths[name]):
+            yield f"chosen is {plan.jobs.widths[name]}"
         if found.is_best != (best >= own * (1.0 - SAME)):
             yield f"the best possible width costs {best}, the chosen one {own}"
         if not costs[found.runner_up][1] and not found.forbidden_by:
@@ -214,26 +216,28 @@ class _Reader:
     def _is_possible(self, name: JobId, width: Width) -> bool:
         """Return whether a job could have a width beside the jobs that have room."""
         state, plan = self.decision.state, self.decision.plan
-        seen, own = state.jobs[name], plan.widths[name]
+        seen, own = state.jobs[name], plan.jobs.widths[name]
         if seen.is_rigid and seen.slots and width != seen.job.width:
             return False
         if width.gpu_type == own.gpu_type and width.gpus <= own.gpus:
             return True
-        others = [plan.widths[other] for other in self._with_room() if other != name]
+        others = [plan.jobs.widths[other] for other in self._with_room() if other != name]
         return all(_fits(cap, [*others, width]) for cap in plan.room_caps if width.gpu_type in cap.node_sizes)
 
     def _with_room(self) -> list[JobId]:
         """Return the jobs that hold GPUs or start, and those after them that fit under every limit."""
         state, plan = self.decision.state, self.decision.plan
-        names = [name for name in dict.fromkeys((*plan.order, *plan.widths)) if name in plan.widths]
+        names = [name for name in dict.fromkeys((*plan.order, *plan.jobs.widths)) if name in plan.jobs.widths]
         found = [
-            name for name in names if (name in state.jobs and state.jobs[name].slots) or name in plan.slots
+            name
+            for name in names
+            if (name in state.jobs and state.jobs[name].slots) or name in plan.jobs.slots
         ]
         for name in names:
             if name in found or name not in state.jobs:
                 continue
-            widths = [plan.widths[other] for other in (*found, name)]
-            caps = (cap for cap in plan.room_caps if plan.widths[name].gpu_type in cap.node_sizes)
+            widths = [plan.jobs.widths[other] for other in (*found, name)]
+            caps = (cap for cap in plan.room_caps if plan.jobs.widths[name].gpu_type in cap.node_sizes)
             if not all(_fits(cap, widths) for cap in caps):
                 break
             found.append(name)
@@ -248,7 +252,7 @@ class _Reader:
                 if order.reason.startswith("idle") and not is_idle:
                     yield f"{order.node}: {order.reason}, but has jobs"
             if isinstance(order, LaunchNodes):
-                widths = [plan.widths[job] for job in plan.waiting if job in plan.widths]
+                widths = [plan.jobs.widths[job] for job in plan.jobs.waiting if job in plan.jobs.widths]
                 mine = [width for width in widths if width.gpu_type == order.instance_type.gpu_type]
                 said = re.match(r"(\d+) jobs? waits? for (\d+) GPU", order.reason)
                 counts = (len(mine), sum(width.gpus for width in mine))

@@ -178,6 +178,12 @@ class ResizeAnswer(_Cancelled):
     gpus: int | None
 
 
+class HoldAnswer(_Cancelled):
+    """The result of a hold or a release: `changed` is false when the job is over, or was so already."""
+
+    is_held: bool
+
+
 class InterruptAnswer(TypedDict):
     """The node whose interruption is rehearsed, and the instant at which it ends."""
 
@@ -199,6 +205,7 @@ class _Standing(TypedDict):
     best_effort: dict[str, Any] | None
     tick_seconds: float
     budget_usd_per_hour: float
+    beside_usd_per_hour: float
     reattached: dict[str, int]
     idle_reserved_usd_per_hour: float
     fact_ages_seconds: dict[str, float | None]
@@ -211,12 +218,12 @@ class _Standing(TypedDict):
 class StatusAnswer(_Standing, total=False):
     """The daemon's status. Keys from `tick` on describe the last tick, and are missing before the first.
 
-    `fault` is empty when all is well. `usd_per_hour` is the present cost of all nodes, `stopped_nodes`
-    counts those of the warm pool. `books` has the spending, the cap and the forecast for `day` and `month`,
-    in dollars, and `purses` those of teams, users, jobs and commitments. `idle_reserved_usd_per_hour` is
-    what paid reservations cost while nothing runs on them. `finishes` has the expected end and cost of jobs
-    with their 90 % intervals, of at most 500 jobs; `ends` has those of all together; `dates` has the
-    probability that a job's date is met.
+    `fault` is empty when all is well. `usd_per_hour` is the present cost of all nodes, `beside_usd_per_hour`
+    what the site costs without a node; `stopped_nodes` counts those of the warm pool. `books` has the
+    spending, the cap and the forecast for `day` and `month`, in dollars, and `purses` those of teams, users,
+    jobs and commitments. `idle_reserved_usd_per_hour` is what paid reservations cost while nothing runs on
+    them. `finishes` has the expected end and cost of jobs with their 90 % intervals, of at most 500 jobs;
+    `ends` has those of all together; `dates` has the probability that a job's date is met.
     """
 
     tick: int

@@ -30,6 +30,7 @@ from boa_daemon.api.answers import (
     DownAnswer,
     ExplainAnswer,
     GroupAnswer,
+    HoldAnswer,
     InstancesAnswer,
     InterruptAnswer,
     JobsAnswer,
@@ -299,6 +300,16 @@ class Verbs:
         """
         raise NotImplementedError
 
+    @verb("POST /jobs/{name}/hold", role="owner", body="Hold")
+    def hold(self, name: str, is_held: bool) -> HoldAnswer:
+        """Make a job wait until it is released, or release it; a running job saves and stops first.
+
+        Raises:
+            RefusedByDaemon: when there is no such job, it is not yours, an administrator holds it, or it runs
+                and would lose its work.
+        """
+        raise NotImplementedError
+
     @verb("POST /jobs/{name}/interrupt", role="owner")
     def interrupt(self, name: str) -> InterruptAnswer:
         """Rehearse a spot interruption of one of a job's nodes.
@@ -314,9 +325,31 @@ class Verbs:
         """Return the daemon's status; it answers at once, even during a tick."""
         raise NotImplementedError
 
-    @verb("GET /decisions", rules={"limit": {"ge": 1, "le": 1000}})
-    def decisions(self, *, limit: int = 20, acting: bool = False) -> DecisionsAnswer:
-        """List decisions, newest first; `acting` only those with actions."""
+    @verb(
+        "GET /decisions",
+        rules={
+            "limit": {"ge": 1, "le": 1000},
+            "job": {"max_length": 200},
+            "user": {"max_length": 64},
+            "node": {"max_length": 200},
+            "kind": {"max_length": 40},
+        },
+    )
+    def decisions(
+        self,
+        *,
+        limit: int = 20,
+        acting: bool = False,
+        job: str = "",
+        user: str = "",
+        node: str = "",
+        kind: str = "",
+    ) -> DecisionsAnswer:
+        """List decisions, newest first; `acting` only those with actions.
+
+        `job`, `user`, `node` and `kind` (of an action, or ``held``) leave only decisions and orders about
+        these; empty ones leave all.
+        """
         raise NotImplementedError
 
     @verb("GET /decisions/{tick}", rules={"tick": {"ge": 0, "le": LARGEST_NUMBER}})

@@ -1,4 +1,4 @@
-"""HTTP routes for orders: hold and weigh jobs, lower caps; and what the page may order for whom."""
+"""HTTP routes for orders: weigh jobs, lower caps; and what the page may order for whom."""
 
 from __future__ import annotations
 
@@ -15,14 +15,6 @@ from boa_daemon.daemon.service.service_base import NotAllowed
 
 JobName = Annotated[str, Path(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 Window = Annotated[Literal["day", "month"], Path(description="whose cap")]
-
-
-class Hold(BaseModel):
-    """Whether a job waits until it is released."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    is_held: bool
 
 
 class Weight(BaseModel):
@@ -45,11 +37,6 @@ def order_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
     """Return the routes of orders."""
     router = APIRouter(prefix="/v1")
     ask = Depends(gatekeeper.admit)
-
-    @router.post("/jobs/{name}/hold")
-    def hold(name: JobName, order: Hold, caller: Caller = ask) -> dict[str, Any]:
-        """Make a job wait until it is released, or release it; a running job saves and stops first."""
-        return service.hold(name, is_held=order.is_held, user=caller.user, is_admin=caller.is_admin)
 
     @router.post("/jobs/{name}/weight")
     def weigh(name: JobName, order: Weight, caller: Caller = ask) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.service.service_base import NotAllowed
 from boa_daemon.dashboard.assets import asset
 from boa_daemon.dashboard.job_page import job_document
+from boa_daemon.dashboard.market import market_document
 from boa_daemon.dashboard.money import MoneyView
 from boa_daemon.dashboard.overview import overview_document
 from boa_daemon.version import __version__
@@ -26,6 +27,7 @@ _TYPES = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/ja
 Hours = Annotated[float, Query(gt=0.0, le=24.0 * 90, description="number of hours until now")]
 UserName = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_.@+-]{1,64}$", description="name of a user")]
 Month = Annotated[str, PathParameter(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$", description="as in 2026-11")]
+TeamName = Annotated[str, Query(pattern=r"^[A-Za-z0-9_.@+-]{0,64}$", description="name of a team")]
 JobName = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 
 
@@ -103,18 +105,29 @@ def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         """Return the costs of the last hours."""
         return money.cost(by=by, hours=hours)
 
+    @router.get("/page/uses")
+    def uses(hours: Hours = 24.0, caller: Caller = ask) -> dict[str, Any]:
+        """Return what the money was for, what commitments saved, and the purses of teams and users."""
+        return money.uses(hours=hours)
+
+    @router.get("/page/market")
+    def market(caller: Caller = ask) -> dict[str, Any]:
+        """Return the prices that plans use, with their sources, and what may still be rented."""
+        return market_document(service)
+
     @router.get("/months/{month}")
-    def month(month: Month, caller: Caller = ask) -> dict[str, Any]:
-        """Return the figures of a calendar month (UTC): days, groups, jobs."""
-        return service.month(month).to_document()
+    def month(month: Month, team: TeamName = "", caller: Caller = ask) -> dict[str, Any]:
+        """Return the figures of a calendar month (UTC): days, groups, jobs; of the site, or of a team."""
+        return service.month(month, team=team).to_document()
 
     # Named by its content, because `response_class` would say that errors are HTML too.
     @router.get("/months/{month}/page", response_model=None, responses={200: {"content": {"text/html": {}}}})
-    def month_page(month: Month, caller: Caller = ask) -> HTMLResponse:
-        """Return the report of a month as one HTML file to keep or to forward."""
-        text = service.month(month).page(made_by=f"Written by boa {__version__}.")
+    def month_page(month: Month, team: TeamName = "", caller: Caller = ask) -> HTMLResponse:
+        """Return the report of a month, of the site or of a team, as one HTML file to keep or to forward."""
+        text = service.month(month, team=team).page(made_by=f"Written by boa {__version__}.")
         # A file to be saved: the policy of our own pages allows no styles inside a document.
-        kept = {"content-disposition": f'attachment; filename="boa-{month}.html"'}
+        name = "-".join(part for part in ("boa", month, team) if part)
+        kept = {"content-disposition": f'attachment; filename="{name}.html"'}
         return HTMLResponse(text, headers=kept)
 
     @router.get("/page/jobs/{name}")

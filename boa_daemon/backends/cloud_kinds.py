@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -37,3 +37,8 @@ CLOUD_KINDS: Mapping[str, CloudKind] = MappingProxyType(
 def cloud_kind(name: str) -> CloudKind:
     """Return the properties of a cloud; all are false for a name that is not listed."""
     return CLOUD_KINDS.get(name, CloudKind())
+
+
+def may_read(name: str, readers: Collection[str]) -> bool:
+    """Return whether a cloud may read a setting of these clouds; one of a plug-in may read any."""
+    return name in readers or name not in CLOUD_KINDS

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from boa_daemon.backends.region_names import REGION
@@ -42,15 +42,6 @@ FORMS.update(
     }
 )
 MarketChoice: TypeAlias = Literal["on-demand", "spot", "spot-then-on-demand", "planned"]
-
-
-OF_A_REGION = frozenset(
-    {
-        "zones", "subnets", "security_groups", "image", "images", "key_name", "placement_groups",
-        "reservations", "side_prices", "prices", "queue_url", "pool_end_role",
-    }
-)  # fmt: skip
-"""Settings that name things of one region; a further region has its own under `by_region`, or none."""
 
 
 def with_home_region(value: Any) -> Any:
@@ -141,20 +132,11 @@ class SidePrices(Strict):
     """Where the prices come from."""
 
 
-class AwsSettings(Strict):
-    """What to rent, where, and how the nodes are set up."""
+class RegionSettings(Strict):
+    """What is bound to one region: things in it by name, and its prices."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    cluster: str = Field(default="boa", pattern=CLUSTER_FORM)
-    """Name of the cluster, in the tags of everything that is rented."""
-    region: str = Field(default="us-east-1", pattern=REGION_FORM)
-    regions: Names = ()
-    """Regions to rent in, first the home region with bucket, queues and roles; empty: `region` alone."""
-    by_region: Mapping[Name, Mapping[Name, Any]] = Field(default_factory=dict)
-    """Settings of a further region by its name, such as its subnets, images and queue of warnings."""
-    instance_types: Names = ()
-    market: MarketChoice = "on-demand"
     zones: Names = ()
     """Zones to rent in; empty: every zone that offers the type."""
     subnets: Names = ()
@@ -165,16 +147,53 @@ class AwsSettings(Strict):
     """An image for all families: `ami-...`, `ssm:PARAMETER`, or `built`, the newest of `boa image build`."""
     images: Named = Field(default_factory=dict)
     """An image per family, which wins over `image`."""
-    instance_profile: str = ""
-    """Instance profile (IAM) of the nodes; empty: none."""
     key_name: str = ""
     """Key pair for SSH; empty: none."""
     placement_groups: Named = Field(default_factory=dict)
     """Zone to cluster placement group, used for gangs of types that have EFA."""
-    efa: bool = True
-    """Use EFA cards where a type has them."""
     reservations: Named = Field(default_factory=dict)
     """Instance type to capacity reservations and blocks: ids with commas between them, or `tag:KEY=VALUE`."""
+    side_prices: SidePrices | None = None
+    """Prices of the region besides instances; unset: the catalogue's, which has us-east-1 only."""
+    prices: str = ""
+    """Price file of the region, for where the Pricing API cannot be asked; it names its region."""
+    queue_url: str = ""
+    """The SQS queue that EventBridge fills with spot warnings and state changes; empty: none."""
+    pool_end_role: str = Field(default="", pattern=ROLE_FORM)
+    """Role (IAM) that ends stopped nodes whose daemon is gone; `boa up` makes it. Empty: none does."""
+
+    @classmethod
+    def _hint(cls, key: object) -> str:
+        """Return a hint; a setting of all regions stands elsewhere."""
+        if key in AwsSettings.model_fields:
+            return f"{key} holds for all regions: set it under [cloud]"
+        return super()._hint(key)
+
+
+_FurtherRegion: TypeAlias = Annotated[
+    RegionSettings, PlainSerializer(lambda region: region.model_dump(exclude_unset=True))
+]
+"""Answers and records show what a further region sets, and not every default beside it."""
+
+
+class AwsSettings(RegionSettings):
+    """What to rent, where, and how the nodes are set up."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    cluster: str = Field(default="boa", pattern=CLUSTER_FORM)
+    """Name of the cluster, in the tags of everything that is rented."""
+    region: str = Field(default="us-east-1", pattern=REGION_FORM)
+    regions: Names = ()
+    """Regions to rent in, first the home region with bucket, queues and roles; empty: `region` alone."""
+    by_region: Mapping[Name, _FurtherRegion] = Field(default_factory=dict)
+    """Settings of a further region by its name, such as its subnets, images and queue of warnings."""
+    instance_types: Names = ()
+    market: MarketChoice = "on-demand"
+    instance_profile: str = ""
+    """Instance profile (IAM) of the nodes; empty: none."""
+    efa: bool = True
+    """Use EFA cards where a type has them."""
     volume_gib: int = Field(default=200, ge=8, le=16384)
     """GiB of the root volume of a node."""
     volume_mb_per_second: int = Field(default=125, ge=125, le=750)
@@ -187,16 +206,8 @@ class AwsSettings(Strict):
     """A node without contact to the daemon for this long powers off; 90 survives an hour's outage."""
     warm_pool_nodes: int = Field(default=0, ge=0)
     """Idle nodes kept stopped, at the cost of their disks."""
-    pool_end_role: str = Field(default="", pattern=ROLE_FORM)
-    """Role (IAM) that ends stopped nodes whose daemon is gone; `boa up` makes it. Empty: none does."""
-    side_prices: SidePrices | None = None
-    """Prices of the region besides instances; unset: the catalogue's, which has us-east-1 only."""
     tags: Tags = Field(default_factory=dict)
     """Tags of the house, such as a cost centre, on everything that BOA makes; their case is kept."""
-    prices: str = ""
-    """Price file of the region, for where the Pricing API cannot be asked; it names its region."""
-    queue_url: str = ""
-    """The SQS queue that EventBridge fills with spot warnings and state changes; empty: none."""
     endpoint: str = ""
     """Another endpoint for all services, for tests; `AWS_ENDPOINT_URL` does the same."""
 
@@ -213,28 +224,23 @@ class AwsSettings(Strict):
             said = f"has region {self.region!r}, which is not among regions {list(self.regions)}"
         if len(set(self.regions)) < len(self.regions):
             said = "has a region twice in regions"
-        for region, own in self.by_region.items():
+        for region in self.by_region:
             if region not in self.regions or region == self.region:
                 said = f"has by_region.{region}, which is not a further region of {list(self.regions)}"
-            for key in own:
-                if key not in OF_A_REGION:
-                    said = f"has by_region.{region}.{key}, which is not a setting of one region"
         if said:
             raise PydanticCustomError("one_too_many", "{said}", {"said": said, "hint": ""})
         return self
 
     def in_region(self, region: str) -> AwsSettings:
-        """Return the settings of one of the regions: what is bound to a region comes from `by_region`.
-
-        Raises:
-            ValidationError: when a value of `by_region` is wrong.
-        """
+        """Return the settings of one of the regions: what is bound to a region comes from `by_region`."""
         zones = tuple(zone for zone in self.zones if zone.startswith(region))
         own = {"region": region, "zones": zones}
         if region == self.region:
             return self.model_copy(update={**own, "regions": (), "by_region": {}})
-        shared = self.model_dump(exclude_unset=True, exclude={*OF_A_REGION, "regions", "by_region"})
-        return AwsSettings.model_validate({**shared, **own, **self.by_region.get(region, {})})
+        bound = {*RegionSettings.model_fields, "regions", "by_region"}
+        shared = self.model_dump(exclude_unset=True, exclude=bound)
+        further = self.by_region.get(region, RegionSettings()).model_dump(exclude_unset=True)
+        return AwsSettings.model_validate({**shared, **own, **further})
 
     def image_of(self, instance_type: str) -> str:
         """Return the setting that names the image of a type: `ami-...`, `ssm:PARAMETER` or `built`."""

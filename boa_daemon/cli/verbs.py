@@ -64,6 +64,8 @@ VERBS: dict[str, Verb] = {
     "explain": Verb("cli.run.jobs:explain", RUN),
     "logs": Verb("cli.run.jobs:logs", RUN),
     "resize": Verb("cli.run.orders:resize", RUN),
+    "hold": Verb("cli.run.orders:hold", RUN),
+    "release": Verb("cli.run.orders:release", RUN),
     "simulate-interrupt": Verb("cli.run.orders:simulate_interrupt", RUN),
     "artifacts": Verb("cli.run.artifacts:artifacts", RUN),
     "exec": Verb("cli.run.job_sessions:execute", RUN),

@@ -8,12 +8,16 @@ from typing import Any
 
 from sqlalchemy import select
 
+from boa_daemon.daemon.money.commitment_worth import commitment_worths
 from boa_daemon.daemon.money.cost_labels import CostBy
+from boa_daemon.daemon.money.cost_uses import cost_uses
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.service.service_base import NotReady
+from boa_daemon.daemon.watch.purse_alerts import purse_document
 from boa_daemon.dashboard.frontier import frontier_document
 from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import JOBS
+from boa_daemon.tick.facts.limits import fixed_usd
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import PolicyError
 from policies.model import Problem
@@ -38,6 +42,7 @@ class MoneyView:
         self._service = service
         self._drawn: _Drawn | None = None
         self._costs: dict[tuple[CostBy, float], tuple[Any, dict[str, Any]]] = {}
+        self._uses: dict[float, tuple[Any, dict[str, Any]]] = {}
 
     def frontier(self) -> dict[str, Any]:
         """Return the curve at the planned load and prices, and the daemon's measured position.
@@ -81,6 +86,61 @@ class MoneyView:
                 self._costs[by, hours] = (picture, answer)
         return answer
 
+    def uses(self, *, hours: float) -> dict[str, Any]:
+        """Return what the money of the last hours was for, commitments and purses; cached between two ticks.
+
+        `restart_fraction` is the part of the jobs' money that went to jobs which were started again and had
+        made no new step yet, from the history by the minute; None where it has nothing.
+        """
+        daemon, storage = self._service.daemon, self._storage()
+        picture, now = daemon.standing.picture, daemon.world.clock.now()
+        seen, answer = self._uses.get(hours, (None, {}))
+        if seen is None or seen is not picture:
+            since, paid = max(now - hours * SECONDS_PER_HOUR, 0.0), daemon.planner.paid
+            nodes = {record.node.id: record.node for record in storage.queue.past_instances(since)}
+            nodes |= {name: record.node for name, record in list(storage.queue.instances.items())}
+            answer = {
+                "since": since,
+                "uses": cost_uses(storage.queue, since=since, now=now, fixed=paid.fixed).to_document(),
+                "restart_fraction": self._restart_fraction(since, now),
+                "commitments": [
+                    one.to_document() for one in commitment_worths(paid, nodes.values(), since=since, now=now)
+                ],
+            }
+            if len(self._uses) >= MOST_COSTS:
+                self._uses.clear()
+            if picture is not None:
+                self._uses[hours] = (picture, answer)
+        return {"as_of": now, **answer, **self._purses()}
+
+    def _restart_fraction(self, since: float, now: float) -> float | None:
+        """Return the part of jobs' money without a step since a restart; None if nothing is known."""
+        history = self._service.daemon.history
+        if history is None:
+            return None
+        series = history.read(since=since, until=now, points=1)["series"]
+        work, restart = ((series.get(f"state:{name}") or [None])[0] or 0.0 for name in ("work", "restart"))
+        return restart / (work + restart) if work + restart > 0.0 else None
+
+    def _purses(self) -> dict[str, Any]:
+        """Return the purses of teams and users with caps, and how far teams are ahead of their shares."""
+        standing = self._service.daemon.standing
+        teams = {} if standing.decision is None else standing.decision.state.teams
+        return {
+            "purses": purse_document(standing.purses),
+            "shares": [
+                {
+                    "team": name,
+                    "spent_today_usd": money.spent_today_usd,
+                    "spent_month_usd": money.spent_month_usd,
+                    "ahead_usd": money.ahead_usd,
+                    "half_life_hours": money.half_life_seconds / SECONDS_PER_HOUR,
+                }
+                for name, money in teams.items()
+                if money.ahead_usd is not None
+            ],
+        }
+
     def _measured(self, storage: Storage) -> dict[str, Any] | None:
         """Return the mean hours of recently finished jobs, and the mean burn rate of that time."""
         history, now = self._service.daemon.history, self._service.daemon.world.clock.now()
@@ -95,6 +155,8 @@ class MoneyView:
         burn = history.read(since=since, until=now, points=1)["series"].get("usd_per_hour", [None])[0]
         if burn is None:
             return None
+        # Nodes that a commitment covers cost nothing, so its price belongs to what is spent.
+        burn += fixed_usd(self._service.daemon.planner.paid.fixed, now - SECONDS_PER_HOUR, now)
         return {"jobs": len(hours), "mean_jct_hours": sum(hours) / len(hours), "usd_per_hour": burn}
 
     def _storage(self) -> Storage:

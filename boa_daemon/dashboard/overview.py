@@ -18,7 +18,6 @@ from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.tick.facts.reasons import JOB_REASON_TEXTS, REASON_TEXTS, WAIT_REASON_TEXTS
 from boa_daemon.tick.facts.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR, counted
-from policies.answer import was_changed
 from policies.model import JobId, NodeId, Width
 
 MOST_JOBS = 200
@@ -102,13 +101,14 @@ def why(service: Service, name: JobId) -> str | None:
 def _sentence(decision: Decision | None, job: JobRecord, place: int | None) -> str:
     """Return why a job has its GPUs, or what it waits for and its place in the queue."""
     plan = None if decision is None else decision.plan
-    width, reason = (None, None) if plan is None else (plan.widths.get(job.id), plan.waiting.get(job.id))
+    planned = None if plan is None else plan.jobs[job.id]
+    width, reason = (None, None) if planned is None else (planned.width, planned.waits_for)
     if job.slots:
         said = f"{job.width} on {counted(len({slot.node for slot in job.slots}), 'node')}"
         if reason is not None and width is not None and width != job.width:
             said += f"; {width} planned: {WAIT_REASON_TEXTS[reason]}"
-        elif plan is not None and width == job.width and was_changed(plan.reasons, job.id):
-            said += f": {plan.reasons[job.id]}"
+        elif planned is not None and width == job.width and planned.changed_reason is not None:
+            said += f": {planned.changed_reason}"
         return said
     if decision is None:
         return JOB_REASON_TEXTS["new"]
@@ -123,7 +123,7 @@ def _left(decision: Decision | None, job: JobRecord) -> float:
     seen = None if decision is None else decision.state.jobs.get(job.id)
     if decision is None or seen is None:
         return math.inf
-    return _seconds_left(decision, seen, decision.plan.widths.get(job.id))
+    return _seconds_left(decision, seen, decision.plan.jobs[job.id].width)
 
 
 def _seconds_left(decision: Decision, job: JobState, planned: Width | None) -> float:
@@ -145,7 +145,7 @@ def _why(decision: Decision | None) -> list[dict[str, Any]]:
     """Return the reasons why jobs wait, most frequent first."""
     if decision is None:
         return []
-    counts = Counter(decision.plan.waiting.values())
+    counts = Counter(decision.plan.jobs.waiting.values())
     return [
         {"code": code, "jobs": count, "said": WAIT_REASON_TEXTS[code]} for code, count in counts.most_common()
     ]

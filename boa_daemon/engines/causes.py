@@ -37,9 +37,11 @@ def cause_of(end: Mapping[str, Any], failure: Mapping[str, Any] | None) -> tuple
         for kind in failure["kinds"]:
             if kind in _KINDS:
                 return _KINDS[kind], said
+        if end["out_of_memory"] and end.get("memory_gb"):
+            return "out-of-memory", f"{_memory_sentence(end)}; {said}"
         return ("disk-full" if failure["errno"] in _FULL else "error"), said
     if end["out_of_memory"]:
-        return "out-of-memory", "the kernel ended a process for memory"
+        return "out-of-memory", _memory_sentence(end)
     if code in _MISSING_CODES:
         return "missing-command", ""  # The last line of the shell or the keeper tells which command.
     if end.get("disk_full"):
@@ -47,6 +49,13 @@ def cause_of(end: Mapping[str, Any], failure: Mapping[str, Any] | None) -> tuple
     if code is not None and (code < 0 or code > 128):
         return "signal", ""
     return "error", ""
+
+
+def _memory_sentence(end: Mapping[str, Any]) -> str:
+    limit = end.get("memory_gb")
+    return (
+        f"it used more than its memory_gb of {limit:g}" if limit else "the kernel ended a process for memory"
+    )
 
 
 def last_line(lines: Sequence[str]) -> str:

@@ -78,6 +78,7 @@ def _progress(run: Generation, units: Sequence[UnitStatus]) -> dict[str, Any]:
         "save_seconds",
         "gap_seconds",
         "checkpoint_bytes",
+        "gpu_use",
     )
     quiet = [unit["quiet_seconds"] for unit in units if unit.get("quiet_seconds") is not None]
     facts = {"reported_at": record.get("at"), "quiet_seconds": min(quiet, default=None)}

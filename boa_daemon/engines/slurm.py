@@ -53,6 +53,8 @@ KILLED_SECONDS = 15.0
 WARNING_SECONDS = 30
 """Seconds beyond the grace, before the time limit of Slurm's job, in which its units are told to stop."""
 GONE_STATE = "GONE"
+BY_SIGTERM = (-15, 143)
+"""Exit codes of a command that a SIGTERM has ended."""
 
 
 class SlurmEngine(LocalEngine):
@@ -269,7 +271,10 @@ class SlurmEngine(LocalEngine):
         units = [_read(folder) for folder in folders]
         ends = [None if unit is None else unit["exit"] for unit in units]
         has_ended = all(end is not None for end in ends)
-        by_slurm = any(end is not None and end["stop_asked"] for end in ends) and not _is_ordered(generation)
+        # A command may die of Slurm's SIGTERM before its keeper has heard of it.
+        by_slurm = not _is_ordered(generation) and any(
+            end is not None and (end["stop_asked"] or end["code"] in BY_SIGTERM) for end in ends
+        )
         if has_ended and not (by_slurm and "end" not in (read_json(generation / "slurm.json") or {})):
             return units
         try:
@@ -318,10 +323,11 @@ class SlurmEngine(LocalEngine):
                 if job is not None and job.waits:
                     why = f" ({job.reason})" if job.reason not in ("None", "") else ""
                     return replace(report, evidence=f"waits in Slurm as job {job.id}{why}")
-        is_stopped = report.phase == "stopped" and not _is_ordered(generation)
+        is_stopped = (report.phase == "stopped" or report.cause == "signal") and not _is_ordered(generation)
         if report.is_over and (is_stopped or report.cause == "agent-lost") and "Slurm" not in report.evidence:
             found = read_json(generation / "slurm.json") or {}
-            if "end" in found:
+            ended_itself = str(found.get("end", "")).startswith(("COMPLETED", "FAILED"))
+            if "end" in found and (report.cause == "agent-lost" or not ended_itself):
                 said = f"Slurm ended its job {found['job']} as {found['end']}"
                 report = replace(report, evidence=f"{said}; {report.evidence}")
                 self._over[run.job, run.number] = report

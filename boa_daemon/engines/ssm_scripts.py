@@ -26,6 +26,8 @@ from boa_daemon.tick.facts.ports import GatePass
 
 READY, STATUS, HEALTH = "boa-node-ready", "boa-unit-status ", "boa-node-health "
 SCRATCH = "boa-node-scratch "
+RESTART_SECONDS = 3.0
+"""After so long systemd starts the guard of a unit again: rarely enough that it never gives that up."""
 
 
 @cache
@@ -84,13 +86,13 @@ def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = 
     """Return the script that starts a unit under systemd, unless it has been started already.
 
     systemd has no time limit for a stop: the keeper kills the command after the grace period, and the upload
-    of the last checkpoint has its own limits, which depend on its size.
+    of the last checkpoint has its own limits, which depend on its size. It ends no process of a unit but the
+    main one, the guard, and starts another if that is killed: keeper and command go on meanwhile. What
+    outlives the command is for the keeper to end, by the command's control group. A process that the kernel
+    ends for memory is no reason for systemd to stop the others; systemd before 243 has no say in it.
     """
     folder, name = str(unit["folder"]), str(unit["name"])
     limits = limit_properties(run_options(unit))
-    if limits:
-        # When the kernel kills a process of a unit for memory, its keeper stays alive and reports it.
-        limits.append("OOMPolicy=continue")
     within = "".join(f"  -p {one} \\\n" for one in limits)
     told = f"--setenv={LIMITED}=1 " if limits else ""
     keeper = "python3 -m boa_daemon.job.keeper"
@@ -108,10 +110,12 @@ UNIT
   mv {quote(folder)}/unit.part {quote(folder)}/unit.json
 fi
 if [ -e {quote(folder)}/keeper.json ] || systemctl is-active --quiet {quote(name)}; then exit 0; fi
-systemd-run --unit={quote(name)} --collect -p KillMode=mixed \\
+read -r _ version _ < <(systemctl --version)
+oom=; [ "${{version%%[!0-9]*}}" -lt 243 ] || oom='-p OOMPolicy=continue'
+systemd-run --unit={quote(name)} --collect -p KillMode=process -p Restart=on-failure \\
+  -p RestartSec={RESTART_SECONDS:g} -p Delegate=yes $oom \\
   -p TimeoutStopSec=infinity -p LimitMEMLOCK=infinity \\
-{within}  -p 'ExecStopPost={keeper} --settle {quote(folder)}' \\
-  {told}--setenv=PYTHONPATH={quote(library(root))} {keeper} --foreground {quote(folder)}
+{within}  {told}--setenv=PYTHONPATH={quote(library(root))} {keeper} --foreground {quote(folder)}
 """
 
 
@@ -157,14 +161,21 @@ def _gate_files(generation: Path, gate: GatePass | None) -> str:
 
 
 def stop_script(name_pattern: str) -> str:
-    """Return the script that asks units for a checkpoint and a stop, without waiting for them."""
-    return f"systemctl stop --no-block {quote(name_pattern)}\n"
+    """Return the script that asks units for a checkpoint and a stop, without waiting for them.
+
+    Not by `systemctl stop`, which would call the restart of a killed guard off.
+    """
+    return f"systemctl kill --kill-who=main --signal=SIGTERM {quote(name_pattern)}\n"
 
 
 def kill_script(name_pattern: str) -> str:
-    """Return the script that ends units at once, also those that somebody has suspended."""
-    kill = "systemctl kill --kill-whom=main --signal"
-    return "".join(f"{kill}={name} {quote(name_pattern)}\n" for name in ("SIGUSR1", "SIGCONT"))
+    """Return the script that ends units at once, also those that somebody has suspended.
+
+    Where a unit's guard is dead, all of it is killed. (`--kill-whom` is unknown before systemd 252.)
+    """
+    name = quote(name_pattern)
+    main, every = (f"systemctl kill --kill-who={whom} --signal" for whom in ("main", "all"))
+    return f"{main}=SIGUSR1 {name} || {every}=SIGKILL {name}\n{main}=SIGCONT {name} || true\n"
 
 
 def status_script(root: str, folder: str, *, key: str = "") -> str:

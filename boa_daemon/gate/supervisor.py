@@ -16,7 +16,8 @@ from boa_daemon.gate.companion import start_gate, tell_plan
 from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
-from boa_daemon.tick.facts.state import ClusterState, GateView, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, GateView
 from policies.model import JobId
 
 _LOG = logging.getLogger("boa.gate")

@@ -73,6 +73,7 @@ class _Exit(_Word):
     stop_asked: bool
     killed: bool
     out_of_memory: bool
+    memory_gb: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
     lingering: Count = 0
     why_lost: Annotated[str, Field(max_length=1000)] = ""
     is_done: bool
@@ -94,6 +95,7 @@ class _Progress(_Word):
     save_seconds: float | None = None
     gap_seconds: float | None = None
     checkpoint_bytes: Count | None = None
+    gpu_use: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
 
     @field_validator("samples", "seconds", "loss", "gradient_noise", "at", "save_seconds", "gap_seconds")
     @classmethod

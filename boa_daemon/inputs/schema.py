@@ -53,6 +53,13 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadBy:
+    """Metadata of a setting that only these clouds, by their names, read: with others it has no effect."""
+
+    clouds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Private:
     """Metadata of a setting whose value may hold a password: messages and answers do not quote it."""
 

@@ -33,6 +33,20 @@ def popen_as(unit: Unit) -> dict[str, Any]:
     return {"user": unit.uid, "group": unit.gid, "extra_groups": groups, "umask": 0o022}
 
 
+def become(unit: Unit) -> None:
+    """Make this process one of the unit's user, for good; does nothing where `drops` says so.
+
+    Raises:
+        OSError: when the kernel refuses it.
+    """
+    if drops(unit):
+        assert unit.uid is not None
+        os.setgroups([unit.door_gid, *unit.groups])
+        os.setgid(unit.gid)
+        os.setuid(unit.uid)
+        os.umask(0o022)
+
+
 def working_folder(unit: Unit) -> int:
     """Return a descriptor of the folder in which a unit's command starts, opened with its user's rights.
 

@@ -1,8 +1,8 @@
 """The command line that runs a unit: plain, within CPU and memory limits, or in a container.
 
-A container shares the node's network, shared memory and EFA cards. It sees only the GPUs of the job, and the
-job's folders under the same paths. `boa_daemon.job` is mounted below `LIBRARY`. Its processes have no
-capabilities and get no new privileges, such as those of a set-uid file in the image.
+A container shares the node's network and EFA cards, and has shared memory of its own. It sees only the GPUs
+of the job, and the job's folders under the same paths. `boa_daemon.job` is mounted below `LIBRARY`. Its
+processes have no capabilities and get no new privileges, such as those of a set-uid file in the image.
 
 Podman and docker run with more rights than the job. They are called by absolute path, found in the keeper's
 own PATH, and with the keeper's own variables. Those of the job are handed over under names with the prefix
@@ -20,6 +20,8 @@ from pathlib import Path
 from shlex import quote
 
 from boa_daemon.job.account import drops
+from boa_daemon.job.control_group import ControlGroup
+from boa_daemon.job.own_memory import SHARED_MEMORY, why_shared
 from boa_daemon.job.run_options import RunOptions
 from boa_daemon.job.unit import Unit
 
@@ -119,23 +121,38 @@ def renamed_inside(unit: Unit) -> str:
 def why_unlimited(tool: str = "") -> str:
     """Return why limits cannot be enforced here, without a container or with `tool`; empty if they can.
 
-    Podman and docker enforce limits. Plain processes, and those of apptainer, need a scope of systemd.
+    Podman and docker enforce limits. Plain processes, and those of apptainer, need a scope of systemd, or a
+    control group that the keeper may make itself.
     """
     if tool in RUN_AS_USER:
         return ""
+    why = _why_no_scope()
+    if not why:
+        return ""
+    try:
+        ControlGroup.make(f"boa-try-{os.getpid()}", cpus=1.0, memory_bytes=2**40).remove()
+    except OSError as error:
+        said = error.strerror or str(error)
+        return f"{_NO_LIMITS} on this machine: {why}, and no control group can be made ({said})"
+    return ""
+
+
+def _why_no_scope() -> str:
+    """Return why systemd gives a keeper no scope here; empty if it does."""
     if not BOOTED.is_dir() or not os.path.isabs(program("systemd-run")):
-        return f"{_NO_LIMITS} on this machine: systemd does not run here"
+        return "systemd does not run here"
     done = _asked([*_SCOPE, *_whose(), "--", "true"])
-    return "" if done == 0 else f"{_NO_LIMITS} on this machine: systemd gives its user no scope"
+    return "" if done == 0 else "systemd gives its user no scope"
 
 
 def within_limits(unit: Unit, argv: list[str]) -> list[str]:
     """Return the command line of a keeper, in a systemd scope with its unit's limits where that is possible.
 
-    The keeper itself is in the scope too, so its own control group tells it about out-of-memory kills.
+    The keeper itself is in the scope too, so its own control group tells it about out-of-memory kills. Where
+    there is no scope, the keeper makes a control group itself.
     """
     properties = [word for one in limit_properties(unit) for word in ("-p", one)]
-    if not properties or why_unlimited():
+    if not properties or _why_no_scope():
         return argv
     return [*_SCOPE, *_whose(), *properties, "--", "env", f"{LIMITED}=1", *argv]
 
@@ -230,7 +247,8 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str], *, workd
     memory = f"{round(unit.memory_gb * 1e9)}b"
     limits += [f"--memory={memory}", f"--memory-swap={memory}"] if unit.memory_gb else []
     return [
-        *(tool, "run", "--rm", "--name", unit.name, "--network=host", "--ipc=host"),
+        *(tool, "run", "--rm", "--name", unit.name, "--network=host"),
+        *_own_memory(unit, environment),
         *_HARDENED,
         *(_ULIMITS if tool == "docker" else ()),
         *_owner(unit, tool),
@@ -243,6 +261,17 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str], *, workd
         *("--env", f"PYTHONPATH={path}", "--env", f"CUDA_VISIBLE_DEVICES={','.join(seen)}"),
         *("--workdir", unit.workdir, "--entrypoint", inner[0], unit.image, *inner[1:]),
     ]
+
+
+def _own_memory(unit: Unit, environment: Mapping[str, str]) -> list[str]:
+    """Return the options for shared memory of the container's own, as large as that of the machine.
+
+    Without a size it would have 64 MB, in which few loaders can work.
+    """
+    if why_shared(unit, environment):
+        return ["--ipc=host"]
+    total = os.statvfs(SHARED_MEMORY)
+    return ["--ipc=private", f"--shm-size={total.f_blocks * total.f_frsize}b"]
 
 
 def _links(unit: Unit) -> list[Path]:

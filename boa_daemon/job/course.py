@@ -13,10 +13,11 @@ import os
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.job.control_group import ControlGroup
 from boa_daemon.job.processes import PROC, boot_id, carrying, started_ticks
 from boa_daemon.job.unit import Unit, read_own, sealed_document, write_json
 
@@ -30,6 +31,7 @@ class Course:
     `child` is the first process of the command, 0 while it is being started; `ticks` its start time. `guard`
     is the guard of the keeper that started it. `status` is how it ended, as of `waitpid`, once `has_ended`;
     None if nobody saw it. `stop` is the state of an ordered stop that was asked for at `stop_asked_at`.
+    `group` are the folders of the command's control group, empty if it has none.
     """
 
     child: int = 0
@@ -48,6 +50,8 @@ class Course:
     is_hard: bool = False
     is_late: bool = False
     left_over: int = 0
+    group: list[str] = field(default_factory=list)
+    has_own_memory: bool = False
 
     def write(self, folder: Path) -> None:
         """Note the course in a unit's folder.
@@ -56,6 +60,11 @@ class Course:
             OSError: when it cannot be written.
         """
         write_json(folder / COURSE, sealed_document(folder, asdict(self)))
+
+    @property
+    def control_group(self) -> ControlGroup:
+        """The command's control group, without folders if it has none."""
+        return ControlGroup(tuple(map(Path, self.group)))
 
     @property
     def child_lives(self) -> bool:

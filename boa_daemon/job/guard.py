@@ -9,6 +9,7 @@ starts a guard and a keeper for what lives on. Standard library only.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import signal
 import sys
@@ -19,8 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from boa_daemon.job.course import COURSE, OUTPUT, read_course, reopen_output
-from boa_daemon.job.processes import ended_children, order
-from boa_daemon.job.unit import read_own, sealed_document, write_in_room
+from boa_daemon.job.processes import ended_children, is_alive, order
+from boa_daemon.job.unit import keepers_of, read_own, sealed_document, write_in_room
 
 FIRST = "first.json"
 """File in which the guard notes how the command's first process ended, if that became its child."""
@@ -52,12 +53,37 @@ class Orders:
             self.stop_asked_at = time.monotonic()
 
 
-class Guard:
-    """Keeps a keeper for one unit; `keep` is what a keeper does, with the orders and the guard's process."""
+def stand_in(folder: Path, lock: int) -> Orders:
+    """Wait in the place of a killed guard until its keeper has ended; return what was ordered meanwhile.
 
-    def __init__(self, folder: Path, keep: Callable[[Orders, int], int]) -> None:
+    The keeper holds `lock`, a descriptor, as long as it lives. Orders are passed on to it.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    orders = Orders()
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return orders
+        info = signal.sigtimedwait(SIGNALS, UNNOTED_SECONDS)
+        if info is not None and info.si_signo != signal.SIGCHLD:
+            orders.take(info.si_signo)
+            with suppress(OSError):
+                for pid, ticks in keepers_of(read_own(folder, "keeper.json")):
+                    if is_alive(pid, ticks):
+                        order(pid, signal.Signals(info.si_signo))
+
+
+class Guard:
+    """Keeps a keeper for one unit; `keep` is what a keeper does, with the orders and the guard's process.
+
+    `orders` are those that came before it.
+    """
+
+    def __init__(
+        self, folder: Path, keep: Callable[[Orders, int], int], orders: Orders | None = None
+    ) -> None:
         self._folder, self._keep = folder, keep
-        self._orders = Orders()
+        self._orders = orders or Orders()
         self._keeper = 0
         self._output: int | None = None
         self._unnoted: dict[int, int] = {}

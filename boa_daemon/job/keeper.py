@@ -50,9 +50,11 @@ from boa_daemon.job.container import (
     variables_of_tool,
     within_limits,
 )
+from boa_daemon.job.control_group import ControlGroup, memory_kills
 from boa_daemon.job.course import Course, make_output, read_course, reopen_output, strays
+from boa_daemon.job.enclosure import Enclosure
 from boa_daemon.job.failures import full_disk
-from boa_daemon.job.guard import FIRST, Guard, Orders
+from boa_daemon.job.guard import FIRST, Guard, Orders, stand_in
 from boa_daemon.job.leavings import make_temporary_folder, remove_leavings, remove_trees, temporary_folder
 from boa_daemon.job.logs import RANK_FILES, LogWriter, trim_rank_files
 from boa_daemon.job.parent_variables import note_variables
@@ -62,7 +64,6 @@ from boa_daemon.job.processes import (
     descendants,
     ended_children,
     kill_all_carrying,
-    memory_kills,
     send,
     started_ticks,
 )
@@ -146,6 +147,8 @@ class Keeper:
         self._strays: tuple[float, list[int]] = (0.0, [])
         self._first_gone_at = 0.0
         self._kin: dict[int, int] = {}
+        self._group = ControlGroup()
+        self._is_out_of_memory = False
         self._ended: dict[int, int | None] = {}
         self._errands: dict[str, tuple[subprocess.Popen[bytes], float | None]] = {}
         self._codes: dict[str, int] = {}
@@ -190,7 +193,6 @@ class Keeper:
             # Nobody knows whether its command was started, and what that has done.
             end_orphaned_unit(self.unit.folder)
             return
-        self._course.kills_before = memory_kills()
         if not drops(self.unit):
             with suppress(OSError):
                 self.unit.own.mkdir(parents=True, exist_ok=True)
@@ -225,6 +227,7 @@ class Keeper:
             what = "" if isinstance(error, SecretMissing) else f" in {self.unit.workdir}"
             log.write_line(f"boa: cannot start{what}: {error}")
             log.close()
+            self._group.remove()
             code = 1 if isinstance(error, SecretMissing) else 127
             self._write_exit(code << 8, out_of_memory=False, lingering=0)
             drop_scratch(self.unit)
@@ -252,6 +255,7 @@ class Keeper:
     def _adopt(self, course: Course) -> None:
         """Go on with a command that another keeper has started, from what that one had noted."""
         self._has_adopted, self._course = True, course
+        self._group = course.control_group
         self._started_at, self._first_started_at = course.started_at, course.first_started_at
         self._ended_at, self._has_registered = course.ended_at, course.has_registered
         self._hard, self._is_late, self._left_over = course.is_hard, course.is_late, course.left_over
@@ -270,13 +274,19 @@ class Keeper:
         self._lease = hold_lease(self.unit)
         if course.stop is not None and not self._hard:
             self._stop = OrderedStop(
-                self.unit, course.child, self._family, self._note_stop, before=course.stop
+                self.unit,
+                course.child,
+                self._family,
+                self._note_stop,
+                group=self._group,
+                before=course.stop,
             )
         self._see_through(course.child, log)
 
     def _see_through(self, child: int, log: LogWriter) -> None:
         """Supervise the command to its end, and record the end."""
         code = self._watch(child, log)
+        is_out_of_memory = self._has_met_its_limit() or ran_out_of_memory(self.unit)
         lingering = self._gather()
         self._remove_leavings(log)
         if self._pump is not None:
@@ -293,7 +303,6 @@ class Keeper:
             for fault in faults:
                 log.write_line(f"boa: {fault}")
         log.close()
-        is_out_of_memory = memory_kills() > self._course.kills_before or ran_out_of_memory(self.unit)
         self._write_exit(code, out_of_memory=is_out_of_memory, lingering=lingering, loss=loss)
         drop_scratch(self.unit)
 
@@ -378,10 +387,18 @@ class Keeper:
                 0
             )  # Should this keeper be killed now, the next one knows that there is a command.
 
+        enclosure = None if is_keepers else Enclosure(self.unit, told)
+        if enclosure is not None:
+            self._group = enclosure.group
+            self._course.group = [str(folder) for folder in self._group.folders]
+            for line in enclosure.notes:
+                log.write_line(f"boa: {line}")
+        self._course.kills_before = self._memory_kills()
+
         def become_child() -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-            if not is_keepers:
-                os.fchdir(workdir)  # Here the process is the job's user.
+            if enclosure is not None:
+                enclosure.enter(workdir)
 
         # Wall time, also of an early start that has ended: the times of its files are compared with it.
         self._first_started_at = self._first_started_at or time.time()
@@ -399,13 +416,15 @@ class Keeper:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
-                **({} if is_keepers else popen_as(self.unit)),
             )
         except OSError:
             os.close(reader)
             raise
         finally:
             os.close(writer)
+        for line in () if enclosure is None else enclosure.is_closed():
+            log.write_line(f"boa: {line}")
+        self._course.has_own_memory = enclosure is not None and enclosure.has_own_memory
         self._started_at = time.monotonic()
         if not early:
             self._note_start(child.pid)
@@ -472,11 +491,17 @@ class Keeper:
             now = time.monotonic()
             if self._stop_asked_at is not None:
                 self._go_on_stopping(child, log)
+            if self.unit.memory_gb and not self._hard and self._has_met_its_limit():
+                self._is_out_of_memory = self._kill_asked = True
+                log.write_line(
+                    f"boa: it used more than its memory_gb of {self.unit.memory_gb:g}: the kernel ended "
+                    "one of its processes, and now all are ended"
+                )
             if self._kill_asked:
                 if not self._hard:
                     self._hard = True
                     self._note()
-                send(self._family(), signal.SIGKILL)
+                self._kill()
             if now >= next_trim:
                 next_trim = now + TRIM_SECONDS
                 with suppress(OSError), self.unit.as_user():
@@ -490,6 +515,19 @@ class Keeper:
                 if self._has_new_checkpoint():
                     self._do_errand(self.unit.keep, slot="keep", seconds=None)
         return self._ended[child]
+
+    def _memory_kills(self) -> int:
+        """Return how many processes the kernel has ended for memory in the command's group, or in ours."""
+        return self._group.memory_kills() if self._group.counts_memory else memory_kills()
+
+    def _has_met_its_limit(self) -> bool:
+        """Return whether the kernel has ended a process of the command for memory."""
+        return self._memory_kills() > self._course.kills_before
+
+    def _kill(self) -> None:
+        """Kill what is left of the command."""
+        self._group.kill()
+        send(self._family(), signal.SIGKILL)
 
     def _goes_on(self, child: int) -> bool:
         """Return whether the command goes on though its first process has ended.
@@ -524,7 +562,7 @@ class Keeper:
         assert self._stop_asked_at is not None
         if self._stop is None:
             self._note()
-            self._stop = OrderedStop(self.unit, child, self._family, self._note_stop)
+            self._stop = OrderedStop(self.unit, child, self._family, self._note_stop, group=self._group)
             log.write_line(f"boa: {self._stop}")
         else:
             self._stop.go_on()
@@ -606,14 +644,16 @@ class Keeper:
             self._first_ended(None)
 
     def _family(self) -> list[int]:
-        """Return the living processes of the command: all of its keepers' descendants but errands.
+        """Return the living processes of the command.
+
+        These are its control group, and all of its keepers' descendants but errands.
 
         Orphans of killed keepers are children of the guard. If that was killed too, they are found by what
         marks them.
         """
         errands = [errand.pid for errand, _ in self._errands.values()]
         mine = {os.getpid(), *errands, *(pid for errand in errands for pid in descendants(errand))}
-        found = dict.fromkeys(descendants(os.getpid()))
+        found = dict.fromkeys([*descendants(os.getpid()), *self._group.pids()])
         if self._guard and os.getppid() == self._guard:
             found |= dict.fromkeys(descendants(self._guard))
         if self._has_adopted and self._is_astray():
@@ -652,13 +692,21 @@ class Keeper:
         while family := self._family():
             fresh = [pid for pid in family if pid not in lingering]
             lingering.update(fresh)
-            is_late = self._hard or time.monotonic() > until
-            send(family if is_late else fresh, signal.SIGKILL if is_late else signal.SIGTERM)
+            if self._hard or time.monotonic() > until:
+                self._kill()
+            else:
+                send(fresh, signal.SIGTERM)
             self._listen(0.05)
+        self._group.remove()
         return len(lingering)
 
     def _remove_leavings(self, log: LogWriter) -> None:
-        """Free the shared memory that the command left on the node, and say so in its log."""
+        """Free the shared memory that the command left on the node, and say so in its log.
+
+        What had its own, a container too, has left none.
+        """
+        if self._course.has_own_memory:
+            return
         with self.unit.as_user():
             # What looks after a node is on rented ones alone.
             left = remove_leavings(
@@ -782,8 +830,9 @@ class Keeper:
             "code": code,
             "stop_asked": self._stop_asked_at is not None,
             # Leavings of a command that has ended in time are no sign of a lost step.
-            "killed": self._hard and not self._left_over,
+            "killed": self._hard and not self._left_over and not self._is_out_of_memory,
             "out_of_memory": out_of_memory,
+            **({"memory_gb": unit.memory_gb} if out_of_memory and unit.memory_gb else {}),
             "lingering": max(lingering, self._left_over),
             "why_lost": "" if loss is None else loss.why,
             **_ends(unit),
@@ -832,11 +881,13 @@ def end_orphaned_unit(folder: Path) -> None:
     unit = Unit.read(folder)
     if read_own(folder, "exit.json") is not None:
         return
+    group = ControlGroup() if (course := read_course(folder)) is None else course.control_group
     facts = lost_end(
-        lingering=kill_all_carrying(f"BOA_UNIT={unit.name}"),
+        lingering=group.kill() + kill_all_carrying(f"BOA_UNIT={unit.name}"),
         **_ends(unit),
         ended_at=time.time(),
     )
+    group.remove()
     write_in_room(folder / "exit.json", sealed_document(unit.folder, facts))
     for script, seconds, user in (
         (unit.keep, None, popen_as(unit)),
@@ -908,16 +959,22 @@ def main(arguments: list[str]) -> int:
     if "--foreground" not in arguments:
         _apart()
     with (folder / "keeper.lock").open("w") as lock:
+        orders = None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return 0  # The unit already has a keeper.
+            if "--foreground" not in arguments:
+                return 0  # The unit already has a keeper.
+            # Started again by systemd: the guard was killed, and its keeper goes on.
+            orders = stand_in(folder, lock.fileno())
         os.set_inheritable(lock.fileno(), False)
-        if read_own(folder, "exit.json") is not None or (
-            (folder / "keeper.json").exists() and read_course(folder) is None
-        ):
+        if read_own(folder, "exit.json") is not None:
             return 0
-        if not Guard(folder, _keep(folder)).run():
+        if (folder / "keeper.json").exists() and read_course(folder) is None:
+            if "--foreground" in arguments:
+                end_orphaned_unit(folder)  # It had no command yet, or the machine was booted meanwhile.
+            return 0
+        if not Guard(folder, _keep(folder), orders).run():
             end_orphaned_unit(folder)
     return 0
 

@@ -143,17 +143,3 @@ def order(pid: int, number: signal.Signals) -> None:
     """Send a signal to a process that has to act on it, also if somebody has suspended it."""
     for one in (number, signal.SIGCONT):
         send([pid], one)
-
-
-def memory_kills(root: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return how many processes of our control group the OOM killer has killed; 0 if that is not known."""
-    with suppress(OSError, ValueError, KeyError):
-        for line in (PROC / "self" / "cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            below = path.lstrip("/")
-            version_1 = root / "memory" / below / "memory.oom_control"
-            file = version_1 if controllers == "memory" else root / below / "memory.events"
-            if controllers in ("", "memory") and file.exists():
-                counts = dict(row.split() for row in file.read_text().splitlines())
-                return int(counts["oom_kill"])
-    return 0

@@ -31,6 +31,7 @@ from boa_daemon.job.checkpoint import (
     write_checkpoint,
 )
 from boa_daemon.job.gpu_memory import keep_to_share
+from boa_daemon.job.gpu_use import gpu_use
 from boa_daemon.job.quick_exit import exit_quickly
 from boa_daemon.job.random_state import read_random, resume_random, write_random
 from boa_daemon.job.read_back import CannotBeLoaded, read_back, read_back_folder
@@ -40,6 +41,8 @@ MOST_STEPS = 2**63 - 1
 RECORD_BYTES = 512
 """Every report is padded to this length, so that it overwrites the one before completely."""
 
+USE_SECONDS = 5.0
+"""How often the driver is asked how much the GPUs work."""
 RAY_WORKER = "BOA_RAY_WORKER"
 """Variable that is set in Ray's workers: processes that outlive the job, and that no keeper can signal."""
 
@@ -94,6 +97,7 @@ class Run:
         """Whether the framework that loads was told to trust this job's own files (`read_back.trust`)."""
         self._noted: set[str] = set()
         self._reported_at: float | None = None
+        self._use: tuple[float, float | None] | None = None
         self._gap_seconds = 0.0
         self._is_entered = False
         self._handler_before: Any = None
@@ -223,7 +227,15 @@ class Run:
             record["gap_seconds"] = self._gap_seconds
             if gradient_noise is not None:
                 record["gradient_noise"] = gradient_noise
+            if (use := self._gpu_use(now)) is not None:
+                record["gpu_use"] = use
             self._write(record)
+
+    def _gpu_use(self, now: float) -> float | None:
+        """Return how much the GPUs work, asked for every `USE_SECONDS`; steps may take a millisecond."""
+        if self._use is None or now - self._use[0] >= USE_SECONDS:
+            self._use = (now, gpu_use(self._environment))
+        return self._use[1]
 
     def _write(self, record: Mapping[str, float | int | str | None]) -> None:
         """Overwrite the record in place; ignore failures, because a lost report must not stop training."""

@@ -41,6 +41,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.job.control_group import ControlGroup
 from boa_daemon.job.processes import PROC, parent_of, send
 from boa_daemon.job.regular_files import open_regular
 from boa_daemon.job.unit import Unit
@@ -205,11 +206,15 @@ def variables(unit: Unit) -> dict[str, str]:
     }
 
 
+_NO_GROUP = ControlGroup()
+
+
 class OrderedStop:
     """A stop of a unit's command, whose first process is `child`; `family` returns all living ones.
 
     `note` is called before each step that sends signals, so that another keeper can go on from `before`, the
-    newest `state`. A signal may then be sent a second time, and none is left out.
+    newest `state`. A signal may then be sent a second time, and none is left out. `group` is the command's
+    control group.
     """
 
     def __init__(
@@ -218,13 +223,18 @@ class OrderedStop:
         child: int,
         family: Callable[[], list[int]],
         note: Callable[[OrderedStop], None] = lambda _stop: None,
+        *,
+        group: ControlGroup = _NO_GROUP,
         before: Mapping[str, Any] | None = None,
     ) -> None:
+        self._group = group
         self._unit, self._child, self._family, self._note = unit, child, family, note
         self._began = time.monotonic()
         self._told: set[int] = set()
         self._shells: list[int] = []
         self._suspended: list[int] = []
+        self._frozen: list[int] = []
+        self._sought: set[int] = set()
         self._followers: list[int] = []
         self._leave_until: float | None = None
         self._has_told_all = False
@@ -264,6 +274,7 @@ class OrderedStop:
             "told": sorted(self._told),
             "shells": self._shells,
             "suspended": self._suspended,
+            "frozen": self._frozen,
             "followers": self._followers,
             "leave_until": self._leave_until,
             "has_told_all": self._has_told_all,
@@ -277,6 +288,7 @@ class OrderedStop:
         self._began, self._told = before["began"], set(before["told"])
         self._shells, self._suspended = list(before["shells"]), list(before["suspended"])
         self._followers = list(before.get("followers", ()))
+        self._frozen = list(before.get("frozen", ()))
         self._leave_until, self._has_told_all = before["leave_until"], before["has_told_all"]
         self.had_request = make_request(self._unit)
         self.asks_first, self.counted = before["asks_first"], before["counted"]
@@ -285,6 +297,7 @@ class OrderedStop:
             self._tell([pid for pid in family if _group_of(pid) == self._child])
         elif self._shells and self.savers():
             send([pid for pid in self._suspended if pid in family], signal.SIGSTOP)
+            self._group.freeze(pid for pid in self._frozen if pid in family)
             waiting = [one for one in self.savers() if not (one.looks and self.had_request)]
             self._tell([one.pid for one in waiting if one.pid > 0])
 
@@ -317,6 +330,9 @@ class OrderedStop:
         if self.asks_first:
             savers = self.savers()
             if savers:
+                # One that began its first step after the order has a shell that was not looked for.
+                if any(one.pid not in self._sought for one in savers):
+                    self._suspend_shells(savers)
                 last = min(LAST_SIGNAL_SECONDS, self._unit.grace_seconds / 10.0)
                 if now >= self._began + self._unit.grace_seconds - last:
                     self._tell([one.pid for one in savers if catches_sigterm(one.pid)])
@@ -343,17 +359,21 @@ class OrderedStop:
 
     def _suspend_shells(self, savers: list[Registered]) -> None:
         """Suspend the shells that wait for registered processes, after they are noted."""
+        self._sought |= {one.pid for one in savers}
         before = len(self._shells)
         self._find_shells(savers)
         if len(self._shells) > before:
             self._note(self)
             send(self._suspended, signal.SIGSTOP)
+            if self._frozen:
+                self._group.freeze(self._frozen)
 
     def _find_shells(self, savers: list[Registered]) -> None:
         """Find the shells that wait for a registered process; they are suspended.
 
         Otherwise `python train.py && upload` would upload what is not finished. A shell below a program that
-        would be suspended with it, and that passes the output of a terminal on, runs on.
+        would be suspended with it, and that passes the output of a terminal on, is frozen, or runs on where
+        nothing can be frozen.
         """
         family = set(self._family())
         for one in savers:
@@ -371,10 +391,10 @@ class OrderedStop:
                     self._followers += [above] if above not in self._followers else []
                 if is_shell and above not in self._shells:
                     self._shells.append(above)
-                    if may_be_suspended:
-                        self._suspended.append(above)
+                    (self._suspended if may_be_suspended else self._frozen).append(above)
         saving = {one.pid for one in savers}
         self._suspended = [pid for pid in self._suspended if pid not in saving]
+        self._frozen = [pid for pid in self._frozen if pid not in saving]
 
     def _release_shells(self) -> None:
         """End the shells that wait for registered processes: SIGTERM is pending when they go on."""
@@ -385,6 +405,7 @@ class OrderedStop:
             self._tell(self._shells)
             family = set(self._family())
             send([pid for pid in (*self._suspended, *self._followers) if pid in family], signal.SIGCONT)
+            self._group.thaw()
             self._shells = []
             self._note(self)
 

@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.job.account import popen_as, working_folder
+from boa_daemon.job.account import become, working_folder
 from boa_daemon.job.container import (
     RUN_AS_USER,
     NoContainers,
@@ -35,6 +35,8 @@ from boa_daemon.job.container import (
     renamed_inside,
     usable_tool,
 )
+from boa_daemon.job.course import read_course
+from boa_daemon.job.own_memory import enter_memory_of, has_own_memory
 from boa_daemon.job.processes import descendants, is_alive, send, started_ticks
 from boa_daemon.job.secrets import SecretMissing, values_of
 from boa_daemon.job.unit import Unit, keepers_of, read_own
@@ -109,11 +111,19 @@ class UnitAccess:
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(1)
-            if tool not in RUN_AS_USER:
-                os.fchdir(workdir)  # Here the process is the job's user.
+            if is_ours:
+                return
+            with unit.as_user():
+                os.fchdir(workdir)
+            if beside:
+                enter_memory_of(beside)
+                with unit.as_user():
+                    os.chdir(unit.workdir)
+            become(unit)
 
         # A tool that enters the container has our rights: it gets our variables, and none of the job's.
         is_ours = tool in RUN_AS_USER
+        beside = 0 if is_ours else self._enclosed()
         words = words_of(unit, command, tool)
         try:
             workdir = working_folder(unit)
@@ -123,10 +133,17 @@ class UnitAccess:
                 env=dict(os.environ) if is_ours else {**os.environ, **unit.environment, **secrets},
                 preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
                 **given,
-                **({} if is_ours else popen_as(unit)),
             )
         except OSError as error:
             raise UnitAccessFailed(f"cannot start in {unit.workdir}: {error.strerror}") from None
+
+    def _enclosed(self) -> int:
+        """Return a process of the unit's command that has shared memory of its own; 0 if there is none."""
+        course = read_course(self.unit.folder)
+        if course is None or not course.has_own_memory:
+            return 0
+        pids = [course.child, *course.control_group.pids()]
+        return next((pid for pid in pids if pid and has_own_memory(pid)), 0)
 
     def _end(self, _number: int, _frame: object) -> None:
         self._is_to_end = True

@@ -225,7 +225,7 @@ def _answer(  # noqa: PLR0917 - a place is named by three words
         solution = error.best
     except InfeasibleBudget as error:
         least = error.least_spend
-        return PlaceAnswer(**place, why_not=f"needs at least {least:,.2f} USD/hour", least_usd_per_hour=least)
+        return PlaceAnswer(**place, why_not=f"needs at least ${least:,.2f}/hour", least_usd_per_hour=least)
     return PlaceAnswer(
         **place,
         mean_jct_hours=solution.mean_jct_hours,

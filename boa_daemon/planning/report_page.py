@@ -29,7 +29,13 @@ ul.bad li::before { content: "! "; font-weight: 700; color: #c92a2a; }
 dl.facts { display: flex; flex-wrap: wrap; gap: .6rem 2.2rem; margin: 1rem 0; }
 dl.facts dt { color: #52606d; font-size: .85rem; }
 dl.facts dd { margin: 0; font-size: 1.5rem; font-weight: 600; font-variant-numeric: tabular-nums; }
-figure { margin: 1.5rem 0; } .wide { overflow-x: auto; margin: 0 0 1rem; }
+figure { margin: 1.5rem 0; }
+/* A shade at the edge behind which more is: it goes once that edge is reached. */
+.wide { overflow-x: auto; margin: 0 0 1rem; --paper: #fff; --shade: rgb(31 41 51 / .22);
+  background: linear-gradient(90deg, var(--paper) 40%, transparent) left / 2.4rem 100% no-repeat local,
+    linear-gradient(270deg, var(--paper) 40%, transparent) right / 2.4rem 100% no-repeat local,
+    radial-gradient(farthest-side at 0 50%, var(--shade), transparent) left / .8rem 100% no-repeat scroll,
+    radial-gradient(farthest-side at 100% 50%, var(--shade), transparent) right / .8rem 100% no-repeat; }
 .wide:focus-visible { outline: 2px solid #1769aa; outline-offset: 2px; }
 svg { width: 100%; min-width: 36rem; height: auto; display: block; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
@@ -43,13 +49,15 @@ DARK = """
 :root { color-scheme: light dark; }
 @media screen and (prefers-color-scheme: dark) { body { color: #e4e7eb; background: #14191f; }
   th, td { border-color: #323f4b; } p.note, footer, figcaption, dl.facts dt { color: #9aa5b1; }
+  .wide { --paper: #14191f; --shade: rgb(228 231 235 / .3); }
   tr.mine td { color: #62b0e8; } td.bad, ul.bad li::before { color: #ff8787; }
   ul.bad { background-color: #2b1d20; border-color: #ff8787; }
   svg { filter: invert(.92) hue-rotate(180deg); mix-blend-mode: lighten; } }
 """
 PRINT = """
 @media print { body { margin: 0; max-width: none; font-size: 10pt; } @page { size: A4; margin: 15mm; }
-  h2 { break-after: avoid; } tr, svg, figure, ul.bad { break-inside: avoid; } .wide { overflow: visible; }
+  h2 { break-after: avoid; } tr, svg, figure, ul.bad { break-inside: avoid; }
+  .wide { overflow: visible; background: none; }
   svg { max-height: 24cm; min-width: 0; } th, td { padding: .15rem .3rem; white-space: normal; }
   thead { display: table-header-group; } ul.bad, dl.facts { print-color-adjust: exact; } }
 """

@@ -21,8 +21,9 @@ from boa_daemon.sim.simulated_job import SimulatedJob
 from boa_daemon.sim.simulated_workload import Physics
 from boa_daemon.sim.world_settings import Checkpoints
 from boa_daemon.tick.facts.actions import StartJob, StopJob
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.ports import Accepted, Refused
-from boa_daemon.tick.facts.state import Claim, ClusterState, JobState, Plan, UserMoney
+from boa_daemon.tick.facts.state import Claim, ClusterState, JobState, UserMoney
 from boa_daemon.tick.facts.team_money import TeamMoney
 from boa_daemon.traces.reader import TraceJob
 from policies.model import Job, JobId

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, or_, select, update
 
 from boa_daemon.errors import InputError
 from boa_daemon.store.database import Database
@@ -20,15 +21,84 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.sql import SqlStore, kind_and_target, put
 from boa_daemon.store.tables import DECISIONS, META, POLICIES
 from boa_daemon.tick.explain.runner_up import Alternatives, action_choice
-from boa_daemon.tick.facts.actions import Action
+from boa_daemon.tick.facts.actions import Action, StartJob
 from boa_daemon.tick.facts.codec import CachingEncoder, digest, dumps, pack, unpack
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.money.spending import gpu_prices_in_use
-from policies.model import Width
+from policies.model import JobId, Width
 
 QUIET_SECONDS = 600.0
 KEPT_STATES_SECONDS, KEPT_SECONDS = 14 * 86_400.0, 90 * 86_400.0
 _LISTED = 50
+
+MOST_NODES = 32
+"""Nodes that are listed of one start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What decisions and orders are asked for: those about a job, a user, a node, or of a kind of action.
+
+    Empty ones leave all. `launched_by` is the id of the launch that made the node. A decision is about a user
+    if an action is for one of the user's jobs; decisions recorded before users were are found by job only.
+    """
+
+    job: str = ""
+    user: str = ""
+    node: str = ""
+    kind: str = ""
+    launched_by: str = ""
+
+    @property
+    def words(self) -> tuple[tuple[str, ...], ...]:
+        """Texts of a decision: of each of these, one."""
+        # What was held back has no kind of its own, and a launch does not know its nodes yet.
+        kind = "" if self.kind == HELD else self.kind
+        asked = (
+            (self.job,),
+            (self.user,),
+            (kind,),
+            tuple(name for name in (self.node, self.launched_by) if name),
+        )
+        return tuple(names for names in asked if any(names))
+
+    def is_in(self, decision: Mapping[str, Any]) -> bool:
+        """Return whether one action, or something held back, fits all that is asked for."""
+        if self == EVERYTHING:
+            return True
+        if any(self._fits(action) for action in decision["actions"]):
+            return True
+        asks_action = self.user or self.node or self.kind not in ("", HELD)
+        return not asks_action and any(self.job in held["what"] for held in decision["held"])
+
+    def _fits(self, action: Mapping[str, Any]) -> bool:
+        if self.kind and action["kind"] != self.kind:
+            return False
+        if self.job and action["target"] != self.job:
+            return False
+        if self.user and action.get("user") != self.user:
+            return False
+        if not self.node:
+            return True
+        made = bool(self.launched_by) and action["id"] == self.launched_by
+        return made or self.node == action["target"] or self.node in action.get("nodes", ())
+
+    def orders(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return the orders that fit: by their job, by who gave them or whose job it is, and by kind."""
+        return [
+            row
+            for row in rows
+            if not self.node
+            and (not self.job or row["target"] == self.job)
+            and (not self.user or row["user"] == self.user or f" of {self.user} " in f"{row['said']} ")
+            and (not self.kind or row["what"] == self.kind)
+        ]
+
+
+HELD = "held"
+"""Asked for as a kind: what was held back."""
+EVERYTHING = About()
 
 Speed = Callable[[str, int, Width], float]
 """A function from class, phase and width to speed; 0 when the speed is unknown."""
@@ -97,12 +167,12 @@ class DaemonStore(SqlStore):
             "jobs": len(state.jobs),
             "chosen": chosen,
             "runner_up": other,
-            "waiting": dict(Counter(plan.waiting.values())),
+            "waiting": dict(Counter(plan.jobs.waiting.values())),
             "held": [
                 {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
                 for held in plan.held[:_LISTED]
             ],
-            "actions": [_listed(state, action, found) for action in actions[:_LISTED]],
+            "actions": [self._listed(state, action, found) for action in actions[:_LISTED]],
         }
 
     def _options(
@@ -118,11 +188,11 @@ class DaemonStore(SqlStore):
             name, cost, other_cost = "change nothing", None, None
         else:
             one = found.jobs[job]
-            widths = {**plan.widths, job: one.other}
+            widths = {**plan.jobs.widths, job: one.other}
             name = f"{one.other} in place of {one.width} for job {job}"
             cost, other_cost = found.costs
         return (
-            {**self._costs(state, plan.widths), "usd_of_money_and_waiting": cost},
+            {**self._costs(state, plan.jobs.widths), "usd_of_money_and_waiting": cost},
             {"name": name, **self._costs(state, widths), "usd_of_money_and_waiting": other_cost},
         )
 
@@ -143,14 +213,41 @@ class DaemonStore(SqlStore):
             "jobs_without_gpus": len(state.jobs) - len(widths),
         }
 
-    def decisions(self, *, limit: int, with_actions: bool = False) -> list[dict[str, Any]]:
-        """Return the newest decisions, without their states."""
+    def _listed(self, state: ClusterState, action: Action, found: Alternatives) -> dict[str, Any]:
+        """Return an action as a document, with its alternative, and a job's user and nodes."""
+        kind, target = kind_and_target(action)
+        document: dict[str, Any] = {"id": action.id, "kind": kind, "target": target, "reason": action.reason}
+        record = self.queue.active.get(JobId(target))
+        if record is not None:
+            document["user"] = record.user
+            job = state.all_jobs.get(record.id)
+            slots = action.slots if isinstance(action, StartJob) else () if job is None else job.slots
+            # In the order of the slots, each node once.
+            document["nodes"] = list(dict.fromkeys(slot.node for slot in slots))[:MOST_NODES]
+        choice = action_choice(state, action, found.jobs)
+        return document if choice is None else {**document, "choice": choice.document}
+
+    def decisions(
+        self, *, limit: int, with_actions: bool = False, about: About = EVERYTHING
+    ) -> list[dict[str, Any]]:
+        """Return the newest decisions, without their states, that are about something."""
         columns = [column for column in DECISIONS.c if column.name != "state"]
-        query = select(*columns).order_by(DECISIONS.c.tick.desc()).limit(limit)
+        query = select(*columns).order_by(DECISIONS.c.tick.desc())
         if with_actions:
             query = query.where(DECISIONS.c.actions > 0)
+        for names in about.words:
+            # Names are text within the summary: the database leaves out most rows, `is_in` decides.
+            texts = (json.dumps(name)[1:-1] for name in names)
+            query = query.where(or_(*(DECISIONS.c.summary.contains(text, autoescape=True) for text in texts)))
+        found: list[dict[str, Any]] = []
         with self.database.read() as connection:
-            return [_decision(row) for row in connection.execute(query)]
+            for row in connection.execute(query.limit(limit) if about == EVERYTHING else query):
+                decision = _decision(row)
+                if about.is_in(decision):
+                    found.append(decision)
+                if len(found) >= limit:
+                    break
+        return found
 
     def decision_record(self, tick: int) -> dict[str, Any]:
         """Return the whole record of a decision, for a file that `boa replay` reads.
@@ -184,14 +281,6 @@ class DaemonStore(SqlStore):
                 update(DECISIONS).where(old, DECISIONS.c.state.is_not(None)).values(state=None)
             )
             connection.execute(delete(DECISIONS).where(DECISIONS.c.at < now - KEPT_SECONDS))
-
-
-def _listed(state: ClusterState, action: Action, found: Alternatives) -> dict[str, Any]:
-    """Return an action as a document, with its alternative."""
-    kind, target = kind_and_target(action)
-    choice = action_choice(state, action, found.jobs)
-    document = {"id": action.id, "kind": kind, "target": target, "reason": action.reason}
-    return document if choice is None else {**document, "choice": choice.document}
 
 
 def _is_start(action: Action) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from boa_daemon.tick.facts.actions import Action, LaunchNodes, act_of
 from boa_daemon.tick.facts.limits import DAY_SECONDS, Act
 from boa_daemon.tick.facts.offers import Cooldown, cooled, covers
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.state import ClusterState
 from policies.fast_dataclasses import replace
 from policies.model import NodeId
 

@@ -19,6 +19,8 @@ from boa_daemon.store.tables import DOCUMENTS
 ORDER, CAP = "order", "lower cap"
 KEPT_SECONDS = 90 * 86_400.0
 """Orders are kept as long as decisions."""
+MOST_ORDERS = 10_000
+"""Orders that are looked through for those about one job or user."""
 
 
 class OrderLog:

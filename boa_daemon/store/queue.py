@@ -517,6 +517,12 @@ class JobQueue:
             row = connection.execute(query).first()
         return None if row is None or row.ended_at is None else (row.started_at, row.ended_at)
 
+    def launch_of(self, name: NodeId) -> str:
+        """Return the id of the action that launched a node, which may have ended; empty if it is unknown."""
+        query = select(INSTANCES.c.launched_by).where(INSTANCES.c.id == name)
+        with self.database.read() as connection:
+            return str(connection.scalar(query) or "")
+
     def past_instances(self, since: float) -> list[InstanceRecord]:
         """Return the nodes that existed after an instant."""
         query = select(INSTANCES).where((INSTANCES.c.ended_at.is_(None)) | (INSTANCES.c.ended_at > since))

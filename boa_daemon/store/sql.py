@@ -33,8 +33,9 @@ from boa_daemon.tick.facts.actions import (
 from boa_daemon.tick.facts.codec import dumps, loads
 from boa_daemon.tick.facts.limits import DAY_SECONDS, Act
 from boa_daemon.tick.facts.offers import OF_PEOPLE, Cooldown, cooled, covers
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.state import ClusterState
 
 HOUR = 3600.0
 REMEMBERED_SECONDS = 2.0 * HOUR

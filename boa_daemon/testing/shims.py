@@ -56,7 +56,7 @@ def systemd_run(arguments: list[str]) -> int:
     if os.fork() == 0:
         os.close(reader)
         os.setsid()
-        _supervise(file, command, child_environment, properties.get("ExecStopPost", ""), writer)
+        _supervise(file, command, child_environment, properties, writer)
         os._exit(0)
     os.close(writer)
     os.read(reader, 1)
@@ -64,28 +64,37 @@ def systemd_run(arguments: list[str]) -> int:
 
 
 def _supervise(
-    file: Path, command: list[str], environment: dict[str, str], stop_post: str, ready: int
+    file: Path, command: list[str], environment: dict[str, str], properties: dict[str, str], ready: int
 ) -> None:
-    """Run the unit's main process, kill the processes that outlive it, and run ExecStopPost."""
+    """Run the unit's main process, again after a failure if it is restarted; end what KillMode says."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     quiet: dict[str, Any] = {
         "stdin": subprocess.DEVNULL,
         "stdout": subprocess.DEVNULL,
         "stderr": subprocess.DEVNULL,
     }
-    process = subprocess.Popen(command, env=environment, start_new_session=True, **quiet)
-    write_json(file, {"pid": process.pid, "ticks": started_ticks(process.pid)})
-    os.write(ready, b".")
-    os.close(ready)
-    for stream in (0, 1, 2):
-        os.dup2(os.open(os.devnull, os.O_RDWR), stream)
-    process.wait()
-    while alive := [pid for pid in descendants(os.getpid()) if started_ticks(pid) is not None]:
-        send(alive, signal.SIGKILL)
-        time.sleep(0.02)
-    if stop_post:
-        subprocess.run(["/bin/bash", "-c", stop_post], env=environment, check=False, **quiet)
+    while True:
+        process = subprocess.Popen(command, env=environment, start_new_session=True, **quiet)
+        about = {"pid": process.pid, "ticks": started_ticks(process.pid), "supervisor": os.getpid()}
+        write_json(file, about)
+        if ready:
+            os.write(ready, b".")
+            os.close(ready)
+            ready = 0
+            for stream in (0, 1, 2):
+                os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+        code = process.wait()
+        while properties.get("KillMode") != "process" and (alive := _living_below(os.getpid())):
+            send(alive, signal.SIGKILL)
+            time.sleep(0.02)
+        if code == 0 or properties.get("Restart") != "on-failure":
+            break
+        time.sleep(float(properties.get("RestartSec", "0.1")))
     file.unlink(missing_ok=True)
+
+
+def _living_below(pid: int) -> list[int]:
+    return [each for each in descendants(pid) if started_ticks(each) is not None]
 
 
 def _is_active(file: Path) -> bool:
@@ -95,23 +104,28 @@ def _is_active(file: Path) -> bool:
 
 
 def systemctl(arguments: list[str]) -> int:
-    """Stop (SIGTERM to the main process: KillMode=mixed) or kill units, or check whether one is active."""
+    """Kill the main process of units, or all of theirs, or check whether one is active."""
+    if arguments == ["--version"]:
+        sys.stdout.write("systemd 252 (252-stand-in)\n")
+        return 0
     verb, *rest = arguments
     pattern = rest[-1] if rest[-1].endswith(".service") else f"{rest[-1]}.service"
-    units = [
-        file
-        for file in Path(os.environ["BOA_FAKE_UNITS"]).iterdir()
-        if fnmatch.fnmatch(file.name, pattern) and _is_active(file)
-    ]
+    folder = Path(os.environ["BOA_FAKE_UNITS"])
+    loaded = [file for file in folder.iterdir() if fnmatch.fnmatch(file.name, pattern)]
+    units = [file for file in loaded if _is_active(file)]
     if verb == "is-active":
         return 0 if units else 3
     number = signal.SIGTERM
     for word in rest:
         if word.startswith("--signal="):
             number = signal.Signals[word[9:]]
-    for file in units:
-        send([int((read_json(file) or {})["pid"])], number)
-    return 0
+    for file in loaded:
+        about = read_json(file) or {}
+        if "--kill-who=all" in rest:
+            send(_living_below(int(about["supervisor"])), number)
+        elif file in units:
+            send([int(about["pid"])], number)
+    return 0 if units == loaded or "--kill-who=all" in rest else 1
 
 
 def aws(arguments: list[str]) -> int:

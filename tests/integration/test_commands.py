@@ -18,6 +18,8 @@ ALWAYS = (
     "trap that kills",
     "./run.sh",
     "|& tee",
+    "a shell below script",
+    "the second begins late",
     "exec > >(tee)",
     "setsid",
     "with fresh-pool",

@@ -42,6 +42,8 @@ exec unshare -u sh -c "hostname $BOA_SLURM_NODE; exec /usr/sbin/slurmd -D -b -f 
 '''
 [slurm.partitions.{partition}]
 instance_type = "g5.12xlarge"
+[steady]
+minimum_hold_seconds = 1
 [engine]
 own_user = false
 [daemon]
@@ -262,20 +264,20 @@ def test_a_class_whose_widths_are_wider_than_the_request_gets_more_nodes() -> No
 
 
 def test_an_elastic_job_is_requeued_with_another_width_and_goes_on_from_its_checkpoint() -> None:
-    """Its budget rises while it runs on one node; it saves when it is told to, and loses nothing."""
+    """The budget falls while it runs on four nodes; it saves when it is told to, and loses nothing."""
     script = """
 step=$(cat step 2>/dev/null || echo 0); trap 'echo $step > step; exit 0' TERM
 echo "from $step on $SLURM_JOB_NUM_NODES"
-while [ $step -lt 400 ]; do step=$((step+1)); echo $step > step; sleep 0.2; done; echo done
+while [ $step -lt 1200 ]; do step=$((step+1)); echo $step > step; sleep 0.2; done; echo done
 """
-    with a_world(usd=3.0) as world:
+    with a_world(usd=100.0) as world:
         job = world.sbatch(
             "-N4", "--exclusive", "-p", "rented", "--requeue", f"--chdir={world.site.folder}",
             "--open-mode=append", "--comment=boa:class=default,elastic", run=script,
         )  # fmt: skip
         world.wait(lambda: world.state(job) == "RUNNING")
         file = world.site.folder / "boa.toml"
-        file.write_text(file.read_text().replace("usd_per_hour = 3.0", "usd_per_hour = 100.0"))
+        file.write_text(file.read_text().replace("usd_per_hour = 100.0", "usd_per_hour = 3.0"))
         assert world.site.process is not None
         world.site.process.send_signal(signal.SIGHUP)
         out = world.site.folder / "out"
@@ -285,5 +287,5 @@ while [ $step -lt 400 ]; do step=$((step+1)); echo $step > step; sleep 0.2; done
             for line in (world.site.folder / "out").read_text().splitlines()
             if line.startswith("from")
         ]
-        assert int(begins[0][3]) < int(begins[-1][3]), begins
+        assert int(begins[0][3]) == 4 > int(begins[-1][3]), begins
         assert int(begins[-1][1]) > 0, begins

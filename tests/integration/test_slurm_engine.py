@@ -181,7 +181,7 @@ def test_a_job_that_slurm_ends_is_told_in_its_words(
     number = jobs_of(cluster)[0][0]
     cluster.run(*how, *([number] if how[0] == "scancel" else []))
     end = bench.wait_end()
-    assert (end.phase, end.cause) in (("stopped", None), ("failed", "agent-lost"))
+    assert (end.phase, end.cause) in (("stopped", None), ("failed", "agent-lost"), ("failed", "signal"))
     assert f"Slurm ended its job {number} as {said}" in end.evidence
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from boa_daemon.tick.facts.draft import Draft
-from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState
 from policies.answer import Allocation
 from policies.errors import InvalidProblem
 from policies.fast_dataclasses import fast_init, field_replacer, replace

@@ -134,7 +134,7 @@ def limited(state: ClusterState, limit: str, most: int) -> ClusterState:
 
 NAMES = {
     "max_instances": "max_instances",
-    "cap-hour": "USD per hour",
+    "cap-hour": "/hour",
     "quota": "quota",
     "stock": "stock",
 }
@@ -152,20 +152,20 @@ def test_every_sentence_is_true_of_the_state_and_the_plan(found: tuple[str, int,
     alone = POLICY.allocate([job.job for job in state.jobs.values()], now=NOW).widths
     for name, job in state.jobs.items():
         said = decision.explain(name)
-        first, width = said.split(". ")[0], plan.widths.get(name)
+        first, width = said.split(". ")[0], plan.jobs.widths.get(name)
         for gpus in re.findall(r"Planned are (\d+) x gpu", said):
             assert width is not None
             assert int(gpus) == width.gpus
         if job.slots:
             assert f"{job.job.width}" in first or "stops" in first or "hangs" in first, first
-        elif name in plan.slots:
+        elif name in plan.jobs.slots:
             assert f"starts now on {width}" in first
         elif name in places:
             assert "alone in the queue" in first or f"number {places[name]} of {len(places)}" in first
-        if width is not None and width != alone[name] and limit in NAMES and name not in plan.stretched:
-            assert NAMES[limit] in plan.reasons[name], (limit, plan.reasons[name])
-        code = plan.waiting.get(name)
-        if code is not None and not job.slots and name not in plan.given_up:
+        if width is not None and width != alone[name] and limit in NAMES and name not in plan.jobs.intended:
+            assert NAMES[limit] in plan.jobs.reasons[name], (limit, plan.jobs.reasons[name])
+        code = plan.jobs.waiting.get(name)
+        if code is not None and not job.slots and name not in plan.jobs.given_up:
             assert WAIT_REASON_TEXTS[code] in said or any(note.code == code for note in plan.held), said
     assert "order of arrival" not in " ".join(decision.explain(name) for name in state.jobs).replace(
         "not by order of arrival", ""
@@ -181,22 +181,25 @@ def test_the_runner_up_is_possible_under_the_same_limits_or_the_limit_is_named(
     limit, most, decision = found
     state, plan = decision.state, decision.plan
     prices = plan.node_prices
-    placed = {name for name in plan.widths if state.jobs[name].slots or name in plan.slots}
-    gpus = sum(plan.widths[name].gpus for name in placed)
+    placed = {name for name in plan.jobs.widths if state.jobs[name].slots or name in plan.jobs.slots}
+    gpus = sum(plan.jobs.widths[name].gpus for name in placed)
     weighed = Alternatives.of(state, plan).jobs
     for name, one in weighed.items():
-        after = gpus - (plan.widths[name].gpus if name in placed else 0) + one.other.gpus
-        if limit in ("max_instances", "cap-hour", "quota") and one.other.gpus > plan.widths[name].gpus:
+        after = gpus - (plan.jobs.widths[name].gpus if name in placed else 0) + one.other.gpus
+        if limit in ("max_instances", "cap-hour", "quota") and one.other.gpus > plan.jobs.widths[name].gpus:
             assert -(-after // 4) <= max(most, len(state.nodes)), (name, one)
         if limit == "ordered" and name == "j0":
             assert one.other.gpus == 2
-    for name in plan.widths:
+    for name in plan.jobs.widths:
         choice = width_choice(state, plan, name)
         if choice is None:
             continue
-        assert choice.chosen == str(plan.widths[name])
+        assert choice.chosen == str(plan.jobs.widths[name])
         every = compare_widths(
-            [state.jobs[name].job], {name: plan.widths[name]}, prices.columns, multiplier=prices.multiplier
+            [state.jobs[name].job],
+            {name: plan.jobs.widths[name]},
+            prices.columns,
+            multiplier=prices.multiplier,
         )[name]
         limits = WidthLimits.of(state, plan)
         cheaper = every.other_cost < choice.cost * (1.0 - 1e-9)
@@ -219,13 +222,15 @@ def test_a_reason_never_outlives_its_width(found: tuple[str, int, Decision]) -> 
     _, _, decision = found
     state, plan = decision.state, decision.plan
     aside = {
-        name for name, code in plan.waiting.items() if code in ("user-day-cap", "team-day-cap", "given-up")
+        name
+        for name, code in plan.jobs.waiting.items()
+        if code in ("user-day-cap", "team-day-cap", "given-up")
     }
     jobs = [job.job for name, job in state.jobs.items() if name not in aside]
     own = POLICY.allocate(jobs, now=NOW, money=None)
-    for name, width in plan.widths.items():
+    for name, width in plan.jobs.widths.items():
         if name in own.widths and own.widths[name] != width:
-            assert plan.reasons[name] != own.reasons[name]
+            assert plan.jobs.reasons[name] != own.reasons[name]
 
 
 STAGES = sorted(Path(boa_daemon.tick.__file__).parent.rglob("*.py"))
@@ -244,3 +249,20 @@ def test_no_module_of_the_tick_changes_a_width_without_its_reason(file: Path) ->
         }
         if call.func.id in ("replace", "field_replacer") and "widths" in named:
             assert "reasons" in named, f"{file.name}:{call.lineno}"
+
+
+@pytest.mark.parametrize("file", STAGES, ids=lambda file: file.stem)
+def test_columns_of_a_plans_jobs_that_depend_on_each_other_change_by_methods_of_the_table(file: Path) -> None:
+    """Only the module of the table itself replaces widths, reasons, slots, stops, waits and ends."""
+    if file.name == "plan.py":
+        return
+    alone = {"intended", "dates", "unpaid", "given_up"}
+    for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if not isinstance(call, ast.Call) or not call.args:
+            continue
+        what = ast.unparse(call.args[0])
+        if ast.unparse(call.func) == "replace" and (what.endswith("jobs") or ".jobs." in what):
+            assert {word.arg for word in call.keywords} <= alone, f"{file.name}:{call.lineno}"
+        assert (ast.unparse(call.func), what) != ("field_replacer", "PlannedJobs"), (
+            f"{file.name}:{call.lineno}"
+        )

@@ -80,7 +80,7 @@ def test_no_gpu_has_more_jobs_than_places_and_no_job_two_places_on_one(policy: s
                 assert len(set(on)) == len(on) <= kind.places_per_gpu
                 assert len(on) < 2 or alone.isdisjoint(on)
                 shared += len(on) > 1
-        for job, slots in decision.plan.slots.items():
+        for job, slots in decision.plan.jobs.slots.items():
             kinds = {slot.node: state.nodes[slot.node].instance_type for slot in slots}
             gpus = {(slot.node, slot.index % kinds[slot.node].whole_gpus) for slot in slots}
             assert len(gpus) == len(slots), job

@@ -19,8 +19,8 @@ def test_a_decision_follows_each_try_within_two_minutes() -> None:
     ticks: list[tuple[float, bool]] = []
 
     def look(decision: Decision) -> None:
-        reasons = decision.plan.reasons
-        tries = any("a try of" in reasons.get(job, "") for job in decision.plan.widths)
+        reasons = decision.plan.jobs.reasons
+        tries = any("a try of" in reasons.get(job, "") for job in decision.plan.jobs.widths)
         ticks.append((decision.state.now, tries))
 
     prepare(replace(case.comparison.shared, policy="boa-paced", learns=True)).finish(look)

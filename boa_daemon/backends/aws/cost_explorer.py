@@ -171,6 +171,6 @@ def check_known(days: Sequence[DayCost], cluster: str) -> None:
         total = sum(day.ledger_usd for day in spent)
         raise NoCostData(
             f"Cost Explorer knows nothing under the tag {CLUSTER_TAG}={cluster}, and the ledger has "
-            f"{total:.2f} USD on {len(spent)} days that are final. Activate {CLUSTER_TAG} as a cost "
+            f"${total:.2f} on {len(spent)} days that are final. Activate {CLUSTER_TAG} as a cost "
             "allocation tag in the billing console (it counts from then on, within 24 hours)"
         )

@@ -205,7 +205,7 @@ class RegionalCloud(Provider):
         """Return what checkpoints cost in each further region that has nodes."""
         return [
             f"checkpoints of nodes in {region} cross to and from {self.home}: {self._checkpoint_gb:.3g} GB, "
-            f"{usd:.2f} USD per node and hour, which offers, caps and ledger count"
+            f"${usd:.2f} per node and hour, which offers, caps and ledger count"
             for region in self.clouds
             if self._last[region] and (usd := self._transfer_usd_per_hour(region))
         ]

@@ -49,8 +49,8 @@ def clock_time(instant: float) -> str:
 
 
 def usd(amount: float | None) -> str:
-    """Return dollars with two decimals; a dash for None."""
-    return "-" if amount is None else f"{amount:,.2f}"
+    """Return dollars with their sign and two decimals; a dash for None."""
+    return "-" if amount is None else f"{'-' if amount < 0.0 else ''}${abs(amount):,.2f}"
 
 
 def say_as_of(document: Mapping[str, Any]) -> None:

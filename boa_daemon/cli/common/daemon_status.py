@@ -71,9 +71,7 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
         table.add_row("nodes", f"{nodes}, {document['gpus_used']} of {document['gpus']} GPUs in use{more}")
         table.add_row("jobs", f"{document['running']} running, {document['waiting']} waiting")
         budget = document["budget_usd_per_hour"]
-        table.add_row(
-            "burn rate", f"{usd(document['usd_per_hour'])} USD/hour; budget {usd(budget)} on average"
-        )
+        table.add_row("burn rate", f"{usd(document['usd_per_hour'])}/hour; budget {usd(budget)} on average")
         if document.get("pacing") is not None:
             table.add_row("pacing", _pacing(document["pacing"]))
             worth = document["pacing"].get("worth")
@@ -82,7 +80,7 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
         for window, figures in document["books"].items():
             cap = "" if figures["cap_usd"] is None else f" of {usd(figures['cap_usd'])}"
             forecast = f"; at this rate {usd(figures['forecast_usd'])} at its end"
-            table.add_row(f"this {window}", f"{usd(figures['spent_usd'])} USD{cap}{forecast}")
+            table.add_row(f"this {window}", f"{usd(figures['spent_usd'])}{cap}{forecast}")
         for purse in document.get("purses", ()):
             table.add_row(f"{purse['kind']} {escape(purse['name'])}", _purse(purse))
         for sentence in document["held"]:
@@ -111,7 +109,7 @@ def _purse(purse: Mapping[str, Any]) -> str:
     """Return the money of a team or user in one line."""
     reserved = f", {usd(purse['reserved_usd'])} reserved" if purse["reserved_usd"] >= 0.005 else ""
     when = "today" if purse["window"].startswith("day") else "this month"
-    said = f"{usd(purse['spent_usd'])} USD of {usd(purse['cap_usd'])} {when}{reserved}"
+    said = f"{usd(purse['spent_usd'])} of {usd(purse['cap_usd'])} {when}{reserved}"
     ahead = purse["forecast_usd"]
     return said if not purse["usd_per_hour"] else f"{said}; at this rate {usd(ahead)} at its end"
 
@@ -122,7 +120,7 @@ def _ends(document: Mapping[str, Any]) -> str:
     latest = {key: format_hours(max(ends[key] - now, 0.0) / 3600.0) for key in ("at", "high")}
     return (
         f"{counted(ends['jobs'], 'job')} in {latest['at']} ({latest['high']} if jobs are long), "
-        f"for {usd(ends['usd'])} USD more"
+        f"for {usd(ends['usd'])} more"
     )
 
 
@@ -145,9 +143,9 @@ def _worth(worth: Mapping[str, Any]) -> str:
     said = []
     if beyond["spend"] > 0.02 * knee:
         saved = format_hours(beyond["saved_mean_jct_hours"])
-        said.append(f"the last {usd(beyond['spend'])} USD/hour buy {saved} less waiting")
+        said.append(f"the last {usd(beyond['spend'])}/hour buy {saved} less waiting")
     if worth["not_spent"] > 0.005 * worth["largest_useful_spend"]:
-        said.append(f"more than {usd(worth['largest_useful_spend'])} USD/hour buys nothing")
+        said.append(f"more than {usd(worth['largest_useful_spend'])}/hour buys nothing")
     return "; ".join(said)
 
 
@@ -201,8 +199,8 @@ def _print_instances(document: Mapping[str, Any]) -> None:
         say_as_of(document)
         return
     near = any(row["tiers"] for row in rows)
-    columns = ("id", "type", *(("under",) if near else ()), "phase", "jobs", "age", "USD/hour", "USD")
-    table = a_table("Instances", *columns, right=("USD/hour", "USD"), optional=("age", "jobs"))
+    columns = ("id", "type", *(("under",) if near else ()), "phase", "jobs", "age", "per hour", "cost")
+    table = a_table("Instances", *columns, right=("per hour", "cost"), optional=("age", "jobs"))
     for row in rows:
         table.add_row(
             row["id"],
@@ -276,7 +274,7 @@ def cost(
 
 
 def _print_cost(by: str, document: Mapping[str, Any]) -> None:
-    table = a_table(f"Cost by {by} since {clock_time(document['since'])}", by, "USD", right=("USD",))
+    table = a_table(f"Cost by {by} since {clock_time(document['since'])}", by, "cost", right=("cost",))
     for row in document["rows"]:
         table.add_row(escape(row["name"]), usd(row["usd"]))
     table.add_row("in all", usd(document["usd"]))
@@ -284,9 +282,7 @@ def _print_cost(by: str, document: Mapping[str, Any]) -> None:
     console.print(table)
     for window, figures in (document["books"] or {}).items():
         cap = "no cap" if figures["cap_usd"] is None else f"cap {usd(figures['cap_usd'])}"
-        console.print(
-            f"this {window}: at the present rate {usd(figures['forecast_usd'])} USD at its end; {cap}"
-        )
+        console.print(f"this {window}: at the present rate {usd(figures['forecast_usd'])} at its end; {cap}")
     say_as_of(document)
 
 
@@ -328,7 +324,7 @@ def release_everything(
     elif resume:
         stdout_console().print("The daemon resumes work.")
     else:
-        stdout_console().print(f"{counted(len(left), 'instance')} left; spent this month: {usd(spent)} USD")
+        stdout_console().print(f"{counted(len(left), 'instance')} left; spent this month: {usd(spent)}")
         say_next("boa instances", "boa down --resume")
     if left and not resume:
         raise typer.Exit(PARTLY_DONE)

@@ -90,7 +90,7 @@ def _kinds(row: Mapping[str, Any]) -> Mapping[str, float]:
 
 
 def _print(document: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
-    numbers = ("compute USD", "Cost Explorer USD", "difference USD")
+    numbers = ("compute", "Cost Explorer", "difference")
     table = a_table(f"Ledger and bill of cluster {document['cluster']}", "day", *numbers, "", right=numbers)
     for row in rows:
         amounts = (usd(row[name]) for name in ("ledger_usd", "cost_explorer_usd", "difference_usd"))
@@ -102,7 +102,7 @@ def _print(document: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
         said = [each["cost_explorer_usd"] for each in pairs if each["cost_explorer_usd"] is not None]
         estimated = sum(each["ledger_usd"] for each in pairs)
         console.print(
-            f"{kind}: {usd(estimated)} USD in the ledger, {usd(sum(said)) if said else '-'} in Cost Explorer",
+            f"{kind}: {usd(estimated)} in the ledger, {usd(sum(said)) if said else '-'} in Cost Explorer",
             soft_wrap=True,
         )
     if document["drift"]:

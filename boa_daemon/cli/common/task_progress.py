@@ -30,6 +30,8 @@ OutOption: TypeAlias = Annotated[
     typer.Option(help="Folder of finished runs, which are reused. Default: one in your cache folder."),
 ]
 MINUTE = 60.0
+FEW = 8
+"""Up to this number of parts their mean time tells the time left."""
 
 
 @dataclass(slots=True)
@@ -43,10 +45,12 @@ class TaskProgress:
     done: int = 0
     best: str = ""
     began: float = field(default_factory=time.monotonic)
+    _ends: list[float] = field(default_factory=list)
 
     def step(self, best: str = "") -> None:
         """Count one part as done."""
         self.done += 1
+        self._ends.append(time.monotonic())
         self.best = best or self.best
 
     def words(self) -> str:
@@ -57,13 +61,25 @@ class TaskProgress:
             f"{self.tasks.done} runs, {self.tasks.done / seconds:.1f}/s",
         ]
         parts += [f"{self.tasks.found} from the cache"] if self.tasks.found else []
-        if 0 < self.done < self.total:
-            left = seconds / self.done * (self.total - self.done)
+        left = self.seconds_left(time.monotonic())
+        if left is not None:
             parts.append(
                 f"about {left / MINUTE:.0f} min left" if left >= 90.0 else f"about {left:.0f} s left"
             )
         parts += [f"best so far: {self.best}"] if self.best else []
         return ", ".join(parts)
+
+    def seconds_left(self, now: float) -> float | None:
+        """Return the time left, at the pace of the last quarter of the parts; None if it is not known.
+
+        Parts from the cache take no time and come first, so they say nothing about the others.
+        """
+        if not 0 < self.done < self.total:
+            return None
+        # Few parts end in bursts, as many at once as there are workers.
+        last = max(FEW, self.done // 4)
+        begin = self._ends[-last - 1] if self.done > last else self.began
+        return max(now - begin, 0.0) / min(last, self.done) * (self.total - self.done)
 
 
 @contextmanager

@@ -166,7 +166,7 @@ class Allowance:
         with self._lock:
             if amount > self.left_usd:
                 raise InputError(
-                    f"the jobs may cost {amount:.2f} USD, and {self.left_usd:.2f} USD of --max-usd is left",
+                    f"the jobs may cost ${amount:.2f}, and ${self.left_usd:.2f} of --max-usd is left",
                     hint="Lower max_usd in the job file, or ask the person who started `boa mcp`",
                 )
             self.left_usd -= amount

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from boa_daemon.cli.common.completion import complete_jobs
 from boa_daemon.cli.common.daemon_client import (
     ConfigOption,
     SocketOption,
@@ -26,6 +27,12 @@ def decisions(
     *,
     acting: Annotated[bool, typer.Option("--acting", help="Only decisions that did something.")] = False,
     limit: Annotated[int, typer.Option("--last", min=1, max=1000, help="Number of decisions to show.")] = 10,
+    job: Annotated[str, typer.Option(help="Only those about this job.", autocompletion=complete_jobs)] = "",
+    user: Annotated[str, typer.Option(help="Only those about jobs of this user.")] = "",
+    node: Annotated[str, typer.Option(help="Only those about this node.")] = "",
+    kind: Annotated[
+        str, typer.Option(help="Only those with such an action: launch, start, stop, terminate, held, ...")
+    ] = "",
     record: Annotated[int | None, typer.Option(help="Print the record of this tick for boa replay.")] = None,
     config: ConfigOption = None,
     socket: SocketOption = None,
@@ -36,7 +43,7 @@ def decisions(
         if record is not None:
             print_json(client.decision(record))
             return
-        document = client.decisions(limit=limit, acting=acting)
+        document = client.decisions(limit=limit, acting=acting, job=job, user=user, node=node, kind=kind)
     if output is OutputFormat.json:
         print_json(document)
         return
@@ -58,7 +65,7 @@ def _print_quiet(rows: list[dict[str, Any]]) -> None:
     first, last = rows[0], rows[-1]
     ticks = f"tick {first['tick']}" if len(rows) == 1 else f"ticks {first['tick']} to {last['tick']}"
     stdout_console().print(
-        f"[dim]{ticks} {clock_time(last['at'])}: nothing changed; {usd(last['usd_per_hour'])} USD/hour, "
+        f"[dim]{ticks} {clock_time(last['at'])}: nothing changed; {usd(last['usd_per_hour'])}/hour, "
         f"{counted(last['jobs'], 'job')}[/]"
     )
 
@@ -89,7 +96,7 @@ def _option(one: dict[str, Any]) -> str:
     left_out = one["jobs_without_gpus"]
     wait = f", {counted(left_out, 'job')} wait{'s' if left_out == 1 else ''}" if left_out else ""
     left = f", {one['job_hours_left']:.2f} job-hours left to run" if one["gpus"] else ""
-    return f"{counted(one['gpus'], 'GPU')} ({usd(one['usd_per_hour'])} USD/hour){left}{wait}"
+    return f"{counted(one['gpus'], 'GPU')} ({usd(one['usd_per_hour'])}/hour){left}{wait}"
 
 
 def _weighed(chosen: dict[str, Any], other: dict[str, Any]) -> str:
@@ -97,15 +104,21 @@ def _weighed(chosen: dict[str, Any], other: dict[str, Any]) -> str:
     cost, other_cost = chosen.get("usd_of_money_and_waiting"), other.get("usd_of_money_and_waiting")
     if cost is None or other_cost is None:
         return ""
-    return f"; money and waiting: {usd(cost)} and {usd(other_cost)} USD"
+    return f"; money and waiting: {usd(cost)} and {usd(other_cost)}"
 
 
 def _choice(choice: dict[str, Any]) -> str:
     """Return an action's choice and its alternative, with their costs."""
     return (
-        f"{choice['chosen']} at {choice['cost']:.4g} {choice['unit']}, "
-        f"not {choice['runner_up']} at {choice['runner_up_cost']:.4g}"
+        f"{choice['chosen']} at {_cost(choice['cost'], choice['unit'])}, "
+        f"not {choice['runner_up']} at {_cost(choice['runner_up_cost'], choice['unit'])}"
     )
+
+
+def _cost(amount: float, unit: str) -> str:
+    """Return a cost as people write it: dollars with their sign, and what they are paid for."""
+    money, _, per = unit.partition("/")
+    return f"{amount:.4g} {unit}" if money != "USD" else f"{usd(amount)}{'/' if per else ''}{per}"
 
 
 def replay(

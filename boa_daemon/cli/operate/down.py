@@ -176,17 +176,15 @@ def _print(
     console = stdout_console()
     if images := document["images"]:
         console.print(
-            f"{counted(images['count'], 'image')} left, at most {images['most_usd_per_month']:g} USD/month; "
+            f"{counted(images['count'], 'image')} left, at most ${images['most_usd_per_month']:g}/month; "
             "`boa image remove --keep 0` removes them."
             if images["count"]
             else "0 images.",
             soft_wrap=True,
         )
     if billed := document["billed_usd"]:
-        parts = ", ".join(f"{kind} {usd:.4f}" for kind, usd in billed.items())
-        console.print(
-            f"billed, as the ledger has it: {sum(billed.values()):.4f} USD ({parts}).", soft_wrap=True
-        )
+        parts = ", ".join(f"{kind} ${usd:.4f}" for kind, usd in billed.items())
+        console.print(f"billed, as the ledger has it: ${sum(billed.values()):.4f} ({parts}).", soft_wrap=True)
     if gone is None:
         if asked:
             console.print(
@@ -197,7 +195,7 @@ def _print(
     if gone["bucket_removed"]:
         console.print(f"bucket {gone['bucket']}: gone.", soft_wrap=True)
     else:
-        price = "an unknown price" if gone["usd_per_month"] is None else f"{gone['usd_per_month']:g} USD"
+        price = "an unknown price" if gone["usd_per_month"] is None else f"${gone['usd_per_month']:g}"
         console.print(
             f"bucket {gone['bucket']} stays: {gone['objects']} objects, {gone['gb']:g} GB, "
             f"{price}/month; --data deletes it.",

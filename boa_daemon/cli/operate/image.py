@@ -297,13 +297,13 @@ def _print(document: Mapping[str, Any]) -> None:
         ("builder", f"a {document['instance_type']} on demand in {' or '.join(document['zones'])}"),
         (
             "costs",
-            f"{document['usd']:.2f} USD for {document['assumed_minutes']:g} minutes (assumed), "
-            f"{document['most_usd']:.2f} at the most",
+            f"${document['usd']:.2f} for {document['assumed_minutes']:g} minutes (assumed), "
+            f"${document['most_usd']:.2f} at the most",
         ),
         (
             "then",
-            f"{document['snapshot_usd_per_gb_month']:g} USD per GB on the disk and month, "
-            f"{document['most_usd_per_month']:.2f} a month at the most",
+            f"${document['snapshot_usd_per_gb_month']:g} per GB on the disk and month, "
+            f"${document['most_usd_per_month']:.2f} a month at the most",
         ),
     )
     for name, said in rows:

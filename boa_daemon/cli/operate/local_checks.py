@@ -62,7 +62,7 @@ def _plan(settings: Settings) -> DoctorCheck:
     except InputError as error:
         return DoctorCheck(name=name, status="failed", said=error.problem, fix=error.hint)
     except PolicyError as error:
-        said = f"{budget:g} USD/hour: {error}"
+        said = f"${budget:g}/hour: {error}"
         return DoctorCheck(
             name=name,
             status="warning",
@@ -72,7 +72,7 @@ def _plan(settings: Settings) -> DoctorCheck:
     dearest = max(machine.usd_per_hour for machine in planner.machines.values())
     cap = settings.budget.usd_per_day_cap
     if cap is not None and cap < dearest:
-        said = f"{cap:g} USD a day do not pay for an hour of the most expensive type ({dearest:g} USD)"
+        said = f"${cap:g} a day do not pay for an hour of the most expensive type (${dearest:g})"
         return DoctorCheck(name=name, status="warning", said=said, fix="Raise [budget] usd_per_day_cap")
     kinds = ", ".join(machine.name for machine in planner.machines.values())
     return DoctorCheck(name=name, status="ok", said=f"{counted(len(planner.classes), 'class')} on {kinds}")

@@ -342,12 +342,12 @@ def _print(document: Mapping[str, Any]) -> None:
         table.add_row(row["name"], row["type"].removeprefix("AWS::"))
     console.print(table)
     for row in document["costs"]:
-        console.print(f"{row['what']}: {row['usd_per_month']:.2f} USD/month; {row['terms']}", soft_wrap=True)
+        console.print(f"{row['what']}: ${row['usd_per_month']:.2f}/month; {row['terms']}", soft_wrap=True)
     for row in document["nodes"]:
-        price = "an unknown price" if row["usd_per_hour"] is None else f"{row['usd_per_hour']:g} USD/hour"
+        price = "an unknown price" if row["usd_per_hour"] is None else f"${row['usd_per_hour']:g}/hour"
         console.print(
-            f"a {row['instance_type']}, while it is rented: {price}, and {row['disk_usd_per_hour']:g} "
-            f"USD/hour for its disk",
+            f"a {row['instance_type']}, while it is rented: {price}, and "
+            f"${row['disk_usd_per_hour']:g}/hour for its disk",
             soft_wrap=True,
         )
     if not document["is_made"]:

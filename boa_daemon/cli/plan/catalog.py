@@ -78,7 +78,7 @@ def _row(entry: CatalogEntry) -> dict[str, Any]:
 
 def _print_table(entries: Sequence[CatalogEntry], *, hidden: int) -> None:
     """Print the entries as a table; `hidden` is the number of retired types left out."""
-    numbers = ("GPUs", "Gbit/s", "USD/h", "USD/GPU-h")
+    numbers = ("GPUs", "Gbit/s", "per hour", "per GPU-hour")
     table = a_table("Instance types", "type", "GPU", *numbers, "as of", "status", right=numbers)
     for column in table.columns:
         column.no_wrap = True
@@ -88,8 +88,8 @@ def _print_table(entries: Sequence[CatalogEntry], *, hidden: int) -> None:
             entry.gpu_type,
             str(entry.gpus),
             f"{entry.link_gigabits_per_second:g}",
-            "no price" if entry.usd_per_hour is None else f"{entry.usd_per_hour:.2f}",
-            "" if entry.usd_per_gpu_hour is None else f"{entry.usd_per_gpu_hour:.3f}",
+            "no price" if entry.usd_per_hour is None else f"${entry.usd_per_hour:,.2f}",
+            "" if entry.usd_per_gpu_hour is None else f"${entry.usd_per_gpu_hour:.3f}",
             entry.as_of,
             entry.status.removesuffix(" generation"),
         )

@@ -285,7 +285,7 @@ def _plain_lines(run: PreparedRun) -> Callable[[Decision], None]:
 
 def _print_comparison(boa: Simulation, rivals: list[Rival], sentences: list[str], budget: Budget) -> None:
     """Print the table of runs, the sentences, and what to try next."""
-    spent = "GPUs" if budget.unit == "gpus" else "USD/h"
+    spent = "GPUs" if budget.unit == "gpus" else "$/h"
     table = a_table(
         "The same jobs",
         "policy",

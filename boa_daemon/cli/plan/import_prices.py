@@ -138,7 +138,7 @@ def _choices(found: PriceList) -> Sequence[str]:
 
 
 def _print(document: dict[str, Any]) -> None:
-    numbers = ("USD/h",)
+    numbers = ("per hour",)
     table = a_table(
         f"{len(document['prices'])} prices", "type", "region", "market", *numbers, "as of", right=numbers
     )
@@ -147,7 +147,7 @@ def _print(document: dict[str, Any]) -> None:
             row["instance_type"],
             row["region"],
             row["market"],
-            f"{row['usd_per_hour']:.4g}",
+            f"${row['usd_per_hour']:.4g}",
             row["as_of"] or "",
         )
     console = stdout_console()

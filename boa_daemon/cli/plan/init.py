@@ -100,7 +100,8 @@ def _ask_gpus(catalog: Catalog) -> list[InstanceType]:
     for name in SHOWN:
         kind = catalog.entries.get(name)
         if kind is not None and kind.usd_per_hour is not None:
-            price = f"{kind.gpus} x {kind.gpu_type:<6} {kind.usd_per_hour:8.2f} USD/hour"
+            usd = f"${kind.usd_per_hour:.2f}"
+            price = f"{kind.gpus} x {kind.gpu_type:<6} {usd:>8}/hour"
             print_text(f"  {name:<14} {price} {kind.vcpus:4d} vCPUs of a quota\n")
     print_text("New AWS accounts have no quota for p types and must ask AWS for one: `boa doctor` tells.\n")
     while True:

@@ -95,9 +95,9 @@ def _beside(config: Path, region: str | None, today: date, form: OutputFormat) -
     rows = [{"what": name, "value": value} for name, value in values.items()]
 
     def printed() -> None:
-        table = a_table(f"Beside instances, {settings.region}", "what", "USD", right=("USD",))
-        for row in rows:
-            table.add_row(row["what"], str(row["value"]))
+        table = a_table(f"Beside instances, {settings.region}", "what", "price", right=("price",))
+        for name, value in values.items():
+            table.add_row(name, value if isinstance(value, str) else f"${value}")
         stdout_console().print(table)
         stdout_console().print(f"  Wrote side_prices under [cloud] to {config}.")
 
@@ -156,13 +156,13 @@ def _rows(catalog: Catalog, today: date) -> list[dict[str, Any]]:
 
 def _print(rows: list[dict[str, Any]], refresh: Path | None) -> None:
     extra = () if refresh is None else ("before",)
-    columns = ("USD/h", *extra, "days old")
+    columns = ("per hour", *extra, "days old")
     table = a_table("Prices on demand", "type", *columns, "as of", right=columns)
     for row in rows:
         before = row.get("usd_per_hour_before")
-        middle = () if refresh is None else ("" if before is None else f"{before:.3f}",)
+        middle = () if refresh is None else ("" if before is None else f"${before:.3f}",)
         age = "" if row["days_old"] is None else str(row["days_old"])
-        table.add_row(row["instance_type"], f"{row['usd_per_hour']:.3f}", *middle, age, row["as_of"] or "")
+        table.add_row(row["instance_type"], f"${row['usd_per_hour']:.3f}", *middle, age, row["as_of"] or "")
     stdout_console().print(table)
     if refresh is not None:
         stdout_console().print(

@@ -68,7 +68,7 @@ def _opening(jobs: int, budget: Budget) -> str:
         f"{jobs} training jobs ({', '.join(kind.name for kind in JOB_KINDS)}) arrive here, one every "
         f"{ARRIVAL_SECONDS:.0f} s, and really run under the daemon, as numpy processes with checkpoints and "
         f"logs. Pretended are the money (a budget of {budget}; a node of {NODE.gpus} workers is "
-        f"{NODE.usd_per_hour:.0f} USD/hour, at most {LOCAL_NODES} nodes), the clock (a second counts as "
+        f"${NODE.usd_per_hour:.0f}/hour, at most {LOCAL_NODES} nodes), the clock (a second counts as "
         f"{PACE:.0f}) and most of each step's work, which sleeps so that width matters on any "
         "machine. It takes about a minute."
     )
@@ -182,7 +182,7 @@ def _print(document: dict[str, Any]) -> None:
         f"{document['wall_seconds']:.0f} s, {document['resizes']} resizes, {document['lost_steps']} steps "
         f"lost; final losses are {same} those of uninterrupted "
         "runs. "
-        f"Spent: {document['spent_usd']:.2f} pretended USD, "
+        f"Spent: ${document['spent_usd']:.2f} (pretended), "
         f"{document['mean_usd_per_hour']:.2f} per pretended hour, on a budget of "
         f"{document['budget_usd_per_hour']:.2f}.",
         soft_wrap=True,

@@ -307,20 +307,20 @@ def _print_table(
     table = a_table(f"{result.policy}: {result.finished} of {result.jobs} jobs finished", "", "", right=())
     gpus = result.budget_gpus is not None
     time = "hour" if per is PER_HOUR else per.name
-    unit, per_hour = ("GPU-hours", "GPUs") if gpus else ("USD", f"USD/{time}")
     hours_in = 1.0 if gpus else per.hours
+
+    def rate(amount: float) -> str:
+        return f"{amount:,.2f} GPUs" if gpus else f"${amount * hours_in:,.2f}/{time}"
+
     rows = (
         ("mean JCT", format_hours(result.mean_jct_hours)),
         ("  lower bound", f"{format_hours(result.lower_bound_mean_jct_hours)} for any policy at this spend"),
         *_boot_bound(result),
         ("  p50, p95, p99", ", ".join(format_hours(hours) for hours in _percentiles(result))),
-        ("spent", f"{result.spent_usd:,.2f} {unit}"),
-        (f"  per {time} of arrivals", f"{result.mean_usd_per_hour * hours_in:,.2f} {per_hour}"),
-        (
-            "  until the last job left",
-            f"{result.spent_usd / result.simulated_hours * hours_in:,.2f} {per_hour}",
-        ),
-        ("  budget", f"{result.budget_usd_per_hour * hours_in:,.2f} {per_hour}"),
+        ("spent", f"{result.spent_usd:,.2f} GPU-hours" if gpus else f"${result.spent_usd:,.2f}"),
+        (f"  per {time} of arrivals", rate(result.mean_usd_per_hour)),
+        ("  until the last job left", rate(result.spent_usd / result.simulated_hours)),
+        ("  budget", rate(result.budget_usd_per_hour)),
         ("GPU-hours rented", f"{result.gpu_hours_rented:,.1f}"),
         ("  used", _share(result.gpu_hours_used, result)),
         ("  start-up and rescale", _share(result.gpu_hours_overhead, result)),
@@ -357,7 +357,7 @@ def overspend_sentence(result: Simulation, per: Per = PER_HOUR) -> str | None:
     said = f"{more:,.2f} GPUs over the budget: "
     if result.budget_gpus is None:
         time = "hour" if per is PER_HOUR else per.name
-        said = f"{more * per.hours:,.2f} USD/{time} over the budget: "
+        said = f"${more * per.hours:,.2f}/{time} over the budget: "
     tail = result.simulated_hours - result.arrival_window_hours
     if result.mean_usd_per_simulated_hour <= result.budget_usd_per_hour * (1.0 + OVER):
         return (

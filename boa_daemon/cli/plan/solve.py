@@ -149,7 +149,7 @@ def _print_tables(path: str, solution: Solution, problem: Problem, per: Per) -> 
 
 def class_table(solution: Solution) -> Any:
     """Return the table of widths by class and run of phases."""
-    spend = "GPU-hours" if solution.budget_unit == "gpus" else "USD"
+    spend = "GPU-hours" if solution.budget_unit == "gpus" else "cost"
     columns = ("class", "jobs", "phases", "width", "hours", spend)
     table = a_table("", *columns, right=columns[1:])
     for answer in solution.classes:
@@ -163,7 +163,7 @@ def class_table(solution: Solution) -> Any:
                     phases_text(first, last, len(plan.steps)),
                     cell(width_text(step)),
                     f"{step.hours:.4g}",
-                    f"{step.spend:.4g}",
+                    f"{step.spend:.4g}" if solution.budget_unit == "gpus" else f"${step.spend:,.2f}",
                 )
                 name = share = ""
     return table

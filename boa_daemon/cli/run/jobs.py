@@ -235,7 +235,7 @@ def _watch(ask: Callable[[], dict[str, Any]], document: dict[str, Any]) -> NoRet
 def _jobs_table(document: Mapping[str, Any]) -> Any:
     rows = document["jobs"]
     table = a_table(
-        "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "USD", right=("GPUs", "USD"),
+        "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "cost", right=("GPUs", "cost"),
         optional=("step", "class", "age"),
     )  # fmt: skip
     for row in rows:
@@ -261,7 +261,7 @@ def _print_group(group: Mapping[str, Any]) -> None:
     """Print a group's number of jobs by status, and their total cost."""
     counts = ", ".join(f"{number} {status}" for status, number in group["counts"].items())
     most = "" if group["max_usd"] is None else f" of {usd(group['max_usd'])}"
-    stdout_console().print(f"{group['group']}: {counts}; {usd(group['usd'])}{most} USD", highlight=False)
+    stdout_console().print(f"{group['group']}: {counts}; {usd(group['usd'])}{most}", highlight=False)
 
 
 def _print_end(row: Mapping[str, Any]) -> None:

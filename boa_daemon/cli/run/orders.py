@@ -1,7 +1,8 @@
-"""``boa resize`` and ``boa simulate-interrupt``: change one job's width, or test its interruption."""
+"""``boa resize``, ``hold``, ``release`` and ``simulate-interrupt``: orders for one job."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,6 +39,47 @@ def resize(
     said = f"will get {width}" if document["changed"] else f"is {document['status']}; nothing is changed"
     stdout_console().print(f"{job} {said}", markup=False)
     say_next(f"boa explain {job}", f"boa logs -f {job}")
+
+
+def hold(
+    *,
+    job: JobArgument,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Make a job wait until it is released; a running job saves, stops and gives its GPUs back first.
+
+    It keeps its place in the order of arrival. A job that would lose its work is not held: cancel it.
+    """
+    _hold(job, is_held=True, config=config, socket=socket, output=output)
+
+
+def release(
+    *,
+    job: JobArgument,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Let a job that is held start again, in its turn."""
+    _hold(job, is_held=False, config=config, socket=socket, output=output)
+
+
+def _hold(job: str, *, is_held: bool, config: Path | None, socket: str | None, output: OutputFormat) -> None:
+    with a_client(config, socket) as client:
+        document = client.hold(job, is_held)
+    if output is OutputFormat.json:
+        print_json(document)
+        return
+    if document["changed"]:
+        said = "waits until `boa release`" if is_held else "may start again, in its turn"
+    elif document["status"] in ("queued", "running"):
+        said = "is held already" if is_held else "is not held; nothing is changed"
+    else:
+        said = f"is {document['status']}; nothing is changed"
+    stdout_console().print(f"{job} {said}", markup=False)
+    say_next(*((f"boa release {job}",) if is_held and document["changed"] else ()), f"boa explain {job}")
 
 
 def simulate_interrupt(

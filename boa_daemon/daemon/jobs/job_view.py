@@ -236,7 +236,7 @@ class JobView:
         step = job.step if report.step is None else report.step
         size = job.checkpoint_bytes if report.checkpoint_bytes is None else report.checkpoint_bytes
         gpus = 0 if job.width is None else job.width.gpus
-        self.progress.take(job.id, at=now, step=report.step, loss=report.loss, gpus=gpus)
+        self.progress.take(job.id, at=now, step=report.step, loss=report.loss, gpus=gpus, use=report.gpu_use)
         if (step, since, size) != (job.step, job.stalled_since, job.checkpoint_bytes):
             self._queue.note(replace(job, step=step, stalled_since=since, checkpoint_bytes=size))
         first = first_report_silence(job, report, now=now)

@@ -1,4 +1,4 @@
-"""The progress of jobs over time: steps, loss and GPUs.
+"""The progress of jobs over time: steps, loss, GPUs and how much these work.
 
 A full trail drops every other point, so that it always spans the whole run. Trails are in memory, and are
 stored every 15 minutes and when the daemon closes, so an orderly restart loses nothing.
@@ -15,8 +15,8 @@ from policies.model import JobId
 
 MOST_POINTS, MOST_JOBS = 256, 2000
 KEEP_SECONDS = 900.0
-Point = tuple[float, int, float | None, int]
-"""Instant, step, reported loss, and GPUs."""
+Point = tuple[float, int, float | None, int, float | None]
+"""Instant, step, reported loss, GPUs, and the fraction of time in which these work, if known."""
 
 
 @dataclass(slots=True)
@@ -34,16 +34,25 @@ class Progress:
     def __init__(self) -> None:
         self._trails: OrderedDict[JobId, _Trail] = OrderedDict()
 
-    def take(self, job: JobId, *, at: float, step: int | None, loss: float | None, gpus: int) -> None:
+    def take(
+        self,
+        job: JobId,
+        *,
+        at: float,
+        step: int | None,
+        loss: float | None,
+        gpus: int,
+        use: float | None = None,
+    ) -> None:
         """Add a point if the job made progress."""
         if step is None:
             return
         trail = self._trails.setdefault(job, _Trail())
         self._trails.move_to_end(job)
         points = trail.points
-        if points and (at - points[-1][0] < trail.every or points[-1][1:] == (step, loss, gpus)):
+        if points and (at - points[-1][0] < trail.every or points[-1][1:4] == (step, loss, gpus)):
             return
-        points.append((at, step, loss, gpus))
+        points.append((at, step, loss, gpus, use))
         trail.text = ""
         if len(points) > MOST_POINTS:
             del points[1::2]
@@ -67,6 +76,9 @@ class Progress:
         for job, text in documents.items():
             if job not in self._trails and len(self._trails) < MOST_JOBS:
                 every, points = json.loads(text)
-                found = [(at, step, loss, gpus) for at, step, loss, gpus in points]
+                # Points of an earlier version have no use of the GPUs.
+                found: list[Point] = [
+                    (at, step, loss, gpus, use[0] if use else None) for at, step, loss, gpus, *use in points
+                ]
                 self._trails[JobId(job)] = _Trail(found, every, text)
                 self._trails.move_to_end(JobId(job), last=False)

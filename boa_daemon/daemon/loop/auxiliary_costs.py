@@ -76,14 +76,14 @@ def check_cap_room(
             spent = dollars(storage.store.settled_since(window.begins_at) + meters)
             left = cap - spent - standing * hours - fixed_usd(fixed, window.begins_at, window.ends_at)
             if usd > left:
-                raise NoRoom(f"it may cost {usd:.2f} USD, and {what} {cap:g} leaves {max(left, 0.0):.2f}")
+                raise NoRoom(f"it may cost ${usd:.2f}, and {what} ${cap:g} leaves ${max(left, 0.0):.2f}")
     most, ceiling = budget.max_instances, budget.usd_per_hour_ceiling
     if most is not None and len(running) >= most:
         raise NoRoom(f"{len(running)} instances run, and [budget] max_instances is {most}")
     beside = standing + Caps(fixed=fixed).beside_usd_per_hour(now)
     rate = sum(node.usd_per_hour for node in live) + beside + usd_per_hour
     if ceiling is not None and rate > ceiling:
-        raise NoRoom(f"{rate:.2f} USD/hour would run, and [budget] usd_per_hour_ceiling is {ceiling:g}")
+        raise NoRoom(f"${rate:.2f}/hour would run, and [budget] usd_per_hour_ceiling is ${ceiling:g}")
 
 
 def enter_bill(settings: Settings, node: NodeState) -> bool:

@@ -15,7 +15,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from boa_daemon.daemon.loop.loop import Daemon
 from boa_daemon.daemon.loop.pruning import prune
 from boa_daemon.daemon.settings.daemon_paths import DaemonPaths
-from boa_daemon.daemon.watch.month_report import month_money, send_month_report
+from boa_daemon.daemon.watch.month_report import month_money, send_month_report, send_team_reports
 from boa_daemon.daemon.watch.safety_nets import LOOK_SECONDS
 from boa_daemon.store.database_setup import backup, newest_backup_age
 from boa_daemon.store.fresh_connections import HUNG_SECONDS
@@ -210,14 +210,12 @@ class Clockwork:
         daemon, storage = self._daemon, self._daemon.storage
         if storage is None or not daemon.settings.alerts.month_report:
             return
-        send_month_report(
-            storage,
-            daemon.alerts,
-            self._there.state / "reports",
-            month_money(daemon.settings.budget, daemon.planner.paid.fixed),
-            made_by=f"Written by boa {__version__}.",
-            now=daemon.world.clock.now(),
-        )
+        folder, now = self._there.state / "reports", daemon.world.clock.now()
+        made_by = f"Written by boa {__version__}."
+        money = month_money(daemon.settings.budget, daemon.planner.paid.fixed)
+        send_month_report(storage, daemon.alerts, folder, money, made_by=made_by, now=now)
+        teams, users = daemon.settings.teams, daemon.settings.users
+        send_team_reports(storage, daemon.alerts, folder, teams, users, made_by=made_by, now=now)
 
     def _backup_fault(self) -> str:
         """Return why there is no backup, or why the next one will fail; empty if all is well."""

@@ -17,8 +17,9 @@ from boa_daemon.store.storage import Storage
 from boa_daemon.tick.decide.controller import requested_node
 from boa_daemon.tick.facts.actions import EndGeneration, StopJob, TerminateNode
 from boa_daemon.tick.facts.limits import day_of, month_of
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.ports import Cloud, OpenLaunch, Provider, Runner
-from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState, Plan, Rules
+from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState, Rules
 from boa_daemon.tick.money.caps import within_caps
 from boa_daemon.tick.money.ledger import bill_within, charge_for
 from boa_daemon.tick.room.hung_jobs import hung_jobs
@@ -41,7 +42,7 @@ class CapKeeper:
     def _keep_caps(self, state: ClusterState, rules: Rules) -> tuple[NodeId, ...]:
         """Stop the jobs and release the nodes that would exceed a cap; return these nodes."""
         plan = self._try(lambda: within_caps(state, _NOTHING, rules), _NOTHING, "the caps")
-        for name in plan.stops:
+        for name in plan.jobs.stops:
             self._stop(name, state.jobs[name], f"cap-{name}", CAP)
         gone = tuple(dict.fromkeys((*plan.releases, *plan.forced)))
         self._end(gone, CAP)
@@ -238,7 +239,7 @@ class FallbackTick(CapKeeper):
         return self._try(charge, False, "a final bill")
 
 
-_NOTHING = Plan(widths={}, slots={})
+_NOTHING = Plan()
 
 
 def _with_jobs(node: NodeState, held: Mapping[int, JobId], jobs: Mapping[JobId, JobState]) -> NodeState:

@@ -61,7 +61,7 @@ def cost_rows(
     nodes = {record.node.id: record.node for record in queue.past_instances(since)}
     nodes |= {name: record.node for name, record in queue.instances.items()}
     window = Window(begins_at=since, ends_at=max(now, since) + 1.0)
-    stands = _standing(queue.database, since)
+    stands = standing_charges(queue.database, since)
     if by == "kind":
         return _by_kind(nodes.values(), stands, window, now)
     if by == "day":
@@ -75,7 +75,7 @@ def cost_rows(
     boots: dict[str, float] = defaultdict(float)
     usages = queue.usages(since)
     labels = labels_by(by, queue.database, usages, nodes.values(), tags)
-    for job, node, micro in _boots(usages, nodes, since):
+    for job, node, micro in boots_of_jobs(usages, nodes, since):
         name = labels.of_use(job, node)
         usd[name] += micro
         boots[name] += micro
@@ -116,7 +116,7 @@ def cost_rows(
     return rows
 
 
-def _standing(database: Database, since: float) -> list[tuple[str, int, int]]:
+def standing_charges(database: Database, since: float) -> list[tuple[str, int, int]]:
     """Return (kind, day since the epoch, micro-dollars) of hourly standing costs."""
     columns = (CHARGES.c.instance_type, CHARGES.c.started_at, CHARGES.c.micro_dollars)
     # Select by day, which is indexed: node bills are many, and each hourly charge lies within one day.
@@ -157,7 +157,7 @@ def _day_name(day: int) -> str:
     return datetime.fromtimestamp(day * DAY_SECONDS, UTC).strftime("%Y-%m-%d")
 
 
-def _boots(
+def boots_of_jobs(
     usages: Sequence[GenerationRecord], nodes: Mapping[str, NodeState], since: float
 ) -> Iterator[tuple[JobId, NodeState, float]]:
     """Yield (job, node, micro-dollars): a node's cost before its first jobs, divided by these jobs' GPUs.
@@ -184,6 +184,38 @@ def _boots(
         window = Window(begins_at=node.launched_at, ends_at=first[name])
         if window.ends_at > window.begins_at:
             yield job, node, bill_within(node, window, until=first[name]) * gpus / in_all[name]
+
+
+def team_costs(
+    queue: JobQueue, team: str, *, since: float, now: float
+) -> list[tuple[JobId, str, float, float]]:
+    """Return (job, day, dollars, GPU-hours) of a team's jobs, a row for each start and day, boots included.
+
+    These rows add up to the team's row in costs by team.
+    """
+    nodes = {record.node.id: record.node for record in queue.past_instances(since)}
+    nodes |= {name: record.node for name, record in queue.instances.items()}
+    usages = queue.usages(since)
+    own = labels_by("team", queue.database, usages, nodes.values(), NO_TAGS)
+    found = [
+        (job, _day_name(int(node.launched_at // DAY_SECONDS)), micro / MICRO_DOLLARS_PER_DOLLAR, 0.0)
+        for job, node, micro in boots_of_jobs(usages, nodes, since)
+        if own.of_use(job, node) == team
+    ]
+    for usage in usages:
+        begin, end = max(usage.started_at, since), now if usage.ended_at is None else min(usage.ended_at, now)
+        slots = [nodes[slot.node] for slot in usage.slots if slot.node in nodes]
+        if end <= begin or not slots or own.of_use(usage.job, slots[0]) != team:
+            continue
+        for day in range(int(begin // DAY_SECONDS), int(end // DAY_SECONDS) + 1):
+            first, last = max(begin, day * DAY_SECONDS), min(end, (day + 1) * DAY_SECONDS)
+            if last <= first:
+                continue
+            window = Window(begins_at=first, ends_at=last)
+            usd = sum(bill_within(node, window, until=last) / node.instance_type.gpus for node in slots)
+            hours = len(slots) * (last - first) / 3600.0
+            found.append((usage.job, _day_name(day), usd / MICRO_DOLLARS_PER_DOLLAR, hours))
+    return found
 
 
 def spent_today(queue: JobQueue, *, now: float) -> Mapping[str, float]:

@@ -148,6 +148,11 @@ class Planner(LearntClasses):
             self.planned[variant.name] = self.measured(variant)
         return self.planned[variant.name]
 
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue that plans use."""
+        return self._catalog
+
     def class_on_nodes(
         self, name: str, machine: str, *, least: int, most: int, label: str
     ) -> tuple[JobClass, int]:

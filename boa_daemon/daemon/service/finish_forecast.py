@@ -22,7 +22,8 @@ from math import floor, inf, isfinite
 
 from boa_daemon.daemon.planner.dates import hours_on
 from boa_daemon.daemon.service.accrual_forecast import Course, Machines, starts_by_accrual
-from boa_daemon.tick.facts.state import ClusterState, JobState, Plan, WaitReason
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, JobState, WaitReason
 from boa_daemon.tick.money.spending import live_nodes, price_of_next, prices_in_use
 from boa_daemon.tick.room.service_order import waiting_in_order
 from boa_daemon.units import SECONDS_PER_HOUR, format_hours, format_instant
@@ -113,7 +114,7 @@ def forecast_finishes(
 ) -> dict[JobId, FinishForecast]:
     """Return when jobs end; a job whose width or start is unknown is left out."""
     courses = _courses(state, plan, known)
-    names = dict.fromkeys((*plan.slots, *waiting_in_order(state, plan), *plan.waiting, *courses))
+    names = dict.fromkeys((*plan.jobs.slots, *waiting_in_order(state, plan), *plan.jobs.waiting, *courses))
     queue = [
         (name, course) for name in names if (course := courses.get(name)) is not None and not course.runs
     ]
@@ -141,7 +142,7 @@ def forecast_finishes(
             usd_high=(high + startup) * rate,
             starts_at=None if course.runs else state.now + SECONDS_PER_HOUR * starts[name],
             opens_at=opens[name] if name in by_money else None,
-            accrues=plan.waiting.get(name) == "budget",
+            accrues=plan.jobs.waiting.get(name) == "budget",
         )
     return found
 
@@ -152,7 +153,7 @@ def _opens(plan: Plan) -> dict[JobId, float]:
     for note in plan.held:
         if note.money is not None and note.code in ("cap-day", "cap-month"):
             ends[note.code] = max(ends.get(note.code, 0.0), note.money.room_at)
-    return {name: ends[code] for name, code in plan.waiting.items() if code in ends}
+    return {name: ends[code] for name, code in plan.jobs.waiting.items() if code in ends}
 
 
 def _courses(state: ClusterState, plan: Plan, known: Mapping[JobId, JobEstimate]) -> dict[JobId, _Course]:
@@ -163,8 +164,8 @@ def _courses(state: ClusterState, plan: Plan, known: Mapping[JobId, JobEstimate]
     found = {}
     alike: dict[tuple[object, ...], _Course | None] = {}
     for name, job in jobs:
-        runs = bool(job.slots) and name not in plan.stops
-        width = job.job.width if runs else plan.widths.get(name) or plan.unpaid.get(name)
+        runs = bool(job.slots) and name not in plan.jobs.stops
+        width = job.job.width if runs else plan.jobs.widths.get(name) or plan.jobs.unpaid.get(name)
         about = known.get(name)
         if width is None or about is None:
             continue
@@ -309,7 +310,9 @@ def _leaving(plan: Plan) -> set[NodeId]:
 
 def _still_to_rent(state: ClusterState, plan: Plan, queue: Sequence[tuple[JobId, _Course]]) -> dict[str, int]:
     """Return the GPUs of nodes that a limit on nodes or dollars per hour leaves to the first waiting job."""
-    first = next((course.width.gpu_type for name, course in queue if plan.waiting.get(name) in _ROOM), None)
+    first = next(
+        (course.width.gpu_type for name, course in queue if plan.jobs.waiting.get(name) in _ROOM), None
+    )
     caps = [cap for cap in plan.room_caps if first in cap.node_sizes]
     if first is None or not caps:
         return {}

@@ -161,7 +161,7 @@ class JobForecasts:
         if decision is None or name not in decision.state.all_jobs:
             return None
         state, terms = decision.state, decision.state.all_jobs[name].terms
-        match decision.plan.waiting.get(name):
+        match decision.plan.jobs.waiting.get(name):
             case "not-before":
                 return terms.not_before
             case "resting":
@@ -178,7 +178,7 @@ class JobForecasts:
         if decision is None:
             return []
         said = [] if found is None else [found.sentence(decision.state.now)]
-        note = decision.plan.dates.get(name)
+        note = decision.plan.jobs.dates.get(name)
         if note is not None:
             asked = "nothing more than is planned" if note.width is None else str(note.width)
             if note.waits:
@@ -196,7 +196,7 @@ class JobForecasts:
     def document(self) -> dict[str, Any]:
         """The forecast ends and due dates, for the status."""
         decision = self._daemon.standing.decision
-        notes = {} if decision is None else decision.plan.dates
+        notes = {} if decision is None else decision.plan.jobs.dates
         return {
             **self._current().document,
             "dates": {

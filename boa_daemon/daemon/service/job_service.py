@@ -24,7 +24,6 @@ from boa_daemon.tick.facts.reasons import JobReason
 from boa_daemon.tick.facts.state import WaitReason
 from boa_daemon.tick.room.shortfall import shortfall_sentence
 from boa_daemon.units import counted, dollars, format_hours
-from policies.answer import was_changed
 from policies.model import JobId
 
 LEAST_LOST_GPU_HOURS = 0.001
@@ -114,7 +113,7 @@ class JobService(ServiceBase):
         decision = self.daemon.standing.decision
         waits: WaitReason | None = None
         if decision is not None and job.is_active:
-            waits = decision.plan.waiting.get(job.id)
+            waits = decision.plan.jobs.waiting.get(job.id)
         now = self.daemon.world.clock.now()
         running = cost_of(job, self._storage().queue.instances, until=now)
         return {
@@ -177,11 +176,13 @@ class JobService(ServiceBase):
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
         reason = decision.reason(name, holds_gpus=bool(record.slots))
         choice = width_choice(decision.state, decision.plan, name)
-        is_own = not was_changed(decision.plan.reasons, name)
+        planned = decision.plan.jobs[name]
+        is_own = planned.changed_reason is None
         weighed = [] if choice is None else [_weighed(choice, is_own=is_own)]
         if not record.slots:
             weighed += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in self._troubles()]
-        if bool(record.slots) != decision.state.all_jobs[name].is_running and name not in decision.plan.slots:
+        has_changed = bool(record.slots) != decision.state.all_jobs[name].is_running
+        if has_changed and planned.slots is None:
             weighed.append(f"Since then it has {'started' if record.slots else 'let go of its GPUs'}.")
         weighed += fault
         if is_readable and record.failures and record.cause:
@@ -198,9 +199,8 @@ class JobService(ServiceBase):
             weighed.append(f"The daemon makes a {shortfall_sentence(short)}.")
         if self.daemon.settings.daemon.observe:
             weighed.append("The daemon only observes: nothing of this is done.")
-        planned = decision.plan.widths.get(name)
-        if planned is not None and self.daemon.planner.is_on_both:
-            machine = self.daemon.planner.machines[planned.gpu_type]
+        if planned.width is not None and self.daemon.planner.is_on_both:
+            machine = self.daemon.planner.machines[planned.width.gpu_type]
             measured.append(self.daemon.spot.sentence(machine.name))
         belief = self.daemon.learning.beliefs.known.get(base)
         if belief is not None and (belief.arrivals or belief.ended):

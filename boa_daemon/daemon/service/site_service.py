@@ -11,22 +11,30 @@ from boa_daemon.daemon.money.costs import cost_rows, with_fixed_costs
 from boa_daemon.daemon.service.service_base import NotReady, ServiceBase
 from boa_daemon.daemon.settings.settings_reload import PendingChanges
 from boa_daemon.daemon.watch.daemon_health import LATE_SECONDS, LATE_TICKS
-from boa_daemon.daemon.watch.month_report import MonthReport, instant_of_month, month_money, month_report
+from boa_daemon.daemon.watch.month_report import (
+    MonthReport,
+    instant_of_month,
+    month_money,
+    month_report,
+    team_month_report,
+)
 from boa_daemon.daemon.watch.purse_alerts import purse_document
-from boa_daemon.errors import InputError
+from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.learning.class_document import class_document
 from boa_daemon.learning.kappa_document import kappa_document
 from boa_daemon.learning.observed_rhythm import work_by_hour
 from boa_daemon.planning.plan_documents import worth_document
 from boa_daemon.planning.promises import promise_rows
-from boa_daemon.store.order_log import lowest
+from boa_daemon.store.decisions import EVERYTHING, About
+from boa_daemon.store.order_log import MOST_ORDERS, lowest
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.tick.decide.decision import decide
 from boa_daemon.tick.money.ledger import bill, bill_by_kind
 from boa_daemon.tick.room.shortfall import shortfall_document, shortfall_sentence
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
 from policies.errors import PolicyError
+from policies.model import NodeId
 from policies.online.foretold import drawn_again
 from policies.online.pacing import Pace
 
@@ -49,6 +57,7 @@ class SiteService(ServiceBase):
             "setting_warnings": list(standing.setting_warnings),
             "best_effort": self._best_effort(),
             "tick_seconds": standing.tick_seconds,
+            "beside_usd_per_hour": self._beside(),
             "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
             "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
             "idle_reserved_usd_per_hour": self.daemon.world.cloud.idle_usd_per_hour(),
@@ -85,6 +94,11 @@ class SiteService(ServiceBase):
                 0 if picture is None else len(picture.decision.state.jobs)
             )
         return document
+
+    def _beside(self) -> float:
+        """Return what the site costs per hour without a node: commitments, blocks, gateway, images."""
+        caps = self.daemon.planner.rules().caps
+        return 0.0 if caps is None else caps.beside_usd_per_hour(self.daemon.world.clock.now())
 
     def _promises(self, pace: Pace | None) -> list[dict[str, Any]]:
         """Return what promises about money cost on the weeks seen; computed once an hour."""
@@ -177,10 +191,23 @@ class SiteService(ServiceBase):
         since = format_hours(silent / SECONDS_PER_HOUR)
         return [f"no tick was done for {since}, and one is due every {every:.0f} s: see the daemon's log"]
 
-    def decisions(self, *, limit: int = 20, acting: bool = False) -> dict[str, Any]:
-        """Return the newest decisions of ticks, and the newest orders of people."""
-        found = self._storage().store.decisions(limit=limit, with_actions=acting)
-        return {"as_of": self._as_of(), "decisions": found, "orders": self._storage().orders.newest(limit)}
+    def decisions(
+        self,
+        *,
+        limit: int = 20,
+        acting: bool = False,
+        job: str = "",
+        user: str = "",
+        node: str = "",
+        kind: str = "",
+    ) -> dict[str, Any]:
+        """Return the newest decisions of ticks and orders of people, about all or what is named."""
+        storage = self._storage()
+        made = storage.queue.launch_of(NodeId(node)) if node else ""
+        about = About(job=job, user=user, node=node, kind=kind, launched_by=made)
+        found = storage.store.decisions(limit=limit, with_actions=acting, about=about)
+        orders = about.orders(storage.orders.newest(limit if about == EVERYTHING else MOST_ORDERS))
+        return {"as_of": self._as_of(), "decisions": found, "orders": orders[:limit]}
 
     def caps(self) -> dict[str, Any]:
         """Return the caps of a day and a month: in force, and what the settings allow."""
@@ -281,15 +308,23 @@ class SiteService(ServiceBase):
             "books": None if picture is None else picture.figures,
         }
 
-    def month(self, month: str) -> MonthReport:
-        """Return the report of a month such as ``2026-11``.
+    def month(self, month: str, *, team: str = "") -> MonthReport:
+        """Return the report of a month such as ``2026-11``, of the site or of a team.
 
         Raises:
-            InputError: when it is no month, or has not begun.
+            InputError: when it is no month, or has not begun, or there is no such team.
         """
         now, at = self.daemon.world.clock.now(), instant_of_month(month)
         if at > now:
             raise InputError(f"{month} has not begun", hint="Name a month that has")
+        if team:
+            teams = self.daemon.settings.teams
+            if team not in teams:
+                raise InputError(
+                    f"there is no team {team!r}", hint=did_you_mean(team, teams) or "See [teams.NAME]"
+                )
+            cap = teams[team].usd_per_month_cap
+            return team_month_report(self._storage(), at, team, cap, now=now)
         money = month_money(self.daemon.settings.budget, self.daemon.planner.paid.fixed)
         return month_report(self._storage(), at, money, now=now)
 
@@ -363,7 +398,7 @@ class SiteService(ServiceBase):
                 for action in decision.actions
                 for kind, target in (kind_and_target(action),)
             ],
-            "waiting": dict(decision.plan.waiting),
+            "waiting": dict(decision.plan.jobs.waiting),
             "held": [held.sentence for held in decision.plan.held],
             "usd_per_hour": state.usd_per_hour,
         }

@@ -345,7 +345,7 @@ class SlurmNodes:
         refused, patience = {}, self._said.patience_seconds
         sentences: dict[str, str] = {held.code: held.sentence for held in decision.plan.held}
         for name, job in live.items():
-            code = decision.plan.waiting.get(job.id)
+            code = decision.plan.jobs.waiting.get(job.id)
             if code is None or job.slots or job.id not in decision.state.all_jobs:
                 continue
             self._why[name] = sentences.get(code, WAIT_REASON_TEXTS[code])

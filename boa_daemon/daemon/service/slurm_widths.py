@@ -86,9 +86,14 @@ class PlannedWidths:
         return (
             since is not None
             and self._daemon.world.clock.now() - since < OPEN_SECONDS
-            and self._wanted.get(job.id) != job.node_count
+            and job.node_count not in (self._wanted.get(job.id), self._chosen(job.id))
             and not self._is_fixed(job.id)
         )
+
+    def _chosen(self, number: str) -> int | None:
+        """Return the width that was decided for the coming start of a job: it is decided once."""
+        found = self._known.get(number, {}).get("chosen")
+        return None if found is None else int(found)
 
     def _is_fixed(self, number: str) -> bool:
         """Return whether Slurm has refused to change a job too often."""
@@ -112,7 +117,11 @@ class PlannedWidths:
             if not job.is_live or job.state == "CONFIGURING":
                 row["began_at"] = None
             elif row.get("began_at") is None:
-                row["began_at"] = now
+                row |= {"began_at": now, "chosen": None}
+            if row.get("was_let_go") and _is_free(job):
+                row |= {"is_held": False, "was_let_go": False}
+            if job.is_live:
+                row["set_to"] = None
             known[job.id] = row
             try:
                 if "tasks_per_node" not in row:
@@ -121,8 +130,9 @@ class PlannedWidths:
             except (InputError, ValueError, SlurmRefused) as error:
                 self.troubles[job.id] = f"not planned: {error}"
         for number, row in before.items():
-            if row.get("is_held") and number not in known and any(job.id == number for job in jobs):
-                known[number] = row
+            present = next((job for job in jobs if job.id == number), None)
+            if number not in known and row.get("is_held") and present is not None and present.waits:
+                known[number] = {**row, "is_held": not (row.get("was_let_go") and _is_free(present))}
         self._store(known)
         self._planned = planned
         self._wanted = {number: count for number, count in self._wanted.items() if number in planned}
@@ -183,7 +193,7 @@ class PlannedWidths:
             state, allocator=controller.allocator, placer=controller.placer, rules=controller.rules
         ).plan
         for one in able:
-            width = plan.widths.get(one.name)
+            width = plan.jobs.widths.get(one.name)
             # A job that has to wait is asked for as it is, and BOA says why it waits.
             self._wanted[one.job.id] = one.job.node_count if width is None else width.gpus // one.gpus
 
@@ -273,7 +283,11 @@ class PlannedWidths:
                 continue
             count = count or job.node_count
             try:
-                if job.waits:
+                if job.state == "CONFIGURING" and self._chosen(number) == job.node_count:
+                    continue
+                if job.state == "CONFIGURING" and count == job.node_count:
+                    self._put(number, chosen=count)
+                elif job.waits:
                     self._set_waiting(one, count, is_held=is_held)
                 elif count != job.node_count and not self._is_fixed(number):
                     given_back += self._change_live(one, count)
@@ -284,22 +298,32 @@ class PlannedWidths:
                     _LOG.warning("job %s of Slurm keeps its width: %s", number, error)
         for number, row in list(self._known.items()):
             # Its comment has changed meanwhile, or its partition.
-            if row.get("is_held") and number not in self._planned:
+            if row.get("is_held") and not row.get("was_let_go") and number not in self._planned:
                 self._let_go(number)
         return given_back
 
     def _set_waiting(self, one: _Planned, count: int, *, is_held: bool) -> None:
         """Set the width of a job that waits, and let it go if we hold it."""
-        if count != one.job.node_count and not self._is_fixed(one.job.id):
+        # A requeued job is listed with the nodes that it had.
+        before = self._known.get(one.job.id, {}).get("set_to") or one.job.node_count
+        if count != before and not self._is_fixed(one.job.id):
             try:
                 self._slurm.update_job(one.job.id, **self._sizes(one.job, count))
+                self._put(one.job.id, set_to=count, chosen=count)
                 _LOG.info("job %s of Slurm is planned on %s", one.job.id, counted(count, "node"))
             except SlurmRefused:
-                if is_held:
+                # Slurm changes no job whose old processes still end: it is tried again, and at last let go.
+                if is_held and self._refusals.get(one.job.id, 0) + 1 >= MOST_REFUSALS:
                     self._let_go(one.job.id)
                 raise
-        if is_held:
+        if is_held and self._is_to_be_let_go(one.job):
             self._let_go(one.job.id)
+
+    def _is_to_be_let_go(self, job: SlurmJob) -> bool:
+        """Return whether a job that we hold has not been let go, or Slurm has held it since; users may."""
+        reason = job.reason.lower()
+        is_held_anew = "held" in reason and "user" not in reason
+        return is_held_anew or not self._known.get(job.id, {}).get("was_let_go")
 
     def _sizes(self, job: SlurmJob, count: int) -> dict[str, str]:
         """Return the sizes of a job with so many nodes: its tasks too, where it has a number on each."""
@@ -315,6 +339,7 @@ class PlannedWidths:
         if is_less and (not one.runs or "shrink" in one.said):
             before = set(job.hosts)
             self._slurm.update_job(job.id, NumNodes=str(count))
+            self._put(job.id, chosen=count)
             found = [each for each in self._slurm.jobs() if each.id == job.id]
             _LOG.info("job %s of Slurm goes on with %s", job.id, counted(count, "node"))
             self._note(Act(kind="start", target=one.name, at=now))
@@ -322,11 +347,11 @@ class PlannedWidths:
         if one.runs and "elastic" not in one.said:
             return []
         # Stored before: whoever finds a job held lets it go.
-        self._hold(job.id, is_held=True)
+        self._put(job.id, is_held=True, was_let_go=False)
         try:
             self._slurm.requeue_held(job.id)
         except SlurmRefused:
-            self._hold(job.id, is_held=False)
+            self._put(job.id, is_held=False)
             raise
         _LOG.info("job %s of Slurm is requeued for %s", job.id, counted(count, "node"))
         self._note(*(Act(kind=kind, target=one.name, at=now) for kind in ("stop", "start")))
@@ -341,16 +366,17 @@ class PlannedWidths:
             self._slurm.update_job(number, StartTime="now")
         try:
             self._slurm.release(number)
+            self._put(number, was_let_go=True)
         except SlurmRefused as error:
             _LOG.warning("job %s of Slurm is not held any more: %s", number, error)
-        self._hold(number, is_held=False)
+            self._put(number, is_held=False)
 
     def _is_held(self, number: str) -> bool:
         return bool(self._known.get(number, {}).get("is_held"))
 
-    def _hold(self, number: str, *, is_held: bool) -> None:
-        """Store whether we hold a job."""
-        self._store({**self._known, number: {**self._known.get(number, {}), "is_held": is_held}})
+    def _put(self, number: str, **values: Any) -> None:
+        """Store what has become of a job."""
+        self._store({**self._known, number: {**self._known.get(number, {}), **values}})
 
     def _read(self) -> None:
         if not self._is_read and self._daemon.storage is not None:
@@ -364,3 +390,11 @@ class PlannedWidths:
             raise BoaError("there is no database to work with")
         write_slurm_widths(self._daemon.storage.store.database, known)
         self._known = dict(known)
+
+
+def _is_free(job: SlurmJob) -> bool:
+    """Return whether a job that we held has been let go for good.
+
+    Slurm holds a requeued job only once its old processes have ended, perhaps after it was let go.
+    """
+    return job.state in ("CONFIGURING", "RUNNING")

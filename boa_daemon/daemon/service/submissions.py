@@ -203,7 +203,7 @@ class Submissions(ServiceBase):
             spent = self.spent_today(user)
             if spent >= limits.usd_per_day_cap:
                 cap = limits.usd_per_day_cap
-                raise NotAllowed(f"user {user} has spent {spent:.2f} USD today; the cap is {cap:.2f} USD")
+                raise NotAllowed(f"user {user} has spent ${spent:.2f} today; the cap is ${cap:.2f}")
 
     def spent_today(self, user: str) -> float:
         """Return the dollars that a user's jobs cost today (UTC)."""

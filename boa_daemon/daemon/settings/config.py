@@ -14,7 +14,17 @@ from pydantic_core import PydanticCustomError
 from boa_daemon.backends.settings import AwsSettings, with_home_region
 from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import Event
-from boa_daemon.inputs.schema import Fraction, Limit, Name, NotNegative, Positive, Private, Strict, checked
+from boa_daemon.inputs.schema import (
+    Fraction,
+    Limit,
+    Name,
+    NotNegative,
+    Positive,
+    Private,
+    ReadBy,
+    Strict,
+    checked,
+)
 from boa_daemon.learning.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
 from policies.online.pacing import MONTH_HOURS, PERIOD, TOLERANCE, Period
 from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY
@@ -141,21 +151,23 @@ class _CloudSettings(Strict):
         description="by instance type, how many jobs may share each GPU, for classes that permit it; one "
         "job per GPU if unset",
     )
-    boot_seconds: NotNegative = Field(default=5.0, description="seconds that a simulated node boots")
-    warm_pool_nodes: int = Field(
+    boot_seconds: Annotated[NotNegative, ReadBy(("simulated", "local", "slurm"))] = Field(
+        default=5.0, description="seconds that a node of a cloud other than AWS boots"
+    )
+    warm_pool_nodes: Annotated[int, ReadBy(("aws", "simulated"))] = Field(
         default=0,
         ge=0,
         description="idle nodes kept stopped, at the cost of their disks, so that the next starts sooner",
     )
-    start_seconds: NotNegative | None = Field(
+    start_seconds: Annotated[NotNegative | None, ReadBy(("aws", "simulated"))] = Field(
         default=None,
         description="seconds from the start of a stopped node to ready; if unset as measured, before that "
         "a third of a boot",
     )
-    stock: int | None = Field(
+    stock: Annotated[int | None, ReadBy(("simulated", "local"))] = Field(
         default=None, ge=0, description="nodes that the simulated or the local cloud has; local: 4 if unset"
     )
-    partitions: dict[Name, PartitionSettings] = Field(
+    partitions: Annotated[dict[Name, PartitionSettings], ReadBy(("slurm",))] = Field(
         default_factory=dict,
         description="partitions of Slurm, each an instance type of its name (slurm)",
     )
@@ -178,7 +190,10 @@ def _unset(name: str) -> tuple[Any, Any]:
     field = AwsSettings.model_fields[name]
     kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     said = f"{(field.description or name).rstrip('.')} (aws)"
-    marks = [mark for mark in field.metadata if isinstance(mark, Limit)]
+    marks: list[object] = [mark for mark in field.metadata if isinstance(mark, Limit)]
+    if name != "tags":
+        # Cost reports read the tags of the house on any cloud.
+        marks.append(ReadBy(("aws",)))
     return (Annotated[kind | None, *marks] if marks else kind | None, Field(default=None, description=said))
 
 

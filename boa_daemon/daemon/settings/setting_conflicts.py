@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from boa_daemon.backends.cloud_kinds import CLOUD_KINDS, cloud_kind
-from boa_daemon.daemon.settings.config import AWS_ONLY, Settings
+from boa_daemon.backends.cloud_kinds import cloud_kind, may_read
+from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.daemon.settings.setting_changes import SettingPath
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.schema import ReadBy
 from boa_daemon.units import HOURS_PER_DAY, HOURS_PER_MONTH
 from policies import plugins
 
@@ -24,7 +25,7 @@ LEASE_TICKS = 3.0
 """A lease should last this many ticks, so that one failed tick ends no node."""
 SPOT_WARNING_SECONDS = 120.0
 """AWS warns a spot instance this long before it takes it."""
-_ONLY_SIMULATED = ("boot_seconds",)
+_CLOUD_NAMES = {"aws": "AWS", "slurm": "Slurm"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,25 +264,20 @@ def _aws(settings: Settings) -> Iterator[SettingConflict]:
             setting=("cloud", "spot_max_usd_per_hour"),
             problem='[cloud] spot_max_usd_per_hour has no effect with market = "on-demand"',
         )
-    for key in ("stock", *_ONLY_SIMULATED):
-        if key in cloud.model_fields_set:
-            yield SettingConflict(
-                setting=("cloud", key), problem=f'[cloud] {key} has no effect with provider = "aws"'
-            )
 
 
 def _other_clouds(settings: Settings) -> Iterator[SettingConflict]:
-    """Keys of AWS where the provider is another: they have no effect, but for tags (of cost reports)."""
+    """Keys that the provider does not read."""
     cloud = settings.cloud
-    kind = CLOUD_KINDS.get(cloud.provider)
-    if kind is None or kind.on_aws:
-        return
-    for key in AWS_ONLY:
-        if key != "tags" and getattr(cloud, key, None) is not None:
-            yield SettingConflict(
-                setting=("cloud", key),
-                problem=f"[cloud] {key} is of AWS, and has no effect with provider = {cloud.provider!r}",
-            )
+    for key, field in type(cloud).model_fields.items():
+        readers = next((mark.clouds for mark in field.metadata if isinstance(mark, ReadBy)), None)
+        if readers is None or key not in cloud.model_fields_set or may_read(cloud.provider, readers):
+            continue
+        names = " and ".join(_CLOUD_NAMES.get(name, name) for name in readers)
+        yield SettingConflict(
+            setting=("cloud", key),
+            problem=f"[cloud] {key} is of {names}, and has no effect with provider = {cloud.provider!r}",
+        )
 
 
 def _channels(settings: Settings) -> Iterator[SettingConflict]:

@@ -5,7 +5,7 @@ month's cap is used up, or when the forecast to the end of the day or month at t
 the cap. Each alert's key contains its period, so it is sent once per period, also after a restart.
 
 A separate thread sends, with time limits. A channel that fails is logged without its address, which may be a
-secret, and does not affect the others.
+secret, and does not affect the others; its message is sent again for two hours.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -53,6 +54,9 @@ SUBJECT_LETTERS = 100
 SEND_SECONDS, MOST_SEND_SECONDS, CLOSE_SECONDS = 10.0, 30.0, 10.0
 """Seconds for each part of an answer, for a whole message, and for all that wait when the daemon stops."""
 PROBE_SECONDS, CONNECT_SECONDS = 120.0, 5.0
+AGAIN_SECONDS, MOST_TRIES, MOST_WAITING = 30.0, 9, 200
+"""Seconds until a message that a channel did not take is sent again, each time twice as many (two hours in
+all), and how many such messages are kept, the newest."""
 
 
 def spent_in(state: ClusterState, window: Window, settled: int) -> float:
@@ -103,13 +107,13 @@ def due_alerts(
             if spent >= fraction * cap:
                 yield (
                     f"{label}:{fraction:g}",
-                    f"{spent:.2f} USD spent this {name}: {spent / cap:.0%} of the cap of {cap:.2f} USD",
+                    f"${spent:.2f} spent this {name}: {spent / cap:.0%} of the cap of ${cap:.2f}",
                 )
         if forecast > cap:
             yield (
                 f"{label}:forecast",
-                f"at {state.usd_per_hour:.2f} USD/hour this {name} would end at {forecast:.2f} USD; "
-                f"the cap of {cap:.2f} USD will hold it back",
+                f"at ${state.usd_per_hour:.2f}/hour this {name} would end at ${forecast:.2f}; "
+                f"the cap of ${cap:.2f} will hold it back",
             )
 
 
@@ -152,15 +156,14 @@ class Alerts:
         """Whether an alert of this key was sent before."""
         return key in self._said
 
-    def shout(self, sentence: str, *, key: str = "") -> None:
-        """Send an alert even if it was sent before, without using the database, which may be the fault."""
+    def shout(self, sentence: str, *, key: str = "", page: Path | None = None) -> None:
+        """Send an alert even if it was sent before, without using the database, which may be the fault.
+
+        A `page` goes with it where the channel takes files, such as mail by apprise.
+        """
         sentence = plain_text(sentence)
         _LOG.warning(sentence, extra={"alert": key})
-        settings = self.settings
-        channels = _channels(
-            settings.webhook, settings.sns_topic, settings.command, settings.apprise, settings.notifiers
-        )
-        if channels:
+        if channels := self._own_channels(page=page):
             self._sender.send(channels, sentence, self._failed)
 
     def fault(self) -> str:
@@ -180,6 +183,16 @@ class Alerts:
         """Take over new settings: what the old channels lost does not matter any more."""
         self.settings, self._probed = settings, (float("-inf"), "")
         self._failed.clear()
+        self._sender.forget("", self._own_channels())
+
+    def send_again(self) -> None:
+        """Send messages again that a channel did not take; to be called now and then."""
+        self._sender.send_again()
+
+    def _own_channels(self, *, page: Path | None = None) -> list[_Channel]:
+        """Return the site's channels; a `page` goes to those that take files."""
+        of = self.settings
+        return _channels(of.webhook, of.sns_topic, of.command, of.apprise, of.notifiers, page=page)
 
     def tell(self, user: UserSettings, sentence: str, *, whose: str = "a user") -> None:
         """Send one user a message about their jobs, over the channels in the user's settings."""
@@ -197,16 +210,20 @@ class Alerts:
         *,
         at: float,
         is_site: bool,
+        page: Path | None = None,
     ) -> bool:
         """Send an alert once, over the channels of its owners; return whether it was sent.
 
-        With `is_site` it goes over the site's channels when no owner has any.
+        With `is_site` it goes over the site's channels when no owner has any. A `page` goes with it where a
+        channel takes files.
         """
         if not self.once(key, sentence, at=at):
             return False
-        channels = [one for owner in owners for one in _channels(owner.webhook, None, None, owner.apprise)]
+        channels = [
+            one for owner in owners for one in _channels(owner.webhook, None, None, owner.apprise, page=page)
+        ]
         if not channels and is_site:
-            self.shout(sentence, key=key)
+            self.shout(sentence, key=key, page=page)
             return True
         _LOG.warning(sentence, extra={"alert": key})
         if channels:
@@ -237,6 +254,8 @@ def _channels(
     command: str | None,
     apprise: Sequence[str],
     notifiers: Mapping[str, str] = MappingProxyType({}),
+    *,
+    page: Path | None = None,
 ) -> list[_Channel]:
     found = (
         ("webhook", webhook, _to_webhook),
@@ -245,7 +264,24 @@ def _channels(
     )
     set_ones = [(name, address, do) for name, address, do in found if address]
     plugged = [(name, address, partial(_to_plugin, name)) for name, address in notifiers.items()]
-    return [*set_ones, *(("apprise channel", url, _to_apprise) for url in apprise), *plugged]
+    return [
+        *set_ones,
+        *(("apprise channel", url, partial(_to_apprise, page=page)) for url in apprise),
+        *plugged,
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    """A sentence for one channel; `tries` is how often it was not taken, `again_at` when it is due again."""
+
+    channel: _Channel
+    sentence: str
+    failed: dict[str, str]
+    whose: str
+    said_at: datetime
+    tries: int = 0
+    again_at: float = 0.0
 
 
 class _Sender:
@@ -254,6 +290,8 @@ class _Sender:
     def __init__(self) -> None:
         self._line = ThreadPoolExecutor(max_workers=1, thread_name_prefix="boa-alerts")
         self._until = inf
+        self._lock = threading.Lock()
+        self._waiting: list[_Message] = []
 
     def send(
         self, channels: Sequence[_Channel], sentence: str, failed: dict[str, str], whose: str = ""
@@ -262,22 +300,49 @@ class _Sender:
 
         `failed` has why the last message of each kind of channel was lost; `whose` tells channels apart.
         """
-        self._line.submit(self._send, channels, sentence, failed, whose)
+        now = datetime.now(UTC)
+        for channel in channels:
+            message = _Message(channel=channel, sentence=sentence, failed=failed, whose=whose, said_at=now)
+            self._line.submit(self._send, message)
+
+    def send_again(self) -> None:
+        """Have messages sent again that were not taken, as their server was down or had enough."""
+        now = time.monotonic()
+        with self._lock:
+            due = [one for one in self._waiting if one.again_at <= now]
+            self._waiting = [one for one in self._waiting if one.again_at > now]
+        for message in due:
+            self._line.submit(self._send, message)
+
+    def forget(self, whose: str, kept: Sequence[_Channel]) -> None:
+        """Give up messages that wait for channels which are no longer among somebody's."""
+        known = {channel[:2] for channel in kept}
+        with self._lock:
+            self._waiting = [one for one in self._waiting if one.whose != whose or one.channel[:2] in known]
 
     def close(self) -> None:
         """Send what waits, for `CLOSE_SECONDS` at most, and stop."""
         self._until = time.monotonic() + CLOSE_SECONDS
         self._line.shutdown(wait=True)
 
-    def _send(self, channels: Sequence[_Channel], sentence: str, failed: dict[str, str], whose: str) -> None:
-        for name, address, do in channels:
-            said = self._tried(partial(do, address, sentence))
-            if said:
-                # The address of a webhook is a secret, and errors quote it.
-                _LOG.error("an alert could not be sent to the %s: %s", name, said)
-                failed[f"{name}{whose}"] = said
-            else:
-                failed.pop(f"{name}{whose}", None)
+    def _send(self, message: _Message) -> None:
+        name, address, do = message.channel
+        late = "" if message.tries == 0 else f" (said first at {message.said_at:%Y-%m-%d %H:%M} UTC)"
+        said = self._tried(partial(do, address, message.sentence + late))
+        if not said:
+            message.failed.pop(f"{name}{message.whose}", None)
+            return
+        tries = message.tries + 1
+        more = "" if tries < MOST_TRIES else "; it is given up"
+        # The address of a webhook is a secret, and errors quote it.
+        _LOG.error("an alert could not be sent to the %s: %s%s", name, said, more)
+        message.failed[f"{name}{message.whose}"] = said
+        if tries < MOST_TRIES:
+            again_at = time.monotonic() + AGAIN_SECONDS * 2.0 ** (tries - 1)
+            with self._lock:
+                self._waiting = [*self._waiting, replace(message, tries=tries, again_at=again_at)][
+                    -MOST_WAITING:
+                ]
 
     def _tried(self, do: Callable[[], None]) -> str:
         """Return why a message could not be sent; empty if it was.
@@ -349,12 +414,20 @@ class _NotTaken(CloudFailed):
     """A service of apprise refused a message; the sentence has no address."""
 
 
-def _to_apprise(url: str, sentence: str) -> None:
+def _to_apprise(url: str, sentence: str, *, page: Path | None = None) -> None:
     from apprise import Apprise  # noqa: PLC0415 - optional, and slow to import
 
-    service = Apprise()
-    if not service.add(url) or not service.notify(title=subject_of(sentence), body=sentence):
+    service, title = Apprise(), subject_of(sentence)
+    if not service.add(url):
+        raise _NotTaken("it is no URL of apprise")
+    attach = str(page) if page is not None and page.is_file() and takes_files(service) else None
+    if not service.notify(title=title, body=sentence, attach=attach):
         raise _NotTaken("the service did not take it; the log of apprise says why")
+
+
+def takes_files(service: Any) -> bool:
+    """Return whether all servers of an apprise service take files; others would refuse the message."""
+    return all(getattr(server, "attachment_support", False) for server in service)
 
 
 def subject_of(sentence: str) -> str:

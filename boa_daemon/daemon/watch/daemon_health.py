@@ -75,7 +75,7 @@ class DaemonHealth:
         if picture is None:
             return "starting"
         return (
-            f"{picture.usd_per_hour:.2f} USD/hour, {counted(picture.nodes, 'node')}, "
+            f"${picture.usd_per_hour:.2f}/hour, {counted(picture.nodes, 'node')}, "
             f"{counted(picture.running, 'job')} running, "
             f"{picture.waiting} waiting"
         )

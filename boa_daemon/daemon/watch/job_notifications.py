@@ -77,7 +77,7 @@ class JobNotifier:
     def _tell_end(self, job: JobRecord, now: float) -> None:
         usd, hours = dollars(job.micro_dollars), format_hours(job.ran_seconds / SECONDS_PER_HOUR)
         cause = f": {job.cause}" if job.status == "failed" else ""
-        sentence = f"job {job.id} {job.status}{cause}; {hours} on GPUs, {usd:.2f} USD"
+        sentence = f"job {job.id} {job.status}{cause}; {hours} on GPUs, ${usd:.2f}"
         if job.status == "failed" and (job.group or "end" not in self._events(job)):
             self._tell(job, "failure", sentence, now)
         if not job.group:

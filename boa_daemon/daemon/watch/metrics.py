@@ -97,7 +97,7 @@ class Metrics:
         self.jobs.labels("running").set(picture.running)
         self.jobs.labels("waiting").set(picture.waiting)
         self.waiting.clear()
-        for reason, count in Counter(plan.waiting.values()).items():
+        for reason, count in Counter(plan.jobs.waiting.values()).items():
             self.waiting.labels(reason).set(count)
         self.nodes.clear()
         for phase, count in Counter(node.phase for node in state.nodes.values()).items():

@@ -1,13 +1,14 @@
 """A month's report: what was spent against the budget and the month before, by whom, and how jobs fared.
 
 It is a page like those of `--report`, and a few sentences for the channels of alerts. It is made from bills
-and jobs alone, so the report of an old month can be made again while they are kept.
+and jobs alone, so the report of an old month can be made again while they are kept. A team gets one of its
+own jobs' cost: GPUs from claim to release and the boots before them, and no part of what nobody used.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,9 +16,9 @@ from typing import Any
 
 from sqlalchemy import select
 
-from boa_daemon.daemon.money.cost_labels import UNUSED_ROW
-from boa_daemon.daemon.money.costs import cost_rows, with_fixed_costs
-from boa_daemon.daemon.settings.config import BudgetSettings
+from boa_daemon.daemon.money.cost_labels import JOBS_PER_QUERY, UNUSED_ROW
+from boa_daemon.daemon.money.costs import cost_rows, team_costs, with_fixed_costs
+from boa_daemon.daemon.settings.config import BudgetSettings, TeamSettings, UserSettings
 from boa_daemon.daemon.settings.daemon_paths import make_folder
 from boa_daemon.daemon.watch.alerts import Alerts
 from boa_daemon.errors import InputError
@@ -29,6 +30,8 @@ from boa_daemon.tick.facts.limits import DAY_SECONDS, FixedCost, Window, month_o
 from boa_daemon.units import SECONDS_PER_HOUR, counted, format_hours
 
 GROUPS = ("team", "user", "class", "market", "kind")
+OF_A_TEAM = ("user", "class", "job")
+"""What a team's report groups by."""
 MOST_ROWS = 12
 """Rows of a table; the rest is one row."""
 SEEN_SECONDS = 3 * DAY_SECONDS
@@ -39,7 +42,10 @@ OVER = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonthMoney:
-    """The budget of a month: dollars per hour, None without one; and its cap in dollars."""
+    """The budget of a month: dollars per hour, None without one; and its cap in dollars.
+
+    A team has no budget of its own in dollars, and its cap counts what `Purses` count.
+    """
 
     usd_per_hour: float | None
     cap_usd: float | None
@@ -62,6 +68,7 @@ class MonthReport:
     groups: Mapping[str, Sequence[tuple[str, float]]]
     ends: Mapping[str, int]
     hours: Sequence[tuple[float, str]]
+    team: str = ""
 
     @property
     def name(self) -> str:
@@ -92,7 +99,10 @@ class MonthReport:
     def lead(self) -> str:
         """The verdict in a sentence."""
         so_far = "" if self.until >= self.window.ends_at else " so far"
-        said = f"{_date(self.window.begins_at):%B %Y}{so_far}: ${self.usd:,.2f} spent"
+        whose = f"Team {self.team}, " if self.team else ""
+        said = f"{whose}{_date(self.window.begins_at):%B %Y}{so_far}: ${self.usd:,.2f} spent"
+        if self.team and self.money.cap_usd:
+            said += f", {self.usd / self.money.cap_usd:.0%} of its cap of ${self.money.cap_usd:,.2f}"
         budget = self.budget_usd
         if budget:
             said += f", {self.usd / budget:.0%} of the budget of ${budget:,.2f}"
@@ -111,7 +121,8 @@ class MonthReport:
         if budget and self.usd > (1.0 + OVER) * budget:
             said.append(f"${self.usd - budget:,.2f} more than the budget were spent.")
         if cap is not None and self.usd >= 0.98 * cap:
-            said.append(f"The month's cap of ${cap:,.2f} was reached.")
+            whose = "team's" if self.team else "month's"
+            said.append(f"The {whose} cap of ${cap:,.2f} was reached.")
         if failed := self.ends.get("failed", 0):
             share = failed / max(sum(self.ends.values()), 1)
             said.append(f"{counted(failed, 'job')} failed, {share:.0%} of those that ended.")
@@ -126,7 +137,11 @@ class MonthReport:
     def sentences(self) -> str:
         """The report in a few sentences, for a message."""
         most = [f"{name} ${usd:,.2f}" for name, usd in self.groups.get("user", ())[:3] if usd >= 0.005]
-        who = [f"Most by {', '.join(most)}."] if most else []
+        if self.team:
+            cost = [f"{name} ${usd:,.2f}" for name, usd in self.groups.get("job", ())[:3] if usd >= 0.005]
+            who = [f"Most for {', '.join(cost)}."] if cost else []
+        else:
+            who = [f"Most by {', '.join(most)}."] if most else []
         return " ".join([self.lead, *self.bad, *who])
 
     @property
@@ -137,6 +152,7 @@ class MonthReport:
         """Return the report as JSON."""
         return {
             "month": self.name,
+            **({"team": self.team} if self.team else {}),
             "since": self.window.begins_at,
             "until": self.until,
             "usd": self.usd,
@@ -156,6 +172,8 @@ class MonthReport:
         facts = {"spent": f"${self.usd:,.2f}"}
         if self.budget_usd is not None:
             facts["budget"] = f"${self.budget_usd:,.2f}"
+        if self.team and self.money.cap_usd is not None:
+            facts["cap"] = f"${self.money.cap_usd:,.2f}"
         if self.usd_before > 0.0:
             facts["month before"] = f"${self.usd_before:,.2f}"
         facts["jobs finished"] = f"{self.ends.get('finished', 0):,}"
@@ -177,7 +195,7 @@ class MonthReport:
                 )
             )
         return Report(
-            title=f"{_date(self.window.begins_at):%B %Y}",
+            title=f"{f'Team {self.team}, ' if self.team else ''}{_date(self.window.begins_at):%B %Y}",
             lead=self.lead,
             bad=self.bad,
             facts=facts,
@@ -249,6 +267,71 @@ def month_report(storage: Storage, at: float, money: MonthMoney, *, now: float) 
     )
 
 
+def team_month_report(
+    storage: Storage, at: float, team: str, cap_usd: float | None, *, now: float
+) -> MonthReport:
+    """Return a team's report of the month (UTC) that holds the instant `at`, up to `now`."""
+    window = month_of(at)
+    until = min(now, window.ends_at)
+    costs = team_costs(storage.queue, team, since=month_of(window.begins_at - 1.0).begins_at, now=until)
+    begins = f"{_date(window.begins_at):%Y-%m}"
+    jobs = _jobs_of(storage, {job for job, *_ in costs})
+    days: Counter[str] = Counter()
+    groups: dict[str, Counter[str]] = {by: Counter() for by in OF_A_TEAM}
+    for job, day, usd, _ in costs:
+        days[day] += usd  # type: ignore[assignment]
+        if day >= begins:
+            user, class_name = jobs.get(job, ("", ""))
+            for by, name in (("user", user), ("class", class_name.partition("[")[0]), ("job", job)):
+                groups[by][name] += usd  # type: ignore[assignment]
+    ends, hours = _ends(storage, window.begins_at, until, team=team)
+    return MonthReport(
+        window=window,
+        until=until,
+        money=MonthMoney(usd_per_hour=None, cap_usd=cap_usd),
+        days=dict(sorted(days.items())),
+        groups={by: counts.most_common() for by, counts in groups.items()},
+        ends=ends,
+        hours=hours,
+        team=team,
+    )
+
+
+def send_team_reports(
+    storage: Storage,
+    alerts: Alerts,
+    folder: Path,
+    teams: Mapping[str, TeamSettings],
+    users: Mapping[str, UserSettings],
+    *,
+    made_by: str,
+    now: float,
+) -> list[Path]:
+    """Write last month's report of each team that spent something, and send it to the team's channels, once.
+
+    A team without channels is told by those of its members; nobody else hears of it. Returns the new pages.
+    """
+    begins = month_of(now).begins_at
+    found: list[Path] = []
+    if storage.store.books_opened_at(now) >= begins:
+        return found
+    for name, team in teams.items():
+        key = f"month-report:{_date(begins - 1.0):%Y-%m}:{name}"
+        if alerts.was_sent(key):
+            continue
+        report = team_month_report(storage, begins - 1.0, name, team.usd_per_month_cap, now=now)
+        if report.usd <= 0.0 and not report.ends:
+            continue
+        make_folder(folder)
+        path = folder / f"{report.name}-{name}.html"
+        write_whole(path, report.page(made_by=made_by))
+        has_own = team.webhook or team.apprise
+        owners = [team] if has_own else [users[one] for one in team.members if one in users]
+        alerts.tell_owners(key, report.sentences, owners, at=now, is_site=False, page=path)
+        found.append(path)
+    return found
+
+
 def send_month_report(
     storage: Storage, alerts: Alerts, folder: Path, money: MonthMoney, *, made_by: str, now: float
 ) -> Path | None:
@@ -265,7 +348,7 @@ def send_month_report(
     path = folder / f"{report.name}.html"
     write_whole(path, report.page(made_by=made_by))
     if alerts.once(key, f"{report.sentences} The page: {path}", at=now):
-        alerts.shout(f"{report.sentences} The page: {path}", key=key)
+        alerts.shout(f"{report.sentences} The page: {path}", key=key, page=path)
     return path
 
 
@@ -288,12 +371,28 @@ def instant_of_month(text: str) -> float:
         raise InputError(f"{text!r} is no month", hint="Write 2026-11") from None
 
 
-def _ends(storage: Storage, since: float, until: float) -> tuple[dict[str, int], list[tuple[float, str]]]:
-    """Return how many jobs ended how, and the hours of those that finished, with their ids."""
+def _jobs_of(storage: Storage, names: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Return the user and the class of jobs."""
+    found: dict[str, tuple[str, str]] = {}
+    ordered = sorted(names)
+    with storage.store.database.read() as connection:
+        for begin in range(0, len(ordered), JOBS_PER_QUERY):
+            part = ordered[begin : begin + JOBS_PER_QUERY]
+            query = select(JOBS.c.id, JOBS.c.user_name, JOBS.c.class_name).where(JOBS.c.id.in_(part))
+            found |= {row[0]: (row[1], row[2]) for row in connection.execute(query)}
+    return found
+
+
+def _ends(
+    storage: Storage, since: float, until: float, *, team: str = ""
+) -> tuple[dict[str, int], list[tuple[float, str]]]:
+    """Return how many jobs (of a team, if named) ended how, and the hours of the finished ones with ids."""
     columns = JOBS.c
     query = select(columns.id, columns.status, columns.arrived_at, columns.ended_at).where(
         columns.ended_at >= since, columns.ended_at < until
     )
+    if team:
+        query = query.where(columns.team_name == team)
     with storage.store.database.read() as connection:
         found = list(connection.execute(query))
     hours = [

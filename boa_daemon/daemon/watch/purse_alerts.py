@@ -182,15 +182,13 @@ def _spent_sentence(purse: Purse) -> str:
     part = purse.spent_usd / purse.cap_usd
     if purse.kind == "commitment":
         return (
-            f"commitment {purse.name}: {part:.0%} of its {purse.cap_usd:,.2f} USD is paid; it ends at "
+            f"commitment {purse.name}: {part:.0%} of its ${purse.cap_usd:,.2f} is paid; it ends at "
             f"{_at(purse.refills_at)}, and nodes that it covers cost their full price then"
         )
     what = "max_usd" if purse.kind == "job" else "the cap"
-    said = (
-        f"{purse.whose}: {purse.spent_usd:,.2f} USD spent, {part:.0%} of {what} of {purse.cap_usd:,.2f} USD"
-    )
+    said = f"{purse.whose}: ${purse.spent_usd:,.2f} spent, {part:.0%} of {what} of ${purse.cap_usd:,.2f}"
     if purse.reserved_usd >= 0.005:
-        said += f"; running jobs have {purse.reserved_usd:,.2f} USD reserved"
+        said += f"; running jobs have ${purse.reserved_usd:,.2f} reserved"
     if purse.spent_usd >= purse.cap_usd and purse.refills_at is not None:
         said += f"; there is room again at {_at(purse.refills_at)}"
     return said
@@ -199,13 +197,13 @@ def _spent_sentence(purse: Purse) -> str:
 def _forecast_sentence(purse: Purse, ahead: float) -> str:
     if purse.kind == "job":
         return (
-            f"job {purse.name}: at {purse.usd_per_hour:,.2f} USD/hour it would cost {ahead:,.2f} USD in all, "
-            f"by what is known of its class; it is stopped at its max_usd of {purse.cap_usd:,.2f} USD"
+            f"job {purse.name}: at ${purse.usd_per_hour:,.2f}/hour it would cost ${ahead:,.2f} in all, "
+            f"by what is known of its class; it is stopped at its max_usd of ${purse.cap_usd:,.2f}"
         )
     left = (purse.cap_usd - purse.spent_usd) / purse.usd_per_hour if purse.usd_per_hour else 0.0
     return (
-        f"{purse.whose}: at {purse.usd_per_hour:,.2f} USD/hour the cap of {purse.cap_usd:,.2f} USD is used "
-        f"up in {left:.1f} hours; without it {ahead:,.2f} USD would be spent at the end"
+        f"{purse.whose}: at ${purse.usd_per_hour:,.2f}/hour the cap of ${purse.cap_usd:,.2f} is used "
+        f"up in {left:.1f} hours; without it ${ahead:,.2f} would be spent at the end"
     )
 
 

@@ -36,6 +36,8 @@ function redraw() {
   main.replaceChildren(...nodes);
   performance.mark("boa-drawn");
   for (const node of main.querySelectorAll("details[data-key]")) if (isOpen.has(node.dataset.key)) node.open = true;
+  // What scrolls sideways can be reached by keyboard.
+  for (const node of main.querySelectorAll(".scroll")) if (node.scrollWidth > node.clientWidth + 1) fill(node, { tabindex: "0", role: "group", "aria-label": node.querySelector("table")?.getAttribute("aria-label") ?? "table" }, []);
   const end = main.querySelector("[data-scroll]");
   if (end) end.scrollTop = follows ? end.scrollHeight : at;
   const again = focus && main.querySelector(`[data-key="${CSS.escape(focus)}"]`);
@@ -108,5 +110,5 @@ function go() {
 window.addEventListener("hashchange", () => { go(); main.focus({ preventScroll: true }); window.scrollTo(0, 0); });
 window.addEventListener("resize", () => redraw());
 document.addEventListener("visibilitychange", () => (document.hidden ? 0 : refresh()));
-window.boa = { solve, curvePoints };
+window.boa = { solve, curvePoints, csvOf };
 go();

@@ -46,11 +46,11 @@ function instants(since, until, most) {
 const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 
 // Time series. series: [{name, values, kind: line|area, colour}], stacked if `stacked`. Null values are gaps.
-function timeChart({ since, step, series, height = 220, stacked = false, part = 12, label, yName = "", say = (v) => number(v, 2), marks = [], events = [] }) {
+function timeChart({ since, step, series, height = 220, stacked = false, part = 12, label, yName = "", say = (v) => number(v, 2), marks = [], events = [], top = 0 }) {
   const count = series[0]?.values.length ?? 0;
   const has = (i) => series.some((one) => one.values[i] !== null && one.values[i] !== undefined);
   const totals = Array.from({ length: count }, (_, i) => stacked ? series.reduce((sum, one) => sum + (one.values[i] ?? 0), 0) : Math.max(...series.map((one) => one.values[i] ?? 0)));
-  const most = Math.max(...totals, ...marks.map((mark) => mark.value), 1e-9) * 1.06;
+  const most = Math.max(...totals, ...marks.map((mark) => mark.value), top, 1e-9) * 1.06;
   const until = since + step * count, days = until - since > 36 * 3600;
   const width = room(part);
   const f = frame({ x: [since, until], y: [0, most], height, part, label, yName, xTicks: 0, xText: () => "" });
@@ -99,7 +99,7 @@ function legend(names) {
 // A curve of hours against money. points: [[spend, hours]]; marks: [{x, y, name, kind}].
 function moneyChart({ points, unit, marks = [], others = [], height = 300, part = 12, label, until, most: tallest }) {
   const low = points[0][0], end = Math.max(until ?? 0, ...marks.map((mark) => mark.x * 1.05), low * 1.05);
-  const x = [Math.max(0, low - (end - low) * 0.06), end];
+  const first = Math.min(low, ...marks.map((mark) => mark.x)), x = [Math.max(0, first - (end - first) * 0.06), end];
   const hours = [...points.filter(([at]) => at <= end).map(([, h]) => h), ...marks.map((mark) => mark.y)];
   const most = Math.min(Math.max(...hours), tallest ?? Infinity) * 1.06;
   const inMinutes = most < 2, per = inMinutes ? 60 : 1;

@@ -24,6 +24,26 @@ const jobs = {
   },
 };
 
+// How a start ended: by whom or what, in a word and a colour.
+function endOf(one) {
+  if (one.ended_at === null) return ["runs", 2];
+  if (!one.end) return ["moved", 0];
+  return [one.end, /finish|done|complete/.test(one.end) ? 2 : /fail|lost|kill|fault|error|died|memory/.test(one.end) ? 6 : 0];
+}
+
+// The tries as bars on the axis of the charts: width by height, how each ended by colour.
+function triesStrip(starts, since, until) {
+  const wide = room(7), left = M.left, right = wide - M.right, px = (at) => left + ((at - since) / (until - since || 1)) * (right - left), most = Math.max(...starts.map((one) => one.gpus));
+  const node = svg("svg", { viewBox: `0 0 ${wide} 80`, role: "img", "aria-label": `${counted(starts.length, "start")}: ${starts.slice(-12).map((one) => `${one.gpus} × ${one.gpu_type}, ${endOf(one)[0]}`).join("; ")}` }, svg("text", { x: 2, y: 9 }, "starts and moves"), svg("line", { class: "axis", x1: left, x2: right, y1: 76, y2: 76 }));
+  for (const one of starts) {
+    const x = px(one.started_at), width = Math.max(px(one.ended_at ?? until) - x - 1, 1.5), tall = 12 + 32 * (one.gpus / most), [said, colour] = endOf(one);
+    node.append(svg("rect", { class: `f${colour} bar`, x, y: 76 - tall, width, height: tall, rx: 2 }, svg("title", {}, `start ${one.generation}: ${one.gpus} × ${one.gpu_type}, ${clock(one.started_at, true)}, ${span((one.ended_at ?? until) - one.started_at)}: ${said}`)));
+    if (width > 24) node.append(svg("text", { class: "label", x: x + width / 2, y: 76 - tall - 4, "text-anchor": "middle" }, String(one.gpus)));
+  }
+  const shown = [...new Map(starts.map((one) => { const [said, colour] = endOf(one); return [colour, colour === 2 ? "runs or finished" : colour === 6 ? "failed" : said]; }))];
+  return el("div", { class: "chart" }, node, legend(shown.map(([colour, said]) => [said, colour])));
+}
+
 // The life of a job on one axis: what it held, how fast it went and what it reported, with each new start.
 function lifeCharts(doc, until) {
   const starts = doc.generations;
@@ -31,9 +51,8 @@ function lifeCharts(doc, until) {
   const since = starts[0].started_at, count = 200, step = Math.max((until - since) / count, 1), n = Math.ceil((until - since) / step);
   const middle = (i) => since + (i + 0.5) * step, of = (read) => Array.from({ length: n }, (_, i) => read(middle(i), i));
   const events = starts.slice(1).map((one) => ({ at: one.started_at, name: `start ${one.generation}: ${one.gpus} × ${one.gpu_type}` }));
-  const chart = (name, values, colour, more = {}) => timeChart({ since, step, series: [{ name, values, kind: "line", colour }], height: 150, part: 7, label: `${name} over time`, yName: name, events, ...more });
-  const held = of((at) => starts.find((one) => one.started_at <= at && (one.ended_at === null || one.ended_at > at))?.gpus ?? 0);
-  const charts = [chart("GPUs", held, 0, { stacked: true, say: (value) => number(value) })];
+  const chart = (name, values, colour, more = {}) => timeChart({ since, step, series: [{ name, values, kind: "line", colour }], height: 120, part: 7, label: `${name} over time`, yName: name, events, ...more });
+  const charts = [triesStrip(starts, since, since + n * step)];
   const trail = doc.trail;
   if (trail.length < 2) return [...charts, empty("No steps were reported in this daemon's lifetime. ", code("boa_daemon.job.report(step, loss=…)"), " reports.")];
   const lastBefore = (at) => { let low = 0, high = trail.length; while (low < high) { const mid = (low + high) >> 1; if (trail[mid][0] <= at) low = mid + 1; else high = mid; } return low - 1; };
@@ -42,6 +61,7 @@ function lifeCharts(doc, until) {
   const speed = of((at) => { const i = lastBefore(at + step / 2), j = Math.max(0, lastBefore(at - step / 2)), gone = i < 1 || at > trail.at(-1)[0] + step ? 0 : trail[i][0] - trail[j === i ? i - 1 : j][0]; return gone > 0 ? Math.max(0, trail[i][1] - trail[j === i ? i - 1 : j][1]) / gone * 60 : null; });
   charts.push(chart("steps per minute", speed, 2, { say: (value) => number(value, 1) }), chart("step", of((at) => point(at)?.[1] ?? null), 5, { say: (value) => number(value) }));
   if (trail.some((one) => one[2] !== null)) charts.push(chart("loss", of((at) => point(at)?.[2] ?? null), 1, { say: (value) => number(value, 4) }));
+  if (trail.some((one) => (one[4] ?? null) !== null)) charts.push(chart("GPU use, %", of((at) => { const use = point(at)?.[4] ?? null; return use === null ? null : 100 * use; }), 3, { say: (value) => `${number(value)} %`, top: 100 }));
   return charts;
 }
 
@@ -49,7 +69,7 @@ function tries(doc) {
   if (!doc.generations.length) return null;
   return folded_("tries", `Its starts (${doc.generations.length})`, () => [table([
     ["start", (one) => String(one.generation), "n"], ["width", (one) => `${one.gpus} × ${one.gpu_type}`], ["from", (one) => clock(one.started_at, true)],
-    ["ran", (one) => span((one.ended_at ?? Date.now() / 1000) - one.started_at), "n"], ["ended", (one) => one.end || (one.ended_at === null ? "runs" : "moved"), "wide"]], doc.generations, "Starts")]);
+    ["ran", (one) => span((one.ended_at ?? Date.now() / 1000) - one.started_at), "n"], ["ended", (one) => endOf(one)[0], "wide"]], doc.generations, "Starts")]);
 }
 
 const files = { job: "", at: 0, list: null, said: "" };
@@ -100,7 +120,8 @@ function whyCard(doc) {
   const rest = sentences.filter((one, i) => i !== end && one !== answer);
   return card("Why", "w7", el("p", { class: "whole answer" }, answer),
     end > 0 ? el("p", { class: "whole" }, sentences[end]) : null,
-    rest.length ? el("details", { "data-key": "why" }, el("summary", {}, `The reasons, with figures (${rest.length})`), el("ul", { class: "reasons" }, rest.map((one) => el("li", {}, one)))) : null);
+    rest.length ? el("details", { "data-key": "why" }, el("summary", {}, `The reasons, with figures (${rest.length})`), el("ul", { class: "reasons" }, rest.map((one) => el("li", {}, one)))) : null,
+    STATIC ? null : el("p", { class: "soft" }, el("a", { href: `#decisions/job=${encodeURIComponent(doc.id)}` }, "The decisions about it")));
 }
 
 const job = {
@@ -119,9 +140,9 @@ const job = {
       whyCard(doc),
       card("Facts", "w5", el("dl", { class: "facts" }, facts.map(([key, value]) => [el("dt", {}, key), el("dd", {}, value)]))),
       jobOrders(doc),
-      card(["Its life ", el("small", {}, "dotted: a new start")], "w7", lifeCharts(doc, until), tries(doc)),
-      card(["Speed-up of its class ", el("small", {}, "dashed: stated; line with band: measured, 95 %")], "w5", speedupChart(doc.speedups, doc)),
-      doc.has_files && doc.is_readable ? filesCard(name) : null,
+      card(["Its life ", el("small", {}, "on one axis; dotted: a new start")], "w7", lifeCharts(doc, until), tries(doc)),
+      el("div", { class: "w5 column" }, card(["Speed-up of its class ", el("small", {}, "dashed: stated; line with band: measured, 95 %")], "", speedupChart(doc.speedups, doc)),
+        doc.has_files && doc.is_readable ? filesCard(name) : null),
       card(["Log ", el("small", {}, "the end of it, live")], "",
         log.nodes > 1 ? el("div", { class: "tools" }, segments("Node", Array.from({ length: Math.min(log.nodes, 16) }, (_, i) => [i, `node ${i}`]), log.node, (node) => { Object.assign(log, { node, text: "", next: 0 }); reload(); })) : null,
         log.said ? empty(log.said) : log.text ? el("pre", { class: "log", tabindex: "0", "data-scroll": "end" }, log.text) : empty("It has printed nothing yet.")))];

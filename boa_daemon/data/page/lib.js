@@ -90,7 +90,7 @@ function tile(title, value, unit, ...below) {
 function table(columns, rows, caption) {
   const head = el("tr", {}, columns.map(([name, , kind]) => el("th", { scope: "col", class: kind }, name)));
   const body = rows.map((row) =>
-    el("tr", { class: row.isMine ? "me" : null }, columns.map(([name, cell, kind]) => el("td", { class: kind, "data-head": name }, cell(row)))));
+    el("tr", { class: row.isMine ? "me" : row.isSum ? "sum" : null }, columns.map(([name, cell, kind]) => el("td", { class: kind, "data-head": name }, cell(row)))));
   return el("div", { class: "scroll" }, el("table", { class: "stack", "aria-label": caption }, el("thead", {}, head), el("tbody", {}, body)));
 }
 
@@ -107,3 +107,32 @@ function segments(label, options, chosen, choose) {
 
 const empty = (...said) => el("p", { class: "empty" }, ...said);
 const code = (text) => el("code", {}, text);
+
+// Files of what is shown, made here: they hold what the view holds, and a saved page can make them too.
+function csvOf(rows) {
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const cell = (value) => {
+    if (value === null || value === undefined) return "";
+    // A spreadsheet would run a text that begins like a formula; numbers may begin with a minus.
+    const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : Array.isArray(value) ? value.join(" ") : String(value);
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name])).join(","))].join("\r\n") + "\r\n";
+}
+
+function saveFile(name, type, text_) {
+  const url = URL.createObjectURL(new Blob([text_], { type })), link = el("a", { href: url, download: name, hidden: true });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+// `what` is the file's name without its ending; `rows` returns flat objects with units in their names.
+function exports_(what, rows, whole = null) {
+  const button = (kind, make) => el("button", { type: "button", class: "plain small", "data-key": `export:${what}:${kind}`, "aria-label": `${kind} of ${what}`, onclick: make }, kind);
+  return el("span", { class: "exports" }, button("CSV", () => saveFile(`boa-${what}.csv`, "text/csv", csvOf(rows()))), button("JSON", () => saveFile(`boa-${what}.json`, "application/json", JSON.stringify(whole ? whole() : rows(), null, 1))));
+}
+
+// A key and its words, for a list of parts.
+const key_ = (kind) => svg("svg", { class: "key", viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { class: kind, width: 10, height: 10, rx: 2 }));

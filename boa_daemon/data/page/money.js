@@ -1,19 +1,24 @@
-// Money: the curve with you-are-here and the knee, spend over time, who spent what.
+// Money: the month, what it was for, who spent it, what commitments and purses did, and the curve.
 
 const RANGES = [[24, "24 h"], [168, "7 days"], [720, "30 days"], [2160, "90 days"]];
 const KINDS = [["state", "use"], ["class", "class"], ["user", "user"], ["team", "team"], ["market", "market"]];
+const COSTS_BY = [["team", "team"], ["user", "user"], ["class", "class"], ["job", "job"], ["kind", "kind"], ["market", "market"], ["machine", "machine"], ["day", "day"]];
 const STATES = { work: "work", idle: "idle", boot: "boot", restart: "restart" };
 const STATE_COLOURS = { work: 0, boot: 4, idle: 7, restart: 1 };
-const chosen = { hours: 24, kind: "state" };
+const chosen = { hours: 24, kind: "state", by: "user" };
+const MOST_ROWS = 40;
+const rangeName = () => RANGES.find(([hours]) => hours === chosen.hours)[1];
 
 function frontierCard(doc, width = "w7") {
   const points = curvePoints(doc), marks = [];
   marks.push({ x: doc.knee.budget, y: doc.knee.hours, kind: "knee", name: "knee" });
   if (doc.budget !== null && doc.budget >= doc.cheapest) marks.push({ x: doc.budget, y: hoursAt(points, doc.budget), kind: "mine", name: "your budget" });
-  if (doc.measured) marks.push({ x: doc.measured.usd_per_hour, y: doc.measured.mean_jct_hours, kind: "here", name: `you are here (${counted(doc.measured.jobs, "job")}, 7 days)` });
+  if (doc.measured) marks.push(hereMark(doc.measured));
   const until = Math.min(doc.largest_useful, Math.max(doc.knee.flat_budget * 1.25, (doc.budget ?? 0) * 1.2));
   return card("Waiting against money", width, moneyChart({ points, unit: doc.unit, marks, until, part: width === "w7" ? 7 : 12, label: "Mean hours from arrival to end at each budget" }), el("p", { class: "why" }, aboutBudget(doc, points), doc.measured ? " You are here: as measured, under the load of these days; the curve is for the load that is planned by." : ""));
 }
+
+const hereMark = (measured) => ({ x: measured.usd_per_hour, y: measured.mean_jct_hours, kind: "here", name: `you are here (${counted(measured.jobs, "job")}, 7 days)` });
 
 function aboutBudget(doc, points) {
   const knee = `the knee (${amount(doc.knee.budget, doc.unit)})`;
@@ -37,21 +42,27 @@ function partsOf(past, kind) {
   return shown.map((one, n) => ({ name: kind === "state" ? STATES[one.key] ?? one.key : one.key, values: one.values, total: one.total, colour: kind === "state" ? STATE_COLOURS[one.key] ?? n : n }));
 }
 
-// The month so far as a sum, the budget's straight line, the caps, and where the pace of the last days ends.
-function monthCard(month) {
-  const { past, books, budget, at } = month, [since, until] = monthOf(at);
-  const burnt = past.series.usd_per_hour ?? [], hours = past.step_seconds / 3600;
-  // Minutes before the daemon's first one are not in the history, though the ledger may know of them.
-  const recorded = burnt.reduce((total, value) => total + (value ?? 0) * hours, 0);
-  let sum = Math.max(books.spent_usd - recorded, 0);
-  const points = [[since, 0], ...burnt.map((value, i) => [past.since + (i + 1) * past.step_seconds, (sum += (value ?? 0) * hours)]).filter(([when]) => when > since && when <= at), [at, books.spent_usd]];
-  const planned = budget ? (budget * (until - since)) / 3600 : null, left = (until - at) / 3600;
+// Where this month ends at the pace of the last three days, with a band: days differ.
+function monthForecast(month) {
+  const { past, books, budget, beside, at } = month, [since, until] = monthOf(at);
+  const burnt = past?.series.usd_per_hour ?? [], hours = (past?.step_seconds ?? 3600) / 3600, left = (until - at) / 3600;
   const recent = burnt.slice(-Math.max(1, Math.round(72 / hours))).filter((value) => value !== null && value !== undefined);
   const mean = recent.length ? recent.reduce((total, value) => total + value, 0) / recent.length : 0;
-  // Days differ: the band is twice the standard error of a day's mean; a single day has no band.
+  // The band is twice the standard error of a day's mean; a single day has no band.
   const day = Math.max(1, Math.round(24 / hours)), days = Array.from({ length: Math.ceil(recent.length / day) }, (_, i) => recent.slice(i * day, (i + 1) * day)).map((part) => part.reduce((total, value) => total + value, 0) / part.length);
   const spread = days.length > 1 ? 2 * Math.sqrt(days.reduce((total, value) => total + (value - mean) ** 2, 0) / (days.length - 1) / days.length) : 0;
-  const ends = [mean - spread, mean, mean + spread].map((rate) => books.spent_usd + Math.max(rate, 0) * left);
+  const ends = [mean - spread, mean, mean + spread].map((rate) => books.spent_usd + (Math.max(rate, 0) + beside) * left);
+  const planned = budget ? (budget * (until - since)) / 3600 : null;
+  return { since, until, burnt, hours, spread, ends, planned, seen: recent.length * (past?.step_seconds ?? 0), over: planned ? ends[1] - planned : null };
+}
+
+// The month so far as a sum, the budget's straight line, the caps, and where the pace of the last days ends.
+function monthCard(month) {
+  const { past, books, at } = month, { since, until, burnt, hours, spread, ends, planned, seen } = monthForecast(month);
+  // What the minutes do not know, such as commitments and the time before the first one, is spread evenly.
+  const recorded = burnt.reduce((total, value) => total + (value ?? 0) * hours, 0), unseen = Math.max(books.spent_usd - recorded, 0) / Math.max(at - since, 1);
+  let sum = 0;
+  const points = [[since, 0], ...burnt.map((value, i) => [past.since + (i + 1) * past.step_seconds, (sum += (value ?? 0) * hours)]).filter(([when]) => when > since && when <= at).map(([when, seen_]) => [when, seen_ + unseen * (when - since)]), [at, books.spent_usd]];
   const most = Math.max(ends[2], planned ?? 0, books.cap_usd ?? 0) * 1.08 || 1;
   const f = frame({ x: [since, until], y: [0, most], height: 240, part: 12, label: `${usd(books.spent_usd)} spent this month, ${usd(ends[1])} by its end at the pace of the last days`, yName: "$", xTicks: 0, yText: (value) => (value >= 10000 ? `${number(value / 1000)}k` : number(value)) });
   for (const when of instants(since, until, Math.max(3, Math.floor(room(12) / 120)))) f.node.append(svg("text", { x: Math.min(Math.max(f.px(when), f.left + 16), f.right - 16), y: f.bottom + 16, "text-anchor": "middle" }, new Date(when * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" })));
@@ -59,10 +70,17 @@ function monthCard(month) {
   f.node.append(svg("path", { class: "band", d: `${path([[at, books.spent_usd], [until, ends[2]]].map(at_))}${path([[until, ends[0]], [at, books.spent_usd]].map(at_)).replace("M", "L")}Z` }));
   if (planned) f.node.append(svg("path", { class: "line thin dash softline", d: path([[since, 0], [until, planned]].map(at_)) }), svg("text", { class: "label", x: f.right - 4, y: f.py(planned) + 16, "text-anchor": "end" }, `budget ${usd(planned)}`));
   if (books.cap_usd !== null && books.cap_usd !== undefined) f.node.append(svg("line", { class: "mark-line", x1: f.left, x2: f.right, y1: f.py(books.cap_usd), y2: f.py(books.cap_usd) }), svg("text", { class: "label", x: f.left + 4, y: f.py(books.cap_usd) - 5 }, `cap ${usd(books.cap_usd)}`));
-  f.node.append(svg("path", { class: "line", d: path(points.map(at_)) }), svg("path", { class: "line dash thin", d: path([[at, books.spent_usd], [until, ends[1]]].map(at_)) }), svg("circle", { class: "dot mine", cx: f.px(at), cy: f.py(books.spent_usd), r: 5 }));
-  const over = planned ? ends[1] - planned : null;
-  const words = `${usd(books.spent_usd)} so far; at the pace of the last ${span(recent.length * past.step_seconds)} ${usd(ends[1])} by the month's end${spread ? ` (${usd(ends[0])} to ${usd(ends[2])})` : ""}${planned ? `, ${usd(Math.abs(over))} ${over > 0 ? "above" : "below"} the budget` : ""}.`;
-  return card("This month", "", el("div", { class: "chart" }, f.node), el("p", { class: "why" }, words, books.cap_usd !== null && ends[1] > books.cap_usd ? el("span", { class: "bad" }, " The cap will hold jobs back.") : null), monthLinks(at));
+  const isNarrow = f.px(at) > (f.left + f.right) / 2;
+  f.node.append(svg("path", { class: "line", d: path(points.map(at_)) }), svg("path", { class: "line dash thin", d: path([[at, books.spent_usd], [until, ends[1]]].map(at_)) }), svg("circle", { class: "dot mine", cx: f.px(at), cy: f.py(books.spent_usd), r: 5 }),
+    svg("text", { class: "label", x: f.px(at) + (isNarrow ? -8 : 8), y: f.py(books.spent_usd) - 14, "text-anchor": isNarrow ? "end" : "start" }, `you are here: ${usd(books.spent_usd)}`));
+  return card("This month", "", el("div", { class: "chart" }, f.node), el("p", { class: "why" }, `Dashed: the pace of the last ${span(seen)} ends at ${usd(ends[1])}${spread ? ` (${usd(ends[0])} to ${usd(ends[2])})` : ""}.`, books.cap_usd !== null && ends[1] > books.cap_usd ? el("span", { class: "bad" }, " The cap will hold jobs back.") : null), monthLinks(at));
+}
+
+function moneyVerdict(month) {
+  if (!month) return el("h1", { class: "quiet" }, "Money");
+  const { ends, planned, over } = monthForecast(month), cap = month.books.cap_usd, isHeld = cap !== null && ends[1] > cap;
+  const kind = isHeld ? "bad" : over !== null && over > 0.1 * planned ? "warn" : "good";
+  return el("h1", { class: "verdict" }, el("span", { class: kind }, `${usd(month.books.spent_usd)} this month`), el("span", {}, `${usd(ends[1])} by its end at this pace${planned ? `, ${usd(Math.abs(over))} ${over > 0 ? "above" : "below"} the budget` : ""}${isHeld ? `; the cap of ${usd(cap)} will hold jobs back` : ""}`));
 }
 
 // The reports of this month and the last two, as files to keep or to forward.
@@ -72,32 +90,113 @@ function monthLinks(at) {
   return el("p", { class: "soft" }, "Reports to keep or to forward: ", names.flatMap((name, i) => [i ? ", " : "", el("a", { href: `v1/months/${name}/page`, download: `boa-${name}.html` }, name)]));
 }
 
+// From bills, so the parts add up to the dollar; only work and restarts are told apart by the minute.
+function usesOf(doc) {
+  const { uses, restart_fraction: again } = doc, restart = (again ?? 0) * uses.jobs_usd;
+  return [
+    { name: "work", value: uses.jobs_usd - restart, colour: 0, said: "GPUs that jobs hold" },
+    { name: "restart", value: restart, colour: 1, said: "started again, and no new step yet" },
+    { name: "boot", value: uses.boots_usd, colour: 4, said: "nodes before their first job" },
+    { name: "idle", value: uses.idle_usd, colour: 7, said: "no job used it" },
+    { name: "standing", value: uses.standing_usd, colour: 5, said: "gateway, images, reservations" },
+    { name: "commitments", value: uses.fixed_usd, colour: 3, said: "and blocks, used or not" },
+  ].filter((one) => one.value >= 0.005);
+}
+
+function usesCard(doc, width) {
+  const parts = usesOf(doc), { uses } = doc, total = uses.usd;
+  if (!(total >= 0.005)) return card("What the money was for", width, empty("Nothing was spent in this time."));
+  const idle = [["GPUs free beside a job", uses.free_usd], ["whole nodes between jobs, until they are released", uses.between_usd], ["nodes that ran no job, or none yet", uses.never_usd]].filter(([, value]) => value >= 0.005);
+  return card(["What the money was for ", el("small", {}, rangeName())], width,
+    bar(parts, `${usd(total)}: ${parts.map((one) => `${one.name} ${usd(one.value)}`).join(", ")}`),
+    el("dl", { class: "facts spaced" }, parts.map((one) => [el("dt", {}, key_(`f${one.colour}`), ` ${one.name}`), el("dd", {}, `${usd(one.value)}, ${Math.round((100 * one.value) / total)} % `, el("small", { class: "soft" }, one.said))]), el("dt", {}, "in all"), el("dd", {}, el("strong", {}, usd(total)))),
+    idle.length ? el("p", { class: "soft" }, `Idle is ${idle.map(([name, value]) => `${usd(value)} ${name}`).join("; ")}. It is the same figure in every table below. By job, user, team and class a boot is on the bill of the job that starts on the node first.`) : null);
+}
+
+function costCard(cost) {
+  // What belongs to nobody is never among the others.
+  const isNobodys = (row) => /^\((idle|gateway|commitments)/.test(row.name), owned = cost.rows.filter((row) => !isNobodys(row));
+  const total = cost.usd, rows = owned.slice(0, MOST_ROWS), rest = owned.slice(MOST_ROWS), most = Math.max(...cost.rows.map((row) => row.usd), 1e-9);
+  const hours = cost.rows.some((row) => row.gpu_hours);
+  if (rest.length) rows.push({ name: `${number(rest.length)} others`, usd: rest.reduce((sum, row) => sum + row.usd, 0), boot_usd: rest.reduce((sum, row) => sum + (row.boot_usd ?? 0), 0), gpu_hours: rest.reduce((sum, row) => sum + (row.gpu_hours ?? 0), 0) });
+  rows.push(...cost.rows.filter(isNobodys));
+  rows.push({ name: "in all", usd: total, isSum: true, boot_usd: cost.rows.reduce((sum, row) => sum + (row.boot_usd ?? 0), 0), gpu_hours: cost.rows.reduce((sum, row) => sum + (row.gpu_hours ?? 0), 0) });
+  const name_ = (row) => (cost.by === "job" && /^[A-Za-z0-9-]+$/.test(row.name) ? el("a", { href: `#job/${encodeURIComponent(row.name)}` }, row.name) : row.name);
+  const flat = () => cost.rows.map(({ kinds, ...row }) => ({ ...row, ...Object.fromEntries(Object.entries(kinds ?? {}).map(([kind, value]) => [`${kind}_usd`, value])) }));
+  return card(["Who spent what ", el("small", {}, `since ${clock(cost.since, true)}`)], "",
+    el("div", { class: "tools" }, segments("Cost by", COSTS_BY, chosen.by, (by) => { chosen.by = by; reload(); }), cost.rows.length ? exports_(`cost-by-${cost.by}`, flat, () => cost) : null),
+    cost.rows.length ? table([[cost.by, name_, "id"], ["cost", (row) => usd(row.usd), "n"], ["share", (row) => (total ? `${number((100 * row.usd) / total, 1)} %` : ""), "n"], ["", (row) => (row.isSum ? "" : svg("svg", { class: "strip thinstrip", viewBox: "0 0 200 10", preserveAspectRatio: "none", "aria-hidden": "true" }, svg("rect", { class: isNobodys(row) ? "f7" : "f0", width: Math.max(0, 200 * (row.usd / most)), height: 10 }))), "barcell"], ...(hours ? [["of it boots", (row) => (row.boot_usd ? usd(row.boot_usd) : ""), "n"], ["GPU-hours", (row) => (row.gpu_hours ? number(row.gpu_hours, 1) : ""), "n"], ["a GPU-hour", (row) => (row.gpu_hours ? usd(row.usd / row.gpu_hours) : ""), "n"]] : [])], rows, "Cost") : empty("Nothing was spent in this time."));
+}
+
+// How long a purse lasts, and when there is room again.
+function purseRoom(purse, now_) {
+  const left = purse.cap_usd - purse.spent_usd - purse.reserved_usd, again = purse.refills_at ? clock(purse.refills_at, true) : "";
+  if (left <= 0.005) return ["bad", again ? `none until ${again}` : "none"];
+  const lasts = purse.usd_per_hour > 0 ? (left / purse.usd_per_hour) * 3600 : Infinity;
+  if (purse.refills_at && now_ + lasts < purse.refills_at) return ["warn", `${again}; used up in ${span(lasts)}`];
+  return ["", again];
+}
+
+function pursesCard(doc) {
+  const { purses, shares, as_of: at } = doc;
+  if (!purses.length && !shares.length) return null;
+  const strip = (purse) => {
+    const whole = Math.max(purse.cap_usd, purse.spent_usd + purse.reserved_usd, 1e-9), px = (value) => (200 * value) / whole;
+    return svg("svg", { class: "strip thinstrip", viewBox: "0 0 200 10", preserveAspectRatio: "none", role: "img", "aria-label": `${purse.kind} ${purse.name}: ${usd(purse.spent_usd)} spent and ${usd(purse.reserved_usd)} reserved of ${usd(purse.cap_usd)}` },
+      svg("rect", { class: "bar-ground", width: 200, height: 10 }), svg("rect", { class: "f0", width: px(purse.spent_usd), height: 10 }), svg("rect", { class: "f4", x: px(purse.spent_usd), width: px(purse.reserved_usd), height: 10 }));
+  };
+  const rows = purses.map((purse) => ({ ...purse, left_usd: Math.max(purse.cap_usd - purse.spent_usd - purse.reserved_usd, 0), room: purseRoom(purse, at) }));
+  const share = (one) => `${one.team} is ${Math.abs(one.ahead_usd) < 0.005 ? "even with" : `${usd(Math.abs(one.ahead_usd))} ${one.ahead_usd > 0 ? "ahead of" : "behind"}`} its share (${usd(one.spent_month_usd)} this month)`;
+  return card(["Purses ", el("small", {}, "of teams and users; days and months in UTC")], "",
+    rows.length ? [el("div", { class: "corner" }, exports_("purses", () => rows.map(({ room: room_, ...row }) => row))),
+      table([["whose", (row) => `${row.kind} ${row.name}`, "id"], ["for a", (row) => row.window.split(" ")[0]], ["", strip, "barcell"], ["spent", (row) => usd(row.spent_usd), "n"], ["reserved", (row) => usd(row.reserved_usd), "n"], ["left", (row) => usd(row.left_usd), "n"], ["of", (row) => usd(row.cap_usd), "n"], ["filled again", (row) => el("span", { class: row.room[0] }, row.room[1]), "full"]], rows, "Purses"),
+      el("ul", { class: "legend" }, el("li", {}, key_("f0"), " spent"), el("li", {}, key_("f4"), " reserved: what running jobs may cost until they can be stopped"))] : null,
+    teamLinks(purses, at),
+    shares.length ? el("p", { class: "soft" }, `Shares of the budget, with a half-life of ${span(shares[0].half_life_hours * 3600)}: ${shares.map(share).join("; ")}.`) : null);
+}
+
+function teamLinks(purses, at) {
+  const teams = [...new Set(purses.filter((purse) => purse.kind === "team").map((purse) => purse.name))];
+  if (STATIC || !teams.length) return null;
+  const month = new Date(at * 1000).toISOString().slice(0, 7);
+  return el("p", { class: "soft" }, "This month's reports of teams: ", teams.flatMap((team, i) => [i ? ", " : "", el("a", { href: `v1/months/${month}/page?team=${encodeURIComponent(team)}`, download: `boa-${month}-${team}.html` }, team)]));
+}
+
+function commitmentsCard(doc) {
+  const rows = doc.commitments;
+  if (!rows.length) return null;
+  const saved = rows.reduce((sum, row) => sum + row.saved_usd, 0);
+  return card(["Commitments and blocks ", el("small", {}, rangeName())], "",
+    el("p", { class: "whole answer" }, el("span", { class: saved >= 0 ? "good" : "bad" }, `${usd(Math.abs(saved))} ${saved >= 0 ? "saved" : "lost"}`), `: ${usd(rows.reduce((sum, row) => sum + row.used_usd, 0))} of use at on-demand prices for ${usd(rows.reduce((sum, row) => sum + row.paid_usd, 0))}.`),
+    el("div", { class: "corner" }, exports_("commitments", () => rows)),
+    table([["name", (row) => row.name, "id"], ["what", (row) => `${row.kind}: ${row.instance_types.join(", ")}`, "wide"], ["an hour", (row) => usd(row.usd_per_hour), "n"], ["ends", (row) => (row.ends_at ? clock(row.ends_at, true) : "open"), "n"], ["paid", (row) => usd(row.paid_usd), "n"], ["use, on demand", (row) => usd(row.used_usd), "n full"], ["saved", (row) => el("span", { class: row.saved_usd >= 0 ? "good" : "bad" }, `${row.saved_usd < 0 ? "−" : ""}${usd(Math.abs(row.saved_usd))}`), "n"]], rows, "Commitments and blocks"));
+}
+
 const money = {
   title: "Money", every: 20000,
   load: async () => {
     const status = await ask("status").catch(() => null), at = status?.as_of ?? null;
-    const month = status?.books?.month && at ? { books: status.books.month, budget: status.budget_usd_per_hour, at, past: await ask("page/history", { hours: Math.max((at - monthOf(at)[0]) / 3600, 1) }).catch(() => null) } : null;
-    const [curve, past, cost] = await Promise.all([
+    const month = status?.books?.month && at ? { books: status.books.month, budget: status.budget_usd_per_hour, beside: status.beside_usd_per_hour ?? 0, at, past: await ask("page/history", { hours: Math.max((at - monthOf(at)[0]) / 3600, 1) }).catch(() => null) } : null;
+    const [curve, past, cost, uses] = await Promise.all([
       ask("page/frontier").catch((error) => ({ error: error.message })),
       ask("page/history", { hours: chosen.hours }).catch(() => null),
-      ask("page/cost", { by: ["class", "user", "team"].includes(chosen.kind) ? chosen.kind : "class", hours: chosen.hours }).catch(() => null)]);
-    return { curve, past, cost, month };
+      ask("page/cost", { by: chosen.by, hours: chosen.hours }).catch(() => null),
+      ask("page/uses", { hours: chosen.hours }).catch(() => null)]);
+    return { curve, past, cost, uses, month };
   },
-  draw({ curve, past, cost, month }) {
+  draw({ curve, past, cost, uses, month }) {
     const cards = month?.past ? [monthCard(month)] : [];
-    cards.push(curve.error ? card("Waiting against money", "w7", empty(curve.error)) : frontierCard(curve, past ? "w7" : ""));
+    if (!STATIC) cards.push(el("div", { class: "tools across" }, el("span", { class: "soft" }, "Below:"), segments("Range", RANGES, chosen.hours, (hours) => { chosen.hours = hours; reload(); })));
+    if (uses) cards.push(usesCard(uses, past ? "w5" : ""));
     if (past) {
-      const states = partsOf(past, "state"), total = states.reduce((sum, one) => sum + one.total, 0);
-      cards.push(card(["What the money was for ", el("small", {}, RANGES.find(([hours]) => hours === chosen.hours)[1])], "w5",
-        total ? [bar(states.map((one) => ({ ...one, value: one.total })), "Parts of the spend"), el("dl", { class: "facts spaced" }, states.map((one) => [el("dt", {}, svg("svg", { class: "key", viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { class: `f${one.colour}`, width: 10, height: 10, rx: 2 })), ` ${one.name}`), el("dd", {}, `${usd(one.total)}, ${Math.round((100 * one.total) / total)} %`)])),
-          el("p", { class: "soft" }, "Boot: nodes that start. Idle: GPUs that no job holds, as on the last node of a fleet that comes in whole nodes, or until a node is released. Restart: jobs that were started again and have made no step since. Boots are on the bill of the job that starts on the node first, so jobs below cost work, restarts and boots.")] : empty("Nothing was spent in this time.")));
-      const parts = partsOf(past, chosen.kind);
-      cards.push(card(["Spend over time ", el("small", {}, "dollars per hour")], "",
-        el("div", { class: "tools" }, segments("Range", RANGES, chosen.hours, (hours) => { chosen.hours = hours; reload(); }), segments("By", KINDS, chosen.kind, (kind) => { chosen.kind = kind; reload(); })),
-        parts.length ? timeChart({ since: past.since, step: past.step_seconds, series: parts, stacked: true, height: 240, label: `Spend over time by ${chosen.kind}`, yName: "$/h", say: usd }) : empty("Nothing was spent in this time.")));
+      const parts = partsOf(past, chosen.kind), flat = () => past.minutes.map((_, i) => ({ at_seconds: past.since + i * past.step_seconds, ...Object.fromEntries(parts.map((one) => [`${one.name}_usd_per_hour`, one.values[i]])) }));
+      cards.push(card(["Spend over time ", el("small", {}, "dollars per hour, as seen each minute")], uses ? "w7" : "",
+        el("div", { class: "tools" }, segments("By", KINDS, chosen.kind, (kind) => { chosen.kind = kind; redraw(); }), parts.length ? exports_(`spend-by-${chosen.kind}`, flat) : null),
+        parts.length ? timeChart({ since: past.since, step: past.step_seconds, series: parts, stacked: true, height: 240, part: uses ? 7 : 12, label: `Spend over time by ${chosen.kind}`, yName: "$/h", say: usd }) : empty("Nothing was spent in this time.")));
     }
-    if (cost) cards.push(card(["Who spent what ", el("small", {}, `by ${cost.by}, ${RANGES.find(([hours]) => hours === chosen.hours)[1]}`)], "",
-      cost.rows.length ? table([[cost.by, (row) => row.name], ["cost", (row) => usd(row.usd), "n"], ["share", (row) => `${Math.round((100 * row.usd) / cost.usd)} %`, "n"], ["GPU-hours", (row) => number(row.gpu_hours, 1), "n"]], cost.rows, "Cost") : empty("Nothing was spent in this time.")));
-    return [el("h1", { class: "quiet" }, "Money"), el("div", { class: "grid" }, cards)];
+    if (cost) cards.push(costCard(cost));
+    if (uses) cards.push(commitmentsCard(uses), pursesCard(uses));
+    cards.push(curve.error ? card("Waiting against money", "", empty(curve.error)) : frontierCard(curve, ""));
+    return [moneyVerdict(month?.past ? month : null), el("div", { class: "grid" }, cards.filter(Boolean))];
   },
 };

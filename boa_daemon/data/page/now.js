@@ -149,8 +149,16 @@ function queueTable(rows) {
     ["state", (job) => el("span", { class: `chip ${job.status}` }, job.stalled_since ? "stalled" : job.status)],
     ["GPUs", (job) => (job.gpus ? String(job.gpus) : ""), "n"],
     ["why", (job) => job.why, "wide"],
-    ["ends", (job) => (job.status === "waiting" && job.starts_at ? `starts about ${clock(job.starts_at, job.starts_at - Date.now() / 1000 > 43200)}${job.seconds_left === null ? "" : `, runs ${span(job.seconds_left)}`}` : job.seconds_left === null ? "not known" : job.status === "waiting" ? `${span(job.seconds_left)} after its start` : `${clock(Date.now() / 1000 + job.seconds_left, job.seconds_left > 43200)} (${span(job.seconds_left)})`), "n"],
+    ["ends", (job) => (job.status === "waiting" && job.starts_at ? `starts about ${clock(job.starts_at, job.starts_at - Date.now() / 1000 > 43200)}${job.seconds_left === null ? "" : `, runs ${span(job.seconds_left)}`}` : job.seconds_left === null ? "not known" : job.status === "waiting" ? `${span(job.seconds_left)} after its start` : `${clock(Date.now() / 1000 + job.seconds_left, job.seconds_left > 43200)} (${span(job.seconds_left)})`), "n full"],
   ], rows, "Jobs");
+}
+
+// Purses that are nearly used up, or will be; the Money view has all of them.
+function tightPurses(doc) {
+  const purses = doc.purses ?? [], tight = purses.filter((purse) => purse.spent_usd + purse.reserved_usd >= 0.8 * purse.cap_usd || purse.forecast_usd > purse.cap_usd);
+  const more = purses.length - tight.length;
+  return [...tight.slice(0, 4).map((purse) => capBar(`${purse.kind} ${purse.name}`, purse, `by ${purse.kind} ${purse.name} this ${purse.window.split(" ")[0]}`)),
+    purses.length ? el("p", { class: "soft" }, el("a", { href: "#money" }, `${counted(purses.length, "purse")} of teams and users`), more === purses.length ? ": all have room" : `: ${number(tight.length)} ${tight.length === 1 ? "is" : "are"} nearly used up, or will be`) : null];
 }
 
 const now = {
@@ -162,11 +170,11 @@ const now = {
     const day = doc.books?.day, month = doc.books?.month, [begins, ends] = monthOf(doc.as_of ?? doc.now ?? 0), ofMonth = pace(month, budget, (ends - begins) / 3600);
     return [el("h1", { class: "verdict" }, el("span", { class: kind }, state), el("span", {}, words), el("small", {}, doc.leader ? `leader: ${doc.leader.host}, process ${doc.leader.pid}` : `${doc.provider} cloud, no other daemon`)),
       el("div", { class: "grid" },
-      tile("Now", usd(burn), "per hour", budget ? `budget ${usd(budget)}/h on average${burn > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set"),
+      tile("Now", usd(burn), "per hour", budget ? `budget ${usd(budget)}/h on average${burn > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set", ...(doc.beside_usd_per_hour >= 0.005 ? [`and ${usd(doc.beside_usd_per_hour)}/h without nodes: commitments, gateway, images`] : [])),
       moneyTile("Today", day, pace(day, budget, 24), "by midnight UTC"),
       moneyTile("This month", month, ofMonth, "by its end", ofMonth ? `${usd(Math.max(ofMonth.left, 0))} left${burn > 0 && ofMonth.left > 0 ? `: ${span((3600 * ofMonth.left) / burn)} at the present rate` : ""}` : null, lastWeek),
       tile("GPUs", number(doc.gpus_used ?? 0), `of ${number(doc.gpus ?? 0)} in use`, `${counted(doc.nodes ?? 0, "node")}${doc.max_instances ? ` of at most ${doc.max_instances}` : ""}${idle >= 0.005 ? `; ${usd(idle)}/h idle or booting` : ""}`),
-      doc.books ? card("Caps", "w5", ...Object.entries(doc.books).map(([name, books]) => capBar(name, books)), ...(doc.purses || []).map((purse) => capBar(`${purse.kind} ${purse.name}`, purse, `by ${purse.kind} ${purse.name} this ${purse.window.split(" ")[0]}`))) : null,
+      doc.books ? card("Caps", "w5", ...Object.entries(doc.books).map(([name, books]) => capBar(name, books)), ...tightPurses(doc)) : null,
       card(["Dollars per hour, last 24 hours"], doc.books ? "w7" : "", burnt ? timeChart({ since: past.since, step: past.step_seconds, height: 190, part: doc.books ? 7 : 12, series: [{ name: "dollars per hour", values: burnt, kind: "line" }], label: "Dollars per hour in the last 24 hours", yName: "$/h", say: usd, marks: budget ? [{ name: "budget", value: budget }] : [] }) : empty("Nothing was written down yet. A minute after the first tick it begins.")),
       capOrders(caps?.caps),
       fleet(doc, nodes),

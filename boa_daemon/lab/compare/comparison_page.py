@@ -140,7 +140,7 @@ def about(comparison: Comparison) -> str:
 
 def table_cells(line: PolicyLine, unit: str, reference: str = REFERENCE) -> tuple[str, ...]:
     """Return the cells of a line, in the order of `HEADINGS`."""
-    spent = f"{line.mean_usd_per_hour:,.2f}{' GPUs' if unit == 'gpus' else ' USD/h'}"
+    spent = f"{line.mean_usd_per_hour:,.2f} GPUs" if unit == "gpus" else f"${line.mean_usd_per_hour:,.2f}/h"
     off = line.mean_usd_per_hour / line.target_usd_per_hour - 1.0
     return (
         line.policy,
@@ -159,7 +159,8 @@ def knob_text(line: PolicyLine, unit: str) -> str:
     texts = []
     for name, (low, high) in line.knobs.items():
         if name == "planning_budget":
-            texts.append(f"plan {_range(low, high, '.1f')}{' GPUs' if unit == 'gpus' else ' USD/h'}")
+            planned = _range(low, high, ".1f")
+            texts.append(f"plan {planned} GPUs" if unit == "gpus" else f"plan ${planned}/h")
         elif name == "efficiency":
             texts.append(f"at least {_range(low, high, '.2f')}")
         elif name == "utility":

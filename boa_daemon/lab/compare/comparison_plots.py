@@ -182,7 +182,7 @@ def draw_timeline(runs: Mapping[str, RunTimeline], unit: str) -> Figure:
 
     figure = Figure(figsize=(9.6, 6.6), layout="constrained")
     grid = figure.subplots(3, len(runs), sharey="row", sharex=True, squeeze=False)
-    burn = "GPUs billed" if unit == "gpus" else "Burn rate, USD/h"
+    burn = "GPUs billed" if unit == "gpus" else "Burn rate, $/h"
     for column, ((name, run), colour) in enumerate(zip(runs.items(), (LINE, MARK), strict=False)):
         rented, money, queue = (grid[row][column] for row in range(3))
         first = column == 0

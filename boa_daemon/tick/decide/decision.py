@@ -16,8 +16,9 @@ from boa_daemon.tick.facts.actions import Action
 from boa_daemon.tick.facts.claims import with_claims_held, with_claims_started
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.needs import Fact, Stage, facts_of, needs_of
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.reasons import JobReason
-from boa_daemon.tick.facts.state import ClusterState, Plan, Rules, WaitReason
+from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
 from boa_daemon.tick.money.caps import within_instances
 from boa_daemon.tick.stages.end.keep_warm import keep_warm
 from boa_daemon.tick.stages.end.order_links import order_links
@@ -126,20 +127,20 @@ class Decision:
 
         `holds_gpus` says whether the job holds GPUs now, which may be later than this decision.
         """
-        seen, plan = self.state.all_jobs.get(job), self.plan
+        seen, planned = self.state.all_jobs.get(job), self.plan.jobs[job]
         if holds_gpus:
-            return plan.waiting.get(job, "running")
+            return planned.waits_for or "running"
         if seen is None:
             return "new"
-        if job in plan.given_up:
+        if planned.given_up is not None:
             return "given-up"
-        if job in plan.waiting:
-            return plan.waiting[job]
-        if job in plan.slots:
+        if planned.waits_for is not None:
+            return planned.waits_for
+        if planned.slots is not None:
             return "starting"
         if seen.slots:
             return "new"
-        if job in plan.widths:
+        if planned.width is not None:
             # The job was about to start, but its GPUs are held by a job that is not ready to move.
             return "gpus-to-fall-free"
         return "unplanned" if job in self.state.unplanned else "not-planned"
@@ -154,7 +155,7 @@ def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: 
     for stage in STAGES:
         if stage is ask_policy:
             # Whether a job may start at all is decided from what it holds; all else from what it claims.
-            seen = with_claims_held(state, {*draft.set_aside, *draft.plan.given_up})
+            seen = with_claims_held(state, {*draft.set_aside, *draft.plan.jobs.given_up})
         if stage not in idle:
             draft = stage(seen, draft)
     plan = with_claims_started(state, seen, draft.plan)

@@ -21,7 +21,8 @@ from boa_daemon.tick.facts.actions import (
     TerminateNode,
 )
 from boa_daemon.tick.facts.offers import Market, Offer, open_offers
-from boa_daemon.tick.facts.state import ClusterState, JobState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, JobState
 from boa_daemon.tick.facts.warm_pool import PoolStarts
 from boa_daemon.units import counted, format_hours
 from policies.model import GpuSlot, InstanceType, JobId, Width
@@ -36,11 +37,11 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     jobs = state.all_jobs
     orders: list[Action] = []
     # Skipped when empty: most plans have orders of only one or two kinds.
-    if plan.given_up or plan.ends:
+    if plan.jobs.given_up or plan.jobs.ends:
         orders += _ends(state, plan)
-    for job in plan.stops:
+    for job in plan.jobs.stops:
         orders.append(_stop(state, jobs[job], why_stopped(state, plan, job)))
-    for job in plan.slots:
+    for job in plan.jobs.slots:
         if jobs[job].slots:
             orders.append(_stop(state, jobs[job], why_moved(state, plan, job)))
     for node in plan.releases:
@@ -49,7 +50,7 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
         orders.append(
             _terminate(state, plan, node, held.get(f"node {node}") or _why_forced(state, node, held))
         )
-    for job, slots in plan.slots.items():
+    for job, slots in plan.jobs.slots.items():
         orders.append(_start(state, plan, job, slots))
     if plan.launches:
         orders += _launches(state, plan)
@@ -59,9 +60,9 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
 def _ends(state: ClusterState, plan: Plan) -> Iterator[Action]:
     """Yield the orders to give up jobs and to end hung generations."""
     jobs = state.all_jobs
-    for job, why in plan.given_up.items():
+    for job, why in plan.jobs.given_up.items():
         yield GiveUpJob(id=f"t{state.tick}-give-up-{job}", job=job, code=why.code, reason=why.reason)
-    for job, reason in plan.ends.items():
+    for job, reason in plan.jobs.ends.items():
         generation = jobs[job].generation
         yield EndGeneration(id=f"t{state.tick}-end-{job}", job=job, generation=generation, reason=reason)
 
@@ -100,7 +101,7 @@ def _why_idle(seconds: float, *, stops: bool) -> str:
 
 
 def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ...]) -> StartJob:
-    width = plan.widths[job]
+    width = plan.jobs.widths[job]
     return StartJob(
         id=f"t{state.tick}-start-{job}",
         job=job,
@@ -154,13 +155,13 @@ def _waiting_for(
     state: ClusterState, plan: Plan, instance_type: InstanceType
 ) -> tuple[tuple[JobId, int], ...]:
     """Return the first jobs that wait for a type, each with the generation that would start."""
-    waiting = (job for job in plan.waiting if _wants(plan, job, instance_type))
+    waiting = (job for job in plan.jobs.waiting if _wants(plan, job, instance_type))
     return tuple((job, state.jobs[job].generation + 1) for job in islice(waiting, NAMED_JOBS))
 
 
 def _wants(plan: Plan, job: JobId, instance_type: InstanceType) -> bool:
     """Return whether a job is planned on a type; a job left out by a ceiling is planned on none."""
-    width = plan.widths.get(job)
+    width = plan.jobs.widths.get(job)
     return width is not None and width.gpu_type == instance_type.gpu_type
 
 
@@ -172,7 +173,7 @@ def _open_offers(
     Among equal prices, offers where a stopped node can be started come first.
     """
     found = pool.first(open_offers(name, state.offers, state.cooldowns, now=state.now, together=together))
-    firm = (job for job, note in plan.dates.items() if note.is_firm and job in plan.waiting)
+    firm = (job for job, note in plan.jobs.dates.items() if note.is_firm and job in plan.jobs.waiting)
     if any(_wants(plan, job, plan.instance_types[name]) for job in firm):
         found.sort(key=lambda offer: offer.market == "spot")
     return found
@@ -198,7 +199,7 @@ def _shares(
 
 def _launch_reason(plan: Plan, instance_type: InstanceType, count: int) -> str:
     """Return why nodes of a type are rented, with the numbers."""
-    waiting = [plan.widths[job] for job in plan.waiting if _wants(plan, job, instance_type)]
+    waiting = [plan.jobs.widths[job] for job in plan.jobs.waiting if _wants(plan, job, instance_type)]
     gpus = sum(width.gpus for width in waiting)
     if not waiting:
         return f"{count} more {instance_type.name} planned than present"

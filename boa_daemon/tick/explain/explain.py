@@ -11,13 +11,14 @@ from boa_daemon.tick.explain.explain_sharing import explain_links, explain_neigh
 from boa_daemon.tick.explain.headline import noted
 from boa_daemon.tick.facts.limits import Held, HeldCode
 from boa_daemon.tick.facts.offers import closed_until
+from boa_daemon.tick.facts.plan import Plan, PlannedJob
 from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
-from boa_daemon.tick.facts.state import ClusterState, JobState, Plan, WaitReason
+from boa_daemon.tick.facts.state import ClusterState, JobState, WaitReason
 from boa_daemon.tick.money.spending import live_nodes
 from boa_daemon.tick.money.team_turns import TEAM_CODES
 from boa_daemon.tick.room.service_order import BY_ARRIVAL, waiting_in_order
 from boa_daemon.units import counted, format_hours, format_instant
-from policies.answer import Accrual, was_changed
+from policies.answer import Accrual
 from policies.model import JobId, Width
 
 _ASKED_AGAIN: frozenset[WaitReason] = frozenset(
@@ -66,41 +67,42 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     job = jobs.get(job_id)
     if job is None:
         raise InputError(f"no job {job_id!r} is present", hint=did_you_mean(job_id, jobs))
-    width = plan.widths.get(job_id)
+    planned = plan.jobs[job_id]
+    width, waits_for = planned.width, planned.waits_for
     sentences = [_presence(state, job), *_losses(job)]
     if not job.slots and (aside := _set_aside(state, plan, job)):
         return " ".join([*sentences, aside])
     if job_id in state.unplanned:
         sentences.append(_unplanned(plan, job))
     else:
-        sentences.append(_left_out(plan, job) or _width(plan, job, width))
+        sentences.append(_left_out(plan, job) or _width(planned))
     sentences += _leaving(plan, job)
     told: Held | None = None
-    if job_id in plan.waiting:
+    if waits_for is not None:
         sentences += _order(state, plan, job)
-    if job_id in plan.waiting and width is not None:
+    if waits_for is not None and width is not None:
         told = noted(plan, job_id)
         sentences.append(_wait(state, plan, job, width))
-    elif job_id in plan.slots:
+    elif planned.slots is not None:
         when = "It starts now" if not job.slots else "Once it has stopped it starts"
-        sentences.append(f"{when} on {_nodes(slot.node for slot in plan.slots[job_id])}.")
-    if job_id in plan.dates and plan.waiting.get(job_id) in _BESIDE_DATES:
+        sentences.append(f"{when} on {_nodes(slot.node for slot in planned.slots)}.")
+    if planned.date is not None and waits_for in _BESIDE_DATES:
         sentences.append("What is said of its date is limits apart: it does not know of this one.")
-    if job_id in plan.head_starts:
-        later = plan.head_starts[job_id]
+    if planned.head_start is not None:
         sentences.append(
-            f"It starts narrow and gets {later} once there is room; the early work outweighs the restart."
+            f"It starts narrow and gets {planned.head_start} once there is room; "
+            "the early work outweighs the restart."
         )
-    if job_id in plan.stretched:
-        own = plan.stretched[job_id]
+    if planned.own_width is not None:
         sentences.append(
-            f"{own} are planned for it; the rest would be idle on its nodes; it is lent until a job waits."
+            f"{planned.own_width} are planned for it; the rest would be idle on its nodes; "
+            "it is lent until a job waits."
         )
-    if job_id in plan.ends:
-        sentences.append(f"It {plan.ends[job_id]}, and is ended.")
+    if planned.end is not None:
+        sentences.append(f"It {planned.end}, and is ended.")
     notes = (held for held in plan.held if held.what == f"job {job_id}" and held is not told)
     sentences += [f"Held back: {held.why}." for held in notes if held.code not in _NAMED_AS_ENDS]
-    slots = plan.slots.get(job_id, job.slots)
+    slots = job.slots if planned.slots is None else planned.slots
     if job_id in state.jobs and len({slot.node for slot in slots}) > 1:
         nodes = dict.fromkeys(slot.node for slot in slots)
         sentences += [
@@ -138,7 +140,8 @@ def _losses(job: JobState) -> list[str]:
 
 def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
     """Return why this tick does not plan for a waiting job; empty if it does."""
-    reason, why = plan.waiting.get(job.job.id), plan.given_up.get(job.job.id)
+    planned = plan.jobs[job.job.id]
+    reason, why = planned.waits_for, planned.given_up
     if why is not None or reason == "given-up":
         return f"It is given up: {WAIT_REASON_TEXTS['given-up'] if why is None else why.reason}."
     if reason == "resting":
@@ -154,7 +157,7 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
         return f"It waits for job {job.terms.waits_for}, which {how} (after)."
     if reason == "user-day-cap":
         money = state.users.get(job.terms.user)
-        said = "" if money is None else f" {money.spent_usd:.2f} of {money.cap_usd:.2f} USD"
+        said = "" if money is None else f" ${money.spent_usd:.2f} of ${money.cap_usd:.2f}"
         return (
             f"It is held back: the jobs of user {job.terms.user} have spent today's cap"
             f"{said and ':'}{said}. It may start after midnight UTC."
@@ -170,17 +173,18 @@ def _unplanned(plan: Plan, job: JobState) -> str:
     """Return what happens to a job whose class the plan does not know."""
     if not job.slots:
         return f"{_UNPLANNED}: it waits for a plan that has it."
-    if job.is_stopping or job.job.id in {*plan.stops, *plan.ends}:
+    planned = plan.jobs[job.job.id]
+    if job.is_stopping or planned.stops or planned.end is not None:
         return f"{_UNPLANNED}: it starts nowhere once it has stopped."
     return f"{_UNPLANNED}: it keeps its GPUs, and starts nowhere else."
 
 
 def _leaving(plan: Plan, job: JobState) -> list[str]:
     """Return whether a running job is told to stop, and which of its nodes end under it."""
-    said = []
+    said, planned = [], plan.jobs[job.job.id]
     if job.is_stopping:
         said.append("It was told to stop, and holds its GPUs until it stops.")
-    elif job.slots and (job.job.id in plan.stops or job.job.id in plan.slots):
+    elif job.slots and (planned.stops or planned.slots is not None):
         said.append("It is told to stop now.")
     gone = [node for node in dict.fromkeys(slot.node for slot in job.slots) if node in plan.forced]
     return said + [f"Node {node} is given back while the job is on it." for node in gone]
@@ -188,27 +192,31 @@ def _leaving(plan: Plan, job: JobState) -> list[str]:
 
 def _left_out(plan: Plan, job: JobState) -> str:
     """Return why a ceiling gives a job no width; empty if none does."""
-    reason = plan.waiting.get(job.job.id)
-    if job.job.id in plan.widths or reason is None or reason not in _WITHOUT_WIDTH:
+    planned = plan.jobs[job.job.id]
+    reason, why = planned.waits_for, planned.changed_reason
+    if planned.width is not None or reason is None or reason not in _WITHOUT_WIDTH:
         return ""
-    why = plan.reasons.get(job.job.id)
-    numbers = f" ({why})" if why and was_changed(plan.reasons, job.job.id) else ""
+    numbers = f" ({why})" if why else ""
     who = "is to wait" if job.slots else "waits"
     then = f" {_NO_WIDTH[reason]}" if reason in _NO_WIDTH else ""
     return f"It {who}: {WAIT_REASON_TEXTS[reason]}{numbers}.{then}"
 
 
-def _width(plan: Plan, job: JobState, width: Width | None) -> str:
-    if width is None:
-        why = plan.reasons.get(job.job.id, "earlier jobs have them all")
-        return f"The policy gives it no GPUs now: {why}."
-    why = plan.reasons.get(job.job.id, "the policy's width for its class and phase")
-    return f"Planned are {width}: {why}."
+def _width(planned: PlannedJob) -> str:
+    """Return the planned width, and why."""
+    why = planned.reason
+    if planned.width is None:
+        said = "earlier jobs have them all" if why is None else why
+        return f"The policy gives it no GPUs now: {said}."
+    said = "the policy's width for its class and phase" if why is None else why
+    return f"Planned are {planned.width}: {said}."
 
 
 def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
     """Return what a job waits for; a running job works on meanwhile, unless it is stopping."""
-    reason = plan.waiting[job.job.id]
+    planned = plan.jobs[job.job.id]
+    reason = planned.waits_for
+    assert reason is not None
     of_type = [node for node in state.nodes.values() if node.instance_type.gpu_type == width.gpu_type]
     leaving = {*plan.releases, *plan.forced}
     free = sum(
@@ -241,14 +249,14 @@ def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
     elif reason == "budget" and plan.accrual is not None:
         more = f" ({_money_now(state, plan.accrual)})"
     who = "It waits" if not job.slots else "It works on at its present width, and waits for the planned one"
-    if job.slots and (job.is_stopping or job.job.id in {*plan.stops, *plan.ends}):
+    if job.slots and (job.is_stopping or planned.stops or planned.end is not None):
         who = "It is to wait"
     return f"{who}: {said}{more}. {have}."
 
 
 def _order(state: ClusterState, plan: Plan, job: JobState) -> list[str]:
     """Return the rule of service, and which jobs a job that waits for scarce room stands behind."""
-    queue, reason = waiting_in_order(state, plan), plan.waiting[job.job.id]
+    queue, reason = waiting_in_order(state, plan), plan.jobs[job.job.id].waits_for
     if reason not in _ROOM or job.job.id not in queue:
         return []
     place = queue.index(job.job.id)
@@ -265,8 +273,8 @@ def _money_now(state: ClusterState, accrual: Accrual) -> str:
     """Return what the accrued money pays for now, beside what is rented."""
     rented = sum(node.usd_per_hour for node in live_nodes(state))
     return (
-        f"the budget of {accrual.per_hour:.2f} USD/hour now pays for {accrual.most_per_hour:.2f}, and "
-        f"{rented:.2f} are rented"
+        f"the budget of ${accrual.per_hour:.2f}/hour now pays for ${accrual.most_per_hour:.2f}, and "
+        f"${rented:.2f} are rented"
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from boa_daemon.tick.facts.state import ClusterState, NodeState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, NodeState
 from boa_daemon.tick.room.link_order import rank
 from policies.model import GpuSlot, JobId, NodeId
 from policies.placement.lwf import senders
@@ -28,9 +29,9 @@ def explain_neighbours(state: ClusterState, plan: Plan, job_id: JobId, slots: Se
     own = {_gpu_of(state, slot) for slot in slots} - {None}
     found: dict[JobId, list[str]] = {}
     for other, job in state.jobs.items() if own else ():
-        if other == job_id or other in plan.stops:
+        if other == job_id or other in plan.jobs.stops:
             continue
-        for slot in plan.slots.get(other, job.slots):
+        for slot in plan.jobs.slots.get(other, job.slots):
             if (gpu := _gpu_of(state, slot)) in own and gpu is not None:
                 found.setdefault(other, []).append(f"GPU {gpu.index} of {gpu.node}")
     return [f"It shares {', '.join(gpus)} with job {other}." for other, gpus in found.items()]
@@ -97,7 +98,7 @@ def _measured(state: ClusterState, job_id: JobId) -> list[str]:
 
 def _unordered(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterable[NodeId]) -> list[str]:
     """Return the shared links whose messages are not ordered, and why."""
-    held = {name: plan.slots.get(name, job.slots) for name, job in state.jobs.items()}
+    held = {name: plan.jobs.slots.get(name, job.slots) for name, job in state.jobs.items()}
     sharing = senders(held)
     found: dict[tuple[JobId, str], list[NodeId]] = {}
     for node in nodes:

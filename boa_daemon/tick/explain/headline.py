@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from boa_daemon.tick.facts.limits import Held, HeldCode
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.room.service_order import NOT_IN_QUEUE, waiting_in_order
-from policies.answer import was_changed
 from policies.model import JobId
 
 _OF_MOVES: frozenset[HeldCode] = frozenset(
@@ -17,21 +17,21 @@ _OF_MOVES: frozenset[HeldCode] = frozenset(
 
 def headline(state: ClusterState, plan: Plan, name: JobId) -> str:
     """Return what a present job does now and why, in one sentence."""
-    job, width = state.all_jobs[name], plan.widths.get(name)
-    if name in plan.ends:
-        return f"Job {name} hangs and is ended: it {plan.ends[name]}."
+    job, planned = state.all_jobs[name], plan.jobs[name]
+    if planned.end is not None:
+        return f"Job {name} hangs and is ended: it {planned.end}."
     if job.slots:
         return _running(state, plan, name)
-    if name in plan.given_up or plan.waiting.get(name) == "given-up":
+    code = planned.waits_for
+    if planned.given_up is not None or code == "given-up":
         return f"Job {name} is over: it is not tried again."
-    if name in plan.slots:
-        return f"Job {name} starts now on {width}."
-    code = plan.waiting.get(name)
+    if planned.slots is not None:
+        return f"Job {name} starts now on {planned.width}."
     if name in state.unplanned:
         return f"Job {name} has to wait: its class is in no plan."
     if code in NOT_IN_QUEUE and code is not None:
         return f"Job {name} has to wait: {WAIT_REASON_TEXTS[code]}."
-    width = width or plan.unpaid.get(name)
+    width = planned.width or planned.unpaid
     wants = f" for {width}" if width is not None else ""
     why = f": {WAIT_REASON_TEXTS[code]}" if code is not None else ""
     queue = waiting_in_order(state, plan)
@@ -47,31 +47,32 @@ def _place(before: int, waiting: int) -> str:
 
 def _running(state: ClusterState, plan: Plan, name: JobId) -> str:
     """Return what a job that holds GPUs does."""
-    job, width = state.all_jobs[name], plan.widths.get(name)
-    held = job.job.width
+    job, planned = state.all_jobs[name], plan.jobs[name]
+    held, width = job.job.width, planned.width
     if job.is_stopping:
         to = "" if width is None or name not in state.claims else f", and then goes on with {width}"
         return f"Job {name} is stopping{to}."
-    if name in plan.stops:
+    if planned.stops:
         return f"Job {name} stops: {why_stopped(state, plan, name)}."
-    if name in plan.slots:
+    if planned.slots is not None:
         return f"Job {name} {why_moved(state, plan, name)}."
     if width is None or name in state.unplanned:
         return f"Job {name} runs on {held}."
-    why = plan.reasons.get(name, "") if was_changed(plan.reasons, name) else ""
-    if width != held and name in plan.waiting:
-        return f"Job {name} runs on {held}, and is to have {width}: {WAIT_REASON_TEXTS[plan.waiting[name]]}."
+    if width != held and planned.waits_for is not None:
+        why = WAIT_REASON_TEXTS[planned.waits_for]
+        return f"Job {name} runs on {held}, and is to have {width}: {why}."
     if width != held:
         return f"Job {name} runs on {held}; planned are {width}."
-    return f"Job {name} runs on {held}{f': {why}' if why else ', as planned'}."
+    changed = planned.changed_reason
+    return f"Job {name} runs on {held}{f': {changed}' if changed else ', as planned'}."
 
 
 def noted(plan: Plan, name: JobId) -> Held | None:
     """Return the note on the limit that a job waits for: its own, that on its nodes, or any of the limit."""
-    code, width = plan.waiting.get(name), plan.widths.get(name)
-    notes = [note for note in plan.held if note.code == code]
+    planned = plan.jobs[name]
+    notes = [note for note in plan.held if note.code == planned.waits_for]
     kinds = {kind.gpu_type: kind.name for kind in plan.instance_types.values()}
-    machine = kinds.get(width.gpu_type) if width is not None else None
+    machine = kinds.get(planned.width.gpu_type) if planned.width is not None else None
     own = (note for note in notes if note.what == f"job {name}")
     launches = (note for note in notes if machine is not None and note.what.endswith(f" {machine}"))
     return next(own, None) or next(launches, None) or next(iter(notes), None)
@@ -82,12 +83,13 @@ def why_stopped(state: ClusterState, plan: Plan, job: JobId) -> str:
     own = (note for note in plan.held if note.what == f"job {job}" and note.code not in _OF_MOVES)
     if (note := next(own, None)) is not None:
         return note.why
-    leaves, waits = _why_left(state, job), plan.waiting.get(job)
+    leaves, planned = _why_left(state, job), plan.jobs[job]
     if leaves:
         return leaves
-    if job not in plan.widths and job in plan.reasons:
-        return plan.reasons[job]
-    return "the plan gives it no GPUs now" if waits is None else WAIT_REASON_TEXTS[waits]
+    if planned.width is None and planned.reason is not None:
+        return planned.reason
+    waits_for = planned.waits_for
+    return "the plan gives it no GPUs now" if waits_for is None else WAIT_REASON_TEXTS[waits_for]
 
 
 def why_moved(state: ClusterState, plan: Plan, job: JobId) -> str:
@@ -95,12 +97,13 @@ def why_moved(state: ClusterState, plan: Plan, job: JobId) -> str:
 
     The price of money is the reason of most moves, and is not repeated in each order.
     """
-    held, width = state.all_jobs[job].job.width, plan.widths[job]
-    moves = f"moves from {held} to {width}"
+    held, planned = state.all_jobs[job].job.width, plan.jobs[job]
+    moves = f"moves from {held} to {planned.width}"
     leaves = _why_left(state, job) if state.passing_nodes else None
     if leaves is not None:
         return f"{moves}: {leaves}"
-    return f"{moves}: {plan.reasons[job]}" if was_changed(plan.reasons, job) else moves
+    changed = planned.changed_reason
+    return moves if changed is None else f"{moves}: {changed}"
 
 
 def _why_left(state: ClusterState, job: JobId) -> str | None:

@@ -23,8 +23,9 @@ from boa_daemon.tick.facts.actions import (
     TerminateNode,
 )
 from boa_daemon.tick.facts.offers import open_offers
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.room_caps import gpu_counts
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.state import ClusterState
 from policies.fast_dataclasses import replace
 from policies.model import Job, JobId, Width
 from policies.online.node_prices import WholeNodePrices
@@ -60,11 +61,11 @@ class Choice:
     def sentence(self) -> str:
         """The choice as a sentence for people."""
         what = " of money and waiting" if self.unit == "USD" else ""
-        per = "USD" if self.unit == "USD" else "USD per hour"
-        other = f"{self.runner_up} would be {self.runner_up_cost:.4g}"
-        said = f"{self.chosen}, at {self.cost:.4g} {per}{what}; {other}"
+        per = "" if self.unit == "USD" else "/hour"
+        other = f"{self.runner_up} would be ${self.runner_up_cost:.4g}"
+        said = f"{self.chosen}, at ${self.cost:.4g}{per}{what}; {other}"
         if self.wished:
-            return f"{said}, and {self.wished} {self.wished_cost:.4g}, but {self.forbidden_by}"
+            return f"{said}, and {self.wished} ${self.wished_cost:.4g}, but {self.forbidden_by}"
         return f"{said}, but {self.forbidden_by}" if self.forbidden_by else said
 
     @property
@@ -99,7 +100,7 @@ class Alternatives:
     @classmethod
     def of(cls, state: ClusterState, plan: Plan) -> Alternatives:
         """Weigh the jobs of a plan; empty if the policy has no price of money. O(jobs x widths)."""
-        weighed = _weighed(state, plan, list(plan.widths))
+        weighed = _weighed(state, plan, list(plan.jobs.widths))
         return cls(
             jobs=weighed,
             cost=sum(one.cost for one in weighed.values()),
@@ -142,7 +143,7 @@ def _weighed(
     limits = WidthLimits.of(state, plan) if within_limits else None
     return compare_widths(
         present,
-        plan.widths,
+        plan.jobs.widths,
         prices.columns,
         multiplier=prices.multiplier,
         has_room=None if limits is None or limits.are_none else limits.allow,
@@ -183,7 +184,7 @@ class WidthLimits:
             return f"its user ordered {ordered} GPUs"
         if seen.is_rigid and seen.slots and width != job.width:
             return "nothing shows that it would keep its work on other GPUs"
-        question = self.plan.widths.get(job.id), width, job.id in self.with_room
+        question = self.plan.jobs.widths.get(job.id), width, job.id in self.with_room
         if question not in self.known:
             self.known[question] = self._forbidding(*question)
         return self.known[question]
@@ -202,10 +203,10 @@ def _with_room(state: ClusterState, plan: Plan) -> Iterator[tuple[JobId, Width]]
     """Yield the widths that have room together: of jobs that hold GPUs or start, then by order of service."""
     rest: list[tuple[JobId, Width]] = []
     given: list[tuple[JobId, Width]] = []
-    for name in dict.fromkeys((*plan.order, *plan.widths)):
-        if name in plan.widths and name in state.jobs:
-            has_room = state.jobs[name].slots or name in plan.slots
-            (given if has_room else rest).append((name, plan.widths[name]))
+    for name in dict.fromkeys((*plan.order, *plan.jobs.widths)):
+        if name in plan.jobs.widths and name in state.jobs:
+            has_room = state.jobs[name].slots or name in plan.jobs.slots
+            (given if has_room else rest).append((name, plan.jobs.widths[name]))
     yield from given
     counts = gpu_counts(width for _, width in given)
     for name, width in rest:

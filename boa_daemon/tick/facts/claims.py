@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from boa_daemon.tick.facts.state import ClusterState, NodeState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, NodeState
 from policies.fast_dataclasses import replace
 from policies.model import GpuSlot, JobId, Width
 
@@ -88,29 +89,31 @@ def with_claims_started(state: ClusterState, seen: ClusterState, plan: Plan) -> 
     shown = [name for name in state.claims if name in state.jobs and _is_shown(state, seen, name)]
     if not shown:
         return plan
-    slots, waiting, head_starts = dict(plan.slots), dict(plan.waiting), dict(plan.head_starts)
+    slots: dict[JobId, tuple[GpuSlot, ...]] = {}
     started: dict[JobId, Width | None] = {}
-    leaving = {*plan.releases, *plan.forced}
+    intended = dict(plan.jobs.intended)
+    leaving, jobs = {*plan.releases, *plan.forced}, plan.jobs
     for name in shown:
         held = seen.jobs[name]
-        if name in plan.stops or name in slots or any(slot.node in leaving for slot in held.slots):
+        planned = jobs[name]
+        if planned.stops or planned.slots is not None or any(slot.node in leaving for slot in held.slots):
             continue
         width = held.job.width
         assert width is not None
-        planned = plan.widths.get(name)
-        if planned != width:
+        if planned.width != width:
             started[name] = width
-            if planned is not None:
-                head_starts[name] = planned
+            if planned.width is not None:
+                intended[name] = planned.width
         slots[name] = held.slots
-        waiting.pop(name, None)
-    stops = tuple(job for job in plan.stops if job not in shown)
-    reasons = plan.reasons
+    reasons = jobs.reasons
 
     def why(job: JobId) -> str:
         return f"it finishes the move that it was told to make; {reasons.get(job, 'by the policy')}"
 
-    return plan.with_widths(started, why, slots=slots, waiting=waiting, head_starts=head_starts, stops=stops)
+    # A job that is shown as running holds nothing yet that it could be told to leave.
+    stops = tuple(job for job in jobs.stops if job not in shown)
+    jobs = jobs.with_widths(started, why).moving(jobs.slots, stops).starting(slots)
+    return plan.with_jobs(replace(jobs, intended=intended))
 
 
 def _is_shown(state: ClusterState, seen: ClusterState, name: JobId) -> bool:

@@ -18,7 +18,7 @@ from math import isfinite
 from typing import Any
 
 from boa_daemon.errors import BoaError
-from boa_daemon.tick.facts import actions, limits, offers, ports, rests, retries, state
+from boa_daemon.tick.facts import actions, limits, offers, plan, ports, rests, retries, state
 from policies import model, registry, speedup
 from policies.memo import Memo
 from policies.online import best_effort, pacing, rhythm
@@ -30,6 +30,7 @@ _KNOWN: dict[str, type[Any]] = {
         actions,
         limits,
         offers,
+        plan,
         ports,
         state,
         best_effort,

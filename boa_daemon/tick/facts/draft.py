@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from boa_daemon.tick.facts.placeable_nodes import PlaceableNodes
-from boa_daemon.tick.facts.state import Plan, Rules, WaitReason
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import Rules, WaitReason
 from policies.answer import Allocation
 from policies.fast_dataclasses import fast_init, field_replacer, replace
 from policies.model import JobId, NodeId, Width
@@ -33,7 +34,7 @@ class Changes:
 
 
 _NO_ALLOCATION, NO_CHANGES = Allocation(widths=_NOTHING), Changes()
-_NO_PLAN = Plan(widths=_NOTHING, slots=_NOTHING)
+_NO_PLAN = Plan()
 
 
 @fast_init
@@ -93,7 +94,7 @@ class Draft:
     @property
     def unplaced(self) -> dict[JobId, Width]:
         """The wishes that have no GPUs in the plan so far."""
-        slots = self.plan.slots
+        slots = self.plan.jobs.slots
         return {job: width for job, width in self.changes.wishes.items() if job not in slots}
 
 

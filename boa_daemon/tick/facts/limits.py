@@ -73,11 +73,11 @@ class HeldMoney:
     def sentence(self, cap_usd: float | None) -> str:
         """Return the money in words, for a purse with a cap if it is known."""
         at = datetime.fromtimestamp(self.room_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        said = f"{self.spent_usd:,.2f} USD is spent"
+        said = f"${self.spent_usd:,.2f} is spent"
         if self.reserved_usd >= _CENT:
-            said += f", {self.reserved_usd:,.2f} USD is reserved for what runs"
+            said += f", ${self.reserved_usd:,.2f} is reserved for what runs"
         if self.needed_usd >= _CENT:
-            said += f", it takes {self.needed_usd:,.2f} USD to begin"
+            said += f", it takes ${self.needed_usd:,.2f} to begin"
         # What is spent stays spent: an end of running jobs gives back what is reserved for them alone.
         left = inf if cap_usd is None else cap_usd - self.spent_usd
         sooner = self.reserved_usd >= _CENT and left >= max(self.needed_usd, _CENT)
@@ -134,20 +134,20 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
 
 
 def _usd_left(usd: float) -> str:
-    return f"{usd:,.2f} USD is left" if usd >= 0.0 else f"{-usd:,.2f} USD more than that is taken"
+    return f"${usd:,.2f} is left" if usd >= 0.0 else f"${-usd:,.2f} more than that is taken"
 
 
 NUMBERS: Mapping[HeldNumber, Callable[[float], str]] = MappingProxyType(
     {
-        "cap_usd": lambda usd: f"the cap is {usd:,.2f} USD",
+        "cap_usd": lambda usd: f"the cap is ${usd:,.2f}",
         "left_usd": _usd_left,
-        "spent_usd": lambda usd: f"{usd:,.2f} USD is spent",
-        "ahead_usd": lambda usd: f"by {usd:,.2f} USD",
+        "spent_usd": lambda usd: f"${usd:,.2f} is spent",
+        "ahead_usd": lambda usd: f"by ${usd:,.2f}",
         "claim_seconds": lambda seconds: (
             f"unless that team submits more, its jobs may start within {format_hours(seconds / 3600)}"
         ),
-        "cap_usd_per_hour": lambda usd: f"the ceiling is {usd:,.2f} USD per hour",
-        "usd_per_hour": lambda usd: f"{usd:,.2f} USD per hour is taken",
+        "cap_usd_per_hour": lambda usd: f"the ceiling is ${usd:,.2f}/hour",
+        "usd_per_hour": lambda usd: f"${usd:,.2f}/hour is taken",
         "cap_nodes": lambda nodes: f"the cap is {counted(round(nodes), 'node')}",
         "present_nodes": lambda nodes: f"present: {nodes:,.0f}",
         "held_seconds": lambda seconds: f"for {seconds:,.0f} s so far",

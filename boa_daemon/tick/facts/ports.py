@@ -23,6 +23,7 @@ from boa_daemon.tick.facts.actions import (
 )
 from boa_daemon.tick.facts.limits import Act
 from boa_daemon.tick.facts.offers import Cooldown, Extras, Offer, RefusalKind, scope_of_gang
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.retries import FailureCause
 from boa_daemon.tick.facts.state import (
     Claim,
@@ -30,7 +31,6 @@ from boa_daemon.tick.facts.state import (
     GateView,
     JobState,
     NodeState,
-    Plan,
     Transfer,
     UserMoney,
 )
@@ -187,7 +187,8 @@ class RunReport:
     `step` is the last step reported, counted over all generations; `samples` and `seconds` are what this
     generation processed and how long that took, so their ratio is its speed. `gradient_noise` is its gradient
     noise scale, if reported; `save_seconds` is the duration of its last save, `checkpoint_bytes` the size
-    of what it saved, `gap_seconds` the longest time between two of its steps. `quiet_seconds` is the time
+    of what it saved, `gap_seconds` the longest time between two of its steps, `gpu_use` the fraction of the
+    last moment in which the reporting node's GPUs worked, if its driver tells. `quiet_seconds` is the time
     since any of its commands printed anything, None if unknown. `manifest` is the job's newest complete
     checkpoint. `lost_steps`, after an end, are reported steps that the checkpoint lacks. `evidence` is a
     sentence. A generation that `was_refused` never started, because its nodes refused it.
@@ -211,6 +212,7 @@ class RunReport:
     save_seconds: float | None = None
     checkpoint_bytes: int | None = None
     gap_seconds: float | None = None
+    gpu_use: float | None = None
     quiet_seconds: float | None = None
     gpus: int = 0
     last_lines: tuple[str, ...] = ()

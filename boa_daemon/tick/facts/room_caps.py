@@ -26,7 +26,7 @@ def node_limit_name(nodes: int) -> str:
 
 def ceiling_name(usd_per_hour: float) -> str:
     """Return how a ceiling on dollars per hour is named."""
-    return f"the ceiling of {usd_per_hour:,.6g} USD per hour"
+    return f"the ceiling of ${usd_per_hour:,.6g}/hour"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

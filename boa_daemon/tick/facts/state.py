@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from boa_daemon.tick.facts.limits import Act, Caps, FixedCost, Held, Steady
+from boa_daemon.tick.facts.limits import Act, Caps, FixedCost, Steady
 from boa_daemon.tick.facts.offers import Cooldown, Extras, Market, Offer
 from boa_daemon.tick.facts.rests import Refusal
-from boa_daemon.tick.facts.retries import ANY_RETRIES, Failure, GivenUp, Retries, Silence, TryAgain, Verdict
-from boa_daemon.tick.facts.room_caps import RoomCap
+from boa_daemon.tick.facts.retries import ANY_RETRIES, Failure, Retries, Silence, TryAgain, Verdict
 from boa_daemon.tick.facts.team_money import TeamMoney
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.answer import Accrual, NodePrices, changed_widths
 from policies.fast_dataclasses import fast_init, replace
 from policies.memo import LatestMemo
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
@@ -478,74 +476,3 @@ class Rules:
     def by_name(self) -> Mapping[str, InstanceType]:
         """The instance types by their own names."""
         return {kind.name: kind for kind in self.instance_types.values()}
-
-
-@fast_init
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What should be.
-
-    Jobs: `widths` is what each job should hold once the nodes are there; an absent job waits, and `waiting`
-    says for what. `slots` is what can be done now: a job absent from `slots` keeps what it holds. `stops` are
-    jobs that should hold nothing. `head_starts` are the planned widths of jobs that start narrower for now,
-    `stretched` those of jobs that hold more, on GPUs that no other job needs. `reasons` says why a job has
-    its width or none; only `with_widths` changes a width, and takes the new reason with it. `dates` is what
-    the dates of jobs ask for. `given_up` says why waiting jobs are not started again, `ends` why hung
-    generations are ended at once.
-
-    Nodes: `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs` are
-    the sizes of the groups among them that are useful only together. `releases` names nodes to give back;
-    those in `stopping` are stopped instead of terminated. `forced` are nodes to give back with jobs on them,
-    because a cap would break otherwise.
-
-    `held` is what may not be done, and why. `wake_at` is when to decide again even if nothing happens.
-    `link_order` lists, for each link with an enforced order, its jobs, the first sender first. `memory` is
-    what the policy remembers. `node_prices` is what widths and nodes are worth to the policy, if known, for
-    comparing alternatives.
-
-    `order` is the order of service of the jobs that compete for scarce room, by `order_rule` in words;
-    `room_caps` are the limits on the room for all widths together. `accrual` is the money that jobs wait for
-    where the budget is below the load, and `unpaid` are the widths of the jobs that have none until then.
-    """
-
-    widths: Mapping[JobId, Width]
-    slots: Mapping[JobId, tuple[GpuSlot, ...]]
-    stops: tuple[JobId, ...] = ()
-    launches: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    releases: tuple[NodeId, ...] = ()
-    gangs: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    instance_types: Mapping[str, InstanceType] = field(default_factory=lambda: MappingProxyType({}))
-    waiting: Mapping[JobId, WaitReason] = field(default_factory=lambda: MappingProxyType({}))
-    reasons: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
-    wake_at: float | None = None
-    link_order: Mapping[NodeId, tuple[JobId, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    memory: tuple[float, ...] | None = None
-    head_starts: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
-    held: tuple[Held, ...] = ()
-    forced: tuple[NodeId, ...] = ()
-    stretched: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
-    node_prices: NodePrices | None = None
-    stopping: tuple[NodeId, ...] = ()
-    dates: Mapping[JobId, DateNote] = field(default_factory=lambda: MappingProxyType({}))
-    given_up: Mapping[JobId, GivenUp] = field(default_factory=lambda: MappingProxyType({}))
-    ends: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
-    order: tuple[JobId, ...] = ()
-    room_caps: tuple[RoomCap, ...] = ()
-    order_rule: str = ""
-    accrual: Accrual | None = None
-    unpaid: Mapping[JobId, Width] = field(default_factory=lambda: MappingProxyType({}))
-
-    def with_widths(
-        self, changes: Mapping[JobId, Width | None], why: Callable[[JobId], str], **others: Any
-    ) -> Plan:
-        """Return the plan with other widths (None: none) and their reasons, and other fields changed."""
-        widths, reasons = changed_widths(self.widths, self.reasons, changes, why)
-        return replace(self, widths=widths, reasons=reasons, **others)
-
-    def looked_at_by(self, *instants: float | None) -> Plan:
-        """Return the plan with a wake-up at the earliest of its own and these instants."""
-        wake_at = self.wake_at
-        for at in instants:
-            if at is not None and (wake_at is None or at < wake_at):
-                wake_at = at
-        return self if wake_at == self.wake_at else replace(self, wake_at=wake_at)

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from boa_daemon.tick.facts.offers import Extras, Offer
-from boa_daemon.tick.facts.state import ClusterState, NodeState, Plan, Rules, WarmPool
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, NodeState, Rules, WarmPool
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import NodePrices, NodeRetention
 from policies.model import InstanceType, NodeId

@@ -28,7 +28,8 @@ from math import floor, inf
 
 from boa_daemon.tick.facts.limits import CapCode, Caps, Held
 from boa_daemon.tick.facts.offers import most_usd_per_hour
-from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState, Plan, Rules, WaitReason
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState, Rules, WaitReason
 from boa_daemon.tick.money.cap_projection import CapProjection
 from boa_daemon.tick.money.team_caps import judge_teams, with_verdict
 from boa_daemon.tick.room.launches import cut_launches, launches_left
@@ -82,15 +83,17 @@ def hold_back(
     A running one keeps its GPUs, unless it is `letting_go`; jobs that were to get those GPUs are held back
     too.
     """
-    slots = dict(plan.slots)
-    takers = {slot: job for job, taken in slots.items() for slot in taken}
-    queue = sorted(jobs & slots.keys())
+    starting = plan.jobs.slots
+    takers = {slot: job for job, taken in starting.items() for slot in taken}
+    queue, cut = sorted(jobs & starting.keys()), set[JobId]()
     while queue:
         job = queue.pop()
-        if slots.pop(job, None) is None or job in letting_go:
+        if job in cut:
             continue
-        queue += [takers[slot] for slot in state.jobs[job].slots if takers.get(slot) in slots]
-    return replace(plan, slots=slots)
+        cut.add(job)
+        if job not in letting_go:
+            queue += [takers[slot] for slot in state.jobs[job].slots if slot in takers]
+    return plan.with_jobs(plan.jobs.held_back(cut))
 
 
 def _wound_down(state: ClusterState, plan: Plan, projection: CapProjection, code: CapCode) -> Plan:
@@ -98,9 +101,10 @@ def _wound_down(state: ClusterState, plan: Plan, projection: CapProjection, code
     ended, emptied, stopped = _give_back(state, plan, projection)
     forced = _forced(emptied, projection)
     gone = {*ended, *emptied}
-    touched = {job for job, taken in plan.slots.items() if any(slot.node in gone for slot in taken)}
+    touched = {job for job, taken in plan.jobs.slots.items() if any(slot.node in gone for slot in taken)}
     refused = {plan.instance_types[name].gpu_type for name in plan.launches}
-    late = {job for job, width in plan.widths.items() if width.gpu_type in refused and job in plan.waiting}
+    widths, waiting = plan.jobs.widths, plan.jobs.waiting
+    late = {job for job, width in widths.items() if width.gpu_type in refused and job in waiting}
     cut = hold_back(state, plan, touched | stopped, letting_go=frozenset(stopped))
     jobs = state.all_jobs
     held = (
@@ -118,15 +122,14 @@ def _wound_down(state: ClusterState, plan: Plan, projection: CapProjection, code
         ),
     )
     stops = [job for job in sorted(stopped) if not jobs[job].is_stopping]
-    waiting = [job for job in plan.widths if job in touched | stopped | late]
+    waits = dict.fromkeys((job for job in widths if job in touched | stopped | late), code)
     return replace(
         cut,
-        stops=tuple(dict.fromkeys((*plan.stops, *stops))),
         releases=tuple(dict.fromkeys((*plan.releases, *ended))),
         forced=tuple(dict.fromkeys((*plan.forced, *forced))),
         launches={},
         gangs={},
-        waiting={**plan.waiting, **dict.fromkeys(waiting, code)},
+        jobs=cut.jobs.stopping(stops).waiting_for(waits),
         held=(*plan.held, *held),
     )
 
@@ -213,7 +216,8 @@ def _fewer_launches(state: ClusterState, plan: Plan, projection: CapProjection) 
             projection.add(price, left)
     if not held:
         return plan
-    return replace(cut_launches(plan, allowed), waiting=_waiting(plan, codes), held=(*plan.held, *held))
+    cut = cut_launches(plan, allowed)
+    return replace(cut, jobs=plan.jobs.waiting_for(_waiting(plan, codes)), held=(*plan.held, *held))
 
 
 def _price_of_next(state: ClusterState, plan: Plan, name: str) -> float:
@@ -228,10 +232,6 @@ def _price(state: ClusterState, job: JobState) -> float:
 
 
 def _waiting(plan: Plan, codes: Mapping[str, CapCode]) -> Mapping[JobId, WaitReason]:
-    """Return what jobs wait for after launches of some GPU types were cut."""
-    waiting = dict(plan.waiting)
-    for job in plan.waiting:
-        width = plan.widths.get(job)
-        if width is not None and width.gpu_type in codes:
-            waiting[job] = codes[width.gpu_type]
-    return waiting
+    """Return what jobs wait for whose GPU types lost launches."""
+    widths = ((job, plan.jobs.widths.get(job)) for job in plan.jobs.waiting)
+    return {job: codes[width.gpu_type] for job, width in widths if width and width.gpu_type in codes}

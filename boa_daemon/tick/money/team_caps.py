@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from math import inf
 
 from boa_daemon.tick.facts.limits import Caps, Held, HeldMoney, HeldNumber, Window
-from boa_daemon.tick.facts.state import ClusterState, JobState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, JobState
 from boa_daemon.tick.facts.team_money import TeamCap, TeamMoney
 from boa_daemon.tick.money.cap_projection import most_per_second
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR
@@ -57,7 +58,7 @@ def judge_teams(state: ClusterState, plan: Plan, caps: Caps) -> TeamVerdict:
             continue
         jobs = {job: found for job, found in state.all_jobs.items() if found.terms.team == name}
         projection = _TeamProjection(state, caps, money)
-        ending = {job for job, found in jobs.items() if found.is_stopping or job in plan.stops}
+        ending = {job for job, found in jobs.items() if found.is_stopping or job in plan.jobs.stops}
         running = [job for job, found in jobs.items() if found.slots]
         forced |= projection.overdue(jobs[job] for job in running)
         for job in running:
@@ -70,7 +71,7 @@ def judge_teams(state: ClusterState, plan: Plan, caps: Caps) -> TeamVerdict:
             projection.stop(jobs[job])
             stops[job] = code
             held.append(projection.held(jobs[job], jobs[job].slots, code))
-        for job, slots in plan.slots.items():
+        for job, slots in plan.jobs.slots.items():
             if job not in jobs or job in stops or slots == jobs[job].slots:
                 continue
             code = projection.start(jobs[job], slots)
@@ -182,11 +183,10 @@ def _loss(job: JobState) -> float:
 
 def with_verdict(plan: Plan, verdict: TeamVerdict) -> Plan:
     """Return the plan with jobs stopped and waiting by a verdict; their slots were removed before."""
-    waiting = {job: code for job, code in (verdict.stops | verdict.waits).items() if job in plan.widths}
+    waiting = {job: code for job, code in (verdict.stops | verdict.waits).items() if job in plan.jobs.widths}
     return replace(
         plan,
-        stops=tuple(dict.fromkeys((*plan.stops, *verdict.stops))),
         forced=tuple(dict.fromkeys((*plan.forced, *verdict.forced))),
-        waiting={**plan.waiting, **waiting},
+        jobs=plan.jobs.stopping(verdict.stops).waiting_for(waiting),
         held=(*plan.held, *verdict.held),
     )

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from boa_daemon.tick.facts.offers import whole_gangs
 from boa_daemon.tick.facts.placeable_nodes import Slots
-from boa_daemon.tick.facts.state import ClusterState, NodeState, Plan, Rules
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, NodeState, Rules
 from policies.fast_dataclasses import replace
 from policies.model import InstanceType, Node, NodeId
 

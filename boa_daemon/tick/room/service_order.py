@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import get_args
 
 from boa_daemon.tick.facts.claims import served_first
-from boa_daemon.tick.facts.state import ClusterState, Plan, UnqueuedReason, WaitReason
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, UnqueuedReason, WaitReason
 from policies.model import JobId
 
 BY_ARRIVAL = "jobs are served by arrival"
@@ -27,9 +28,9 @@ def waiting_in_order(state: ClusterState, plan: Plan) -> tuple[JobId, ...]:
     found = []
     for name in dict.fromkeys((*served_first(state), *plan.order, *state.jobs)):
         job = state.jobs.get(name)
-        if job is None or job.slots or name in plan.slots or name in plan.given_up:
+        if job is None or job.slots or name in plan.jobs.slots or name in plan.jobs.given_up:
             continue
-        if plan.waiting.get(name) not in NOT_IN_QUEUE:
+        if plan.jobs.waiting.get(name) not in NOT_IN_QUEUE:
             found.append(name)
     return tuple(found)
 

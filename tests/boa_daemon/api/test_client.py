@@ -200,7 +200,7 @@ def test_a_group_is_submitted_waited_for_and_cancelled_by_its_name(
     assert re.search(rf"{found[1]}: cancell(ed|ing) \(30 jobs\)", capsys.readouterr().out)
     boa.wait(found[1], timeout_seconds=PATIENCE_SECONDS)
     assert exit_code(monkeypatch, "jobs", "--group", found[1], "--socket", str(site.socket)) == 0
-    assert f"{found[1]}: 30 cancelled; 0.00 USD" in capsys.readouterr().out
+    assert f"{found[1]}: 30 cancelled; $0.00" in capsys.readouterr().out
 
 
 def test_code_is_uploaded_once_and_artifacts_are_downloaded(

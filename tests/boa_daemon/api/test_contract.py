@@ -18,6 +18,8 @@ from boa_daemon.api.client import Client
 from boa_daemon.api.contract import VERBS, Verb, Verbs
 
 Sent = tuple[str, str, dict[str, Any]]
+NOTHING = {"job": "", "user": "", "node": "", "kind": ""}
+"""Decisions about everything."""
 
 
 class Recorded(Verbs):
@@ -54,7 +56,15 @@ class Recorded(Verbs):
         (lambda boa: boa.resize(name="a-1", gpus=2), ("POST", "/jobs/a-1/resize", {"gpus": 2})),
         (lambda boa: boa.interrupt("a-1"), ("POST", "/jobs/a-1/interrupt", {})),
         (lambda boa: boa.decision(12), ("GET", "/decisions/12", {})),
-        (lambda boa: boa.decisions(acting=True), ("GET", "/decisions", {"limit": 20, "acting": True})),
+        (
+            lambda boa: boa.decisions(acting=True),
+            ("GET", "/decisions", {"limit": 20, "acting": True, **NOTHING}),
+        ),
+        (
+            lambda boa: boa.decisions(job="a-1", kind="start"),
+            ("GET", "/decisions", {"limit": 20, "acting": False, **NOTHING, "job": "a-1", "kind": "start"}),
+        ),
+        (lambda boa: boa.hold("a-1", is_held=False), ("POST", "/jobs/a-1/hold", {"is_held": False})),
         (lambda boa: boa.instances(), ("GET", "/instances", {"ended": False, "after": ""})),
         (lambda boa: boa.cost(by="tag:team"), ("GET", "/cost", {"by": "tag:team"})),
         (lambda boa: boa.down(), ("POST", "/down", {"is_down": True})),

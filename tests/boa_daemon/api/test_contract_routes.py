@@ -106,6 +106,7 @@ def arguments_of(verb: Verb, known: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with which a verb can be asked."""
     name = known["group" if "/groups/" in verb.path else "job"]
     chosen = {"name": name, "tick": known["tick"], "gpus": 1, "nodes": "c[1-2]", "ended": True}
+    chosen["is_held"] = False
     return {each.name: chosen[each.name] for each in verb.parameters if each.name in chosen}
 
 

@@ -1,12 +1,14 @@
-"""The page in a real browser, on a daemon with recorded hours: every view, both schemes, two widths."""
+"""The page in a real browser, on a daemon with recorded hours: every view, both schemes, three widths."""
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +79,10 @@ def show(tab: Tab, site: Served, view: str) -> None:
     ("scheme", "width"),
     [
         ("light", 1280),
-        ("dark", 360),
-        pytest.param("light", 360, marks=pytest.mark.exhaustive),
+        ("dark", 390),
+        ("light", 768),
+        pytest.param("light", 390, marks=pytest.mark.exhaustive),
+        pytest.param("dark", 768, marks=pytest.mark.exhaustive),
         pytest.param("dark", 1280, marks=pytest.mark.exhaustive),
     ],
 )
@@ -94,9 +98,14 @@ def test_every_view_is_drawn_without_faults(browser: Any, site: Served, width: i
         assert faults_of(tab.page) == [], view
         assert tab.page.locator("main").inner_text().count("NaN") == 0, view
         assert tab.page.locator("main").inner_text().count("undefined") == 0, view
-        if os.environ.get("BOA_RECORD_DOCS") and (width, scheme) in ((1280, "light"), (360, "dark")):
+        if os.environ.get("BOA_RECORD_DOCS") and (width, scheme) in (
+            (1280, "light"),
+            (768, "light"),
+            (390, "dark"),
+        ):
             tall = min(
-                1500 if view == "job" else 1100, tab.page.evaluate("document.documentElement.scrollHeight")
+                {"job": 1500, "money": 2000, "plan": 1500}.get(view, 1100),
+                tab.page.evaluate("document.documentElement.scrollHeight"),
             )
             clip = {"x": 0, "y": 0, "width": width, "height": tall}
             picture = Image.open(BytesIO(tab.page.screenshot(clip=clip, full_page=True)))
@@ -125,6 +134,7 @@ def test_the_fleet_says_whose_each_gpu_is(tab: Tab, site: Served) -> None:
     queue = site.play.storage.queue
     node, held = next((node, gpus) for node, gpus in queue.holders().items() if 0 in gpus)
     drawing = tab.page.locator("svg.natural").first
+    drawing.scroll_into_view_if_needed()
     box = drawing.bounding_box()
     assert box is not None
     said = set()
@@ -155,6 +165,143 @@ def test_money_has_its_sign_and_every_view_one_heading(tab: Tab, site: Served) -
     assert "$" in tab.page.locator("table[aria-label=Cost] td[data-head=cost]").first.inner_text()
 
 
+def saved(tab: Tab, name: str) -> str:
+    """Return the file that a button makes."""
+    with tab.page.expect_download() as download:
+        tab.page.get_by_role("button", name=name, exact=True).click()
+    return Path(download.value.path()).read_bytes().decode()
+
+
+def test_money_adds_up_to_the_bills_in_every_grouping_and_file(tab: Tab, site: Served) -> None:
+    """One idle figure, in the parts, in the tables, and in what is exported."""
+    show(tab, site, "money")
+    answer = tab.page.evaluate("fetch('v1/page/uses?hours=24').then((answer) => answer.json())")
+    uses = answer["uses"]
+    idle, whole = f"${uses['idle_usd']:,.2f}", f"${uses['usd']:,.2f}"
+    for by in ("user", "team", "class", "job"):
+        tab.page.locator(f"[data-key='Cost by:{by}']").click()
+        tab.page.locator("table[aria-label=Cost] th", has_text=by).first.wait_for()
+        said = tab.page.locator("table[aria-label=Cost]").inner_text()
+        assert idle in said, by
+        assert tab.page.locator("table[aria-label=Cost] tr.sum").inner_text().split("\t")[1] == whole, by
+        rows = list(csv.DictReader(saved(tab, f"CSV of cost-by-{by}").splitlines()))
+        assert sum(float(row["usd"]) for row in rows) == pytest.approx(uses["usd"]), by
+        cost = json.loads(saved(tab, f"JSON of cost-by-{by}"))
+        assert (cost["by"], cost["usd"]) == (by, pytest.approx(uses["usd"]))
+    card = tab.page.locator(".card:has(h2:has-text('What the money was for'))").inner_text()
+    assert (idle in card, whole in card) == (True, True)
+    for by in ("kind", "market", "machine", "day"):
+        tab.page.locator(f"[data-key='Cost by:{by}']").click()
+        tab.page.locator("table[aria-label=Cost] th", has_text=by).first.wait_for()
+        assert tab.page.locator("table[aria-label=Cost] tr.sum").inner_text().split("\t")[1] == whole, by
+    assert faults_of(tab.page) == []
+
+
+def test_purses_and_commitments_say_what_is_left_and_saved(tab: Tab, site: Served) -> None:
+    """Each cap of a team with spent, reserved, left and its next filling; dollars that a commitment saved."""
+    show(tab, site, "money")
+    answer = tab.page.evaluate("fetch('v1/page/uses?hours=24').then((answer) => answer.json())")
+    said = tab.page.locator("table[aria-label=Purses]").inner_text()
+    for purse in answer["purses"]:
+        left = purse["cap_usd"] - purse["spent_usd"] - purse["reserved_usd"]
+        assert f"{purse['kind']} {purse['name']}" in said
+        assert f"${left:,.2f}" in said or f"${left:,.0f}" in said
+    assert "1 Dec 00:00" in said
+    (worth,) = answer["commitments"]
+    assert worth["paid_usd"] == pytest.approx(24.0 * 8.5)
+    assert worth["saved_usd"] == pytest.approx(worth["used_usd"] - worth["paid_usd"])
+    card = tab.page.locator(".card:has(h2:has-text('Commitments and blocks'))").inner_text()
+    assert f"${abs(worth['saved_usd']):,.2f} {'saved' if worth['saved_usd'] >= 0 else 'lost'}" in card
+    assert "behind its share" in tab.page.locator("main").inner_text()
+    with tab.page.expect_download() as report:
+        tab.page.get_by_role("link", name="vision", exact=True).click()
+    assert report.value.suggested_filename == "boa-2026-11-vision.html"
+    assert "Team vision, November 2026 so far" in Path(report.value.path()).read_text()
+
+
+def test_a_file_holds_no_formula_that_a_spreadsheet_would_run(tab: Tab, site: Served) -> None:
+    """Texts that begin like formulas are marked, numbers below zero are not; quotes and lines are kept."""
+    rows = [{"name": "=cmd()", "usd": -1.5, "said": 'a "b",\nc'}, {"name": "@x", "usd": 2, "more": [1, 2]}]
+    text = tab.page.evaluate("(rows) => boa.csvOf(rows)", rows)
+    read = list(csv.DictReader(StringIO(text, newline="")))
+    assert [row["name"] for row in read] == ["'=cmd()", "'@x"]
+    assert [row["usd"] for row in read] == ["-1.5", "2"]
+    assert (read[0]["said"], read[1]["more"]) == ('a "b",\nc', "1 2")
+
+
+def test_decisions_are_filtered_by_job_user_node_and_kind(tab: Tab, site: Served) -> None:
+    """The daemon looks through all decisions, not the newest hundred; a link names what it is about."""
+    storage = site.play.storage
+    old = storage.store.decisions(limit=1000, with_actions=True)[-8:]
+    started = next(one for row in old for one in row["actions"] if one["kind"] == "start")
+    node = started["nodes"][0]
+    for name, value in (("job", started["target"]), ("user", started["user"]), ("node", node)):
+        tab.page.goto(f"{site.url}#decisions/{name}={value}")
+        tab.page.locator("main .card .tick").first.wait_for()
+        assert tab.page.locator(f"[data-key='of:{name}']").input_value() == value
+        ticks = tab.page.evaluate(
+            f"fetch('v1/decisions?limit=1000&acting=true&{name}={value}').then((answer) => answer.json())"
+        )["decisions"]
+        assert any(started in row["actions"] for row in ticks), name
+        for row in ticks:
+            assert any(
+                value in (one["target"], one.get("user"), *one.get("nodes", ()))
+                or (name == "node" and one["kind"] == "launch")
+                for one in row["actions"]
+            ), (name, row["tick"])
+    assert faults_of(tab.page) == []
+    tab.page.get_by_role("button", name="Show all").click()
+    tab.page.locator("[data-key='of:kind']").select_option("terminate")
+    others = tab.page.locator(".tick .did strong").filter(has_not_text="terminate")
+    others.first.wait_for(state="detached")
+    assert tab.page.locator(".tick .did strong").count() > 2
+    # All releases of a day for one reason are one line.
+    before = tab.page.locator(".card > details.tick").count()
+    tab.page.locator("[data-key='Fold:reason']").click()
+    assert tab.page.locator(".card > details.tick").count() < before
+    rows = list(csv.DictReader(saved(tab, "CSV of decisions").splitlines()))
+    assert "terminate" in {row["kind"] for row in rows}
+
+
+def test_a_decision_says_what_the_alternative_would_have_cost(tab: Tab, site: Served) -> None:
+    """In the line the difference in dollars, in the details both sums."""
+    tab.page.goto(f"{site.url}#decisions")
+    tab.page.locator(".tick .else", has_text="next best").first.wait_for()
+    row = tab.page.locator("details.tick", has_text="next best").first
+    row.locator("summary").click()
+    assert "Money and waiting together: $" in row.inner_text()
+
+
+def test_the_plan_shows_prices_with_their_day_and_what_forbids_more(tab: Tab, site: Served) -> None:
+    """Source and age of each price, nodes in use against the limit, what the last dollars buy, a mark."""
+    show(tab, site, "plan")
+    prices = tab.page.locator("table[aria-label=Prices]").inner_text()
+    entry = site.play.daemon.planner.catalog.entries["g5.12xlarge"]
+    assert (entry.as_of in prices, entry.source in prices, "days old" in prices) == (True, True, True)
+    room = tab.page.locator("table[aria-label='Quotas and room']").inner_text()
+    assert "max_instances = 9 is reached" in room
+    bought = tab.page.locator("table[aria-label='What the last dollars buy'] tbody tr")
+    assert bought.count() >= 2
+    assert "up to the knee" in bought.first.inner_text()
+    assert tab.page.get_by_text("you are here (").count() >= 1
+    assert tab.page.locator("h1").inner_text().startswith("$42.00/h")
+
+
+def test_a_jobs_life_is_on_one_axis(tab: Tab, site: Served) -> None:
+    """A bar for each start with its width and end, below it the charts; GPU use where it was reported."""
+    queue = site.play.storage.queue
+    job = max((one for one in queue.active.values() if one.slots), key=lambda one: one.generation)
+    tab.page.goto(f"{site.url}#job/{job.id}")
+    tab.page.wait_for_selector("text=starts and moves")
+    assert tab.page.locator("rect.bar").count() == job.generation
+    charts = tab.page.locator("main svg[aria-label$='over time']")
+    named = [one.get_attribute("aria-label") for one in charts.all()]
+    assert {"steps per minute over time", "loss over time", "GPU use, % over time"} <= set(named)
+    left = {one.evaluate("node => node.querySelector('.axis').getAttribute('x1')") for one in charts.all()}
+    assert len(left) == 1
+    assert tab.page.get_by_role("link", name="The decisions about it").count() == 1
+
+
 def test_decisions_are_found_by_job_and_stand_under_their_day(tab: Tab, site: Served) -> None:
     """A search keeps the decisions that name the job."""
     show(tab, site, "decisions")
@@ -164,7 +311,7 @@ def test_decisions_are_found_by_job_and_stand_under_their_day(tab: Tab, site: Se
     for row in tab.page.locator("main .card > details.tick").all():
         assert name in row.text_content()
     tab.page.fill("[aria-label='Search decisions']", "no such thing")
-    assert "No decision names that." in tab.page.locator("main").inner_text()
+    assert "No decision is about that." in tab.page.locator("main").inner_text()
 
 
 def test_the_page_finds_the_exact_optimum(tab: Tab, site: Served) -> None:
@@ -187,7 +334,7 @@ def test_the_page_finds_the_exact_optimum(tab: Tab, site: Served) -> None:
 def test_sliders_move_the_plan_by_keyboard(tab: Tab, site: Served) -> None:
     """Higher prices change the plan, and the slider keeps the focus."""
     show(tab, site, "plan")
-    before = tab.page.locator("main table").inner_text()
+    before = tab.page.locator("main table").first.inner_text()
     tab.page.locator("[data-key=Prices]").focus()
     for _ in range(60):
         tab.page.keyboard.press("ArrowRight")

@@ -100,10 +100,41 @@ def test_status_shows_state_nodes_jobs_and_costs(boa: Boa, play: tuple[DaemonInA
     assert "1 running, 0 waiting" in rows["jobs"]
     assert "1 of 7, 4 of 4 GPUs in use" in rows["nodes"]
     price = play[0].service.status()["usd_per_hour"]
-    assert f"{price:,.2f} USD/hour; budget 10.00 on average" in rows["burn rate"]
-    assert "of 500.00" in rows["this day"]
+    assert f"${price:,.2f}/hour; budget $10.00 on average" in rows["burn rate"]
+    assert "of $500.00" in rows["this day"]
     assert "as of 2027-01-15 08:04:30 UTC" in said
     assert next_commands(said) == ["boa jobs", "boa instances", "boa cost"]
+
+
+def test_a_job_is_held_and_released(boa: Boa, play: tuple[DaemonInAFolder, Path]) -> None:
+    """Each says what happens, also the second time; JSON has whether something changed."""
+    queue = play[0].storage.queue
+    job = next(iter(queue.active))
+    assert boa("hold", job) == (
+        0,
+        f"{job} waits until `boa release`\nnext:\n  boa release {job}\n  boa explain {job}\n",
+    )
+    assert queue.active[job].content["held_by"]
+    assert f"{job} is held already" in boa("hold", job)[1]
+    assert json.loads(boa("release", job, "-o", "json")[1])["changed"] is True
+    assert "held_by" not in queue.active[job].content
+    assert f"{job} is not held; nothing is changed" in boa("release", job)[1]
+    code, said = boa("hold", "nobody-7")
+    assert (code, "no job 'nobody-7'" in said) == (2, True)
+
+
+@pytest.mark.parametrize("about", ["job", "node", "kind"])
+def test_decisions_about_something_are_listed(
+    boa: Boa, play: tuple[DaemonInAFolder, Path], about: str
+) -> None:
+    """Those of the job, of the node that it runs on, or with a launch; none of what is not there."""
+    job = next(iter(play[0].storage.queue.active.values()))
+    named = {"job": job.id, "node": job.slots[0].node, "kind": "launch"}[about]
+    code, said = boa("decisions", "--last", "50", f"--{about}", named)
+    assert code == 0
+    expected = {"job": f"start {job.id}", "node": f"start {job.id}", "kind": "launch "}[about]
+    assert expected in said
+    assert boa("decisions", f"--{about}", "nothing")[1].count("tick") == 0
 
 
 def test_status_shows_a_fault_and_boa_down_in_its_first_row(
@@ -133,7 +164,7 @@ def test_boa_jobs_lists_active_jobs_or_all_newest_first(boa: Boa) -> None:
     code, said = boa("jobs")
     assert code == 0
     header = next(line for line in said.splitlines() if line.strip().startswith("id"))
-    assert cells(header) == ["id", "user", "class", "status", "GPUs", "step", "age", "USD"]
+    assert cells(header) == ["id", "user", "class", "status", "GPUs", "step", "age", "cost"]
     rows = {cells(line)[0]: cells(line) for line in said.splitlines() if "default" in line}
     assert list(rows) == ["long-2"]
     assert rows["long-2"][:2] == ["long-2", "ann"]
@@ -179,7 +210,7 @@ def test_instances_are_listed_with_their_jobs_and_prices(
     (record,) = play[0].service.instances()["instances"]
     (row,) = [cells(line) for line in said.splitlines() if record["id"] in line]
     assert row[:4] == [record["id"], record["instance_type"], "ready", "long-2"]
-    assert row[-2:] == [f"{record['usd_per_hour']:,.2f}", f"{record['usd']:,.2f}"]
+    assert row[-2:] == [f"${record['usd_per_hour']:,.2f}", f"${record['usd']:,.2f}"]
     assert next_commands(said) == ["boa cost", "boa down"]
 
 
@@ -187,12 +218,14 @@ def test_the_costs_by_user_add_up_to_the_total(boa: Boa) -> None:
     """The forecast and the cap are below the table."""
     said = boa("cost", "--by", "user")[1]
     lines = said.splitlines()
-    first = next(number for number, line in enumerate(lines) if cells(line)[-1] == "USD") + 1
+    first = next(number for number, line in enumerate(lines) if cells(line)[-1] == "cost") + 1
     last = next(number for number, line in enumerate(lines) if cells(line)[0] == "in all")
-    amounts = [float(cells(line)[-1]) for line in lines[first:last]]
-    assert sum(amounts) == pytest.approx(float(cells(lines[last])[-1]), abs=0.01 * len(amounts))
+    amounts = [float(cells(line)[-1].removeprefix("$")) for line in lines[first:last]]
+    assert sum(amounts) == pytest.approx(
+        float(cells(lines[last])[-1].removeprefix("$")), abs=0.01 * len(amounts)
+    )
     assert "this day: at the present rate" in said
-    assert "cap 500.00" in said
+    assert "cap $500.00" in said
 
 
 def test_costs_are_grouped_by_market_and_by_tags_in_json_and_csv(boa: Boa) -> None:
@@ -214,9 +247,9 @@ def test_costs_are_grouped_by_market_and_by_tags_in_json_and_csv(boa: Boa) -> No
 def test_decisions_are_listed_with_the_next_best_width(boa: Boa) -> None:
     """Each start has its reason, and the output says how to replay a decision."""
     said = boa("decisions", "--acting")[1]
-    assert re.search(r"^tick \d+ .*, chose: \d+ GPUs? \([\d.]+ USD/hour\)", said, re.M)
+    assert re.search(r"^tick \d+ .*, chose: \d+ GPUs? \(\$[\d.]+/hour\)", said, re.M)
     assert re.search(r"^  start long-2: ", said, re.M)
-    assert re.search(r"^    \d x \S+ at [\d.e+-]+ USD, not \d+ x \S+ at [\d.e+-]+$", said, re.M)
+    assert re.search(r"^    \d x \S+ at \$[\d.,]+, not \d+ x \S+ at \$[\d.,]+$", said, re.M)
     assert next_commands(said) == [
         "boa decisions --record TICK > decision.json", "boa replay decision.json",
     ]  # fmt: skip
@@ -225,7 +258,7 @@ def test_decisions_are_listed_with_the_next_best_width(boa: Boa) -> None:
 def test_explain_shows_the_chosen_and_the_next_best_width(boa: Boa) -> None:
     """Both widths have their cost of money and waiting."""
     said = " ".join(boa("explain", "long-2")[1].split())
-    assert re.search(r"\d x \S+, at [\d.]+ USD of money and waiting; \d+ x \S+ would be [\d.]+", said)
+    assert re.search(r"\d x \S+, at \$[\d.]+ of money and waiting; \d+ x \S+ would be \$[\d.]+", said)
 
 
 def test_every_table_is_also_printed_as_json(boa: Boa) -> None:

@@ -226,7 +226,7 @@ def test_an_observing_daemon_does_not_end_a_hanging_job(stage: Stage) -> None:
     daemon.settings = given.model_copy(update={"daemon": observing})
     stage.run(1200.0)
     decision = stage.tick()
-    assert job in decision.plan.ends
+    assert job in decision.plan.jobs.ends
     assert stage.play.service.job(job)["status"] == "running"
 
 

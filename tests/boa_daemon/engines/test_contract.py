@@ -368,6 +368,16 @@ def test_a_stop_loses_no_step_though_its_keeper_is_killed(bench: Bench, kill_at:
     assert "it went on" not in printed
 
 
+@pytest.mark.parametrize("whom", [("guard",), ("guard", "pid")], ids=["it alone", "its keeper, too"])
+def test_a_stop_loses_no_step_though_its_guard_is_killed(bench: Bench, whom: tuple[str, ...]) -> None:
+    """Each engine: on a rented node systemd starts another guard, and ends nothing with the first."""
+    shape = SHAPES["followed by &&"]
+    end, printed = try_shape(bench, shape, save_seconds=3.0, kill_at=1.0, whom=whom)
+
+    assert (end.phase, end.lost_steps) == ("stopped", 0), f"{end}\n{printed}"
+    assert "it went on" not in printed
+
+
 @LOCAL_FIRST
 def test_a_stop_that_lost_steps_says_why_and_what_to_change(bench: Bench) -> None:
     """The evidence of the end, which `boa jobs` shows, and the job's log name the grace."""

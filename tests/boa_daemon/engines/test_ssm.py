@@ -425,7 +425,7 @@ def test_a_stop_is_one_command_to_all_nodes(stage: Stage) -> None:
 
     nodes, script = stage.wires.sent[-1]
     assert nodes == ("i-1", "i-2")
-    assert script == "systemctl stop --no-block 'boa-a-*-g1-n*.service'\n"
+    assert script == "systemctl kill --kill-who=main --signal=SIGTERM 'boa-a-*-g1-n*.service'\n"
 
 
 def test_a_stop_waits_for_the_units_first_message(stage: Stage) -> None:
@@ -438,7 +438,7 @@ def test_a_stop_waits_for_the_units_first_message(stage: Stage) -> None:
     stage.say()
     bench.report()
     assert [script for _, script in stage.wires.sent[sent:]] == [
-        "systemctl stop --no-block 'boa-a-*-g1-n*.service'\n"
+        "systemctl kill --kill-who=main --signal=SIGTERM 'boa-a-*-g1-n*.service'\n"
     ]
 
 
@@ -455,7 +455,7 @@ def test_an_unanswered_stop_is_repeated_and_a_kill_is_not(stage: Stage) -> None:
         bench.report()
         assert len(stage.wires.sent) == sent + more
     assert {script for _, script in stage.wires.sent[sent:]} == {
-        "systemctl stop --no-block 'boa-a-*-g1-n*.service'\n"
+        "systemctl kill --kill-who=main --signal=SIGTERM 'boa-a-*-g1-n*.service'\n"
     }
     bench.engine.kill("a", 1)
     sent = len(stage.wires.sent)
@@ -621,7 +621,7 @@ def test_a_missing_node_does_not_keep_others_from_being_stopped(stage: Stage) ->
     assert isinstance(bench.engine.stop(bench.stop_order()), Refused)
 
     assert stage.wires.sent == [(("i-1",), stage.wires.sent[0][1])]
-    assert "systemctl stop" in stage.wires.sent[0][1]
+    assert "SIGTERM" in stage.wires.sent[0][1]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -26,6 +27,7 @@ from boa_daemon.job.container import (
     usable_tool,
     within_limits,
 )
+from boa_daemon.job.control_group import ControlGroup
 from boa_daemon.job.unit import Unit
 from boa_daemon.tick.facts.ports import Accepted
 
@@ -114,7 +116,8 @@ def test_a_container_sees_its_gpus_and_no_others(tmp_path: Path, devices: Path, 
     else:
         assert values(argv, "--device") == ["nvidia.com/gpu=2", "nvidia.com/gpu=3", "/dev/infiniband"]
     assert "CUDA_VISIBLE_DEVICES=0,1" in values(argv, "--env")
-    assert {"--network=host", "--ipc=host", "--cpus=4"} <= set(argv)
+    assert {"--network=host", "--ipc=private", "--cpus=4"} <= set(argv)
+    assert any(word.startswith("--shm-size=") for word in argv)
     assert {"--memory=1500000000b", "--memory-swap=1500000000b"} <= set(argv)
     # Rootless podman may not raise limits, and would not start.
     ulimits = ["memlock=-1:-1", "stack=67108864:67108864"] if tool == "docker" else []
@@ -177,12 +180,18 @@ def test_the_first_working_container_tool_is_used(tmp_path: Path, monkeypatch: p
 
 
 def test_limits_become_a_systemd_scope_or_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The keeper is inside the scope; without a scope the note says that limits are not enforced."""
+    """The keeper is inside the scope; without a scope or a group a note says so."""
+
+    def refused(*_: object, **__: object) -> ControlGroup:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
     plain, limited = a_unit(tmp_path, image=""), a_unit(tmp_path, image="", cpus=1.5, memory_gb=2.0)
     shell = ["/bin/bash", "-c", "train"]
     monkeypatch.setattr(container, "BOOTED", tmp_path / "none")
+    monkeypatch.setattr(ControlGroup, "make", refused)
     assert command_of(plain, {}) == command_of(limited, {LIMITED: "1"}) == (shell, "")
-    note = "cpus and memory_gb are not enforced on this machine: systemd does not run here"
+    note = "cpus and memory_gb are not enforced on this machine: systemd does not run here, and no control "
+    note += "group can be made (Read-only file system)"
     assert command_of(limited, {}) == (shell, note)
     assert within_limits(limited, ["keeper"]) == ["keeper"]
     monkeypatch.setattr(container, "BOOTED", tmp_path)
@@ -195,6 +204,9 @@ def test_limits_become_a_systemd_scope_or_a_note(tmp_path: Path, monkeypatch: py
     assert values(argv, "-p") == ["Delegate=yes", "CPUQuota=150%", "MemoryMax=2000000000", "MemorySwapMax=0"]
     assert argv[argv.index("--") :] == ["--", "env", f"{LIMITED}=1", "keeper"]
     assert within_limits(plain, ["keeper"]) == ["keeper"]
+    monkeypatch.setattr(container, "BOOTED", tmp_path / "none")
+    monkeypatch.setattr(ControlGroup, "make", lambda *_, **__: ControlGroup())
+    assert command_of(limited, {}) == (shell, "")
 
 
 def test_limits_on_rented_nodes_are_properties_of_the_systemd_unit(tmp_path: Path) -> None:
@@ -203,8 +215,9 @@ def test_limits_on_rented_nodes_are_properties_of_the_systemd_unit(tmp_path: Pat
         "folder": "/f", "name": "u", "checkpoint_dir": "/c", "workdir": "/w", "cpus": 2.0, "memory_gb": 8.0,
     }  # fmt: skip
     said = start_script("/root", unit)
-    for one in ("CPUQuota=200%", "MemoryMax=8000000000", "MemorySwapMax=0", "OOMPolicy=continue"):
+    for one in ("CPUQuota=200%", "MemoryMax=8000000000", "MemorySwapMax=0"):
         assert f"-p {one} " in said
+    assert "'-p OOMPolicy=continue'" in said
     assert f"--setenv={LIMITED}=1 " in said
     assert subprocess.run(["bash", "-n"], input=said, text=True, check=False).returncode == 0
     free = start_script("/root", {**unit, "cpus": 0.0, "memory_gb": 0.0})

@@ -142,6 +142,34 @@ def test_an_order_reaches_the_command_whoever_was_killed(unit: Any, whom: str) -
     assert (found["stop_asked"], found["code"]) == (True, -signal.SIGTERM)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_guard_that_is_started_again_stands_in_and_passes_orders_on(
+    unit: Any, number: signal.Signals
+) -> None:
+    """As systemd does on a rented node: the second guard ends well, after the unit."""
+    made, guard = unit("trap 'echo told; exit 3' TERM; echo begun; while :; do sleep 0.1; done")
+    until(lambda: "begun" in printed(made))
+    before = keeper(made)
+    guard.kill()
+    guard.wait()
+    words = [sys.executable, "-m", "boa_daemon.job.keeper", "--foreground", str(made.folder)]
+    with subprocess.Popen(words) as second:
+        until(lambda: has_open(second.pid, made.folder / "keeper.lock"))
+        time.sleep(0.3)
+        assert keeper(made) == before, "it goes on"
+        second.send_signal(number)
+        assert second.wait(timeout=60) == 0
+    end = read_own(made.folder, "exit.json") or {}
+    assert (end["stop_asked"], end["killed"]) == (number == signal.SIGTERM, number == signal.SIGUSR1)
+    assert ("told" in printed(made)) is (number == signal.SIGTERM)
+
+
+def has_open(pid: int, file: Path) -> bool:
+    """Return whether a process has a file open."""
+    handles = Path(f"/proc/{pid}/fd")
+    return any(os.path.realpath(handle) == str(file) for handle in handles.iterdir())
+
+
 @pytest.mark.parametrize("whom", ["keeper", "guard"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_an_order_is_obeyed_whoever_was_suspended(unit: Any, whom: str, number: signal.Signals) -> None:

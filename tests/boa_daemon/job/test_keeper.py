@@ -258,7 +258,8 @@ def test_shared_memory_of_a_command_that_was_started_early_is_removed(tmp_path: 
     run = f"umask 077; echo x > {left}; echo made; while [ ! -e {tmp_path}/unit/go ]; do sleep 0.05; done"
     unit = a_unit(tmp_path, run=run, waits="start")
     alone = (
-        "from boa_daemon.job import keeper, leavings\n"
+        "from boa_daemon.job import enclosure, keeper, leavings\n"
+        "enclosure.why_shared = lambda *_: 'a test wants it'\n"
         "leavings._has_other_unit = lambda *_: False  # Other tests run units of this user.\n"
         f"keeper.main(['--foreground', {str(unit.folder)!r}])"
     )

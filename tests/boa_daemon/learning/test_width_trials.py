@@ -161,7 +161,7 @@ def test_a_job_that_tries_a_width_gets_exactly_that_width() -> None:
     for state, widths in ((holds, {"a": 4}), (free, {"a": 1}), (beside, {"a": 1, "b": 2})):
         known = ExploringAllocator(base=Known(widths=widths, stretches=True), tries=tried)
         plan = decide(state, allocator=known, placer=FirstFit(), rules=rules()).plan
-        assert len(plan.slots.get("a", state.jobs["a"].slots)) == 2
+        assert len(plan.jobs.slots.get("a", state.jobs["a"].slots)) == 2
 
 
 def test_a_trial_changes_only_the_job_that_tries() -> None:

@@ -46,7 +46,7 @@ def test_the_cheapest_place_comes_first_where_the_money_is_short(files: list[str
     assert by["lambda", "us-west-2"]["machines"]["a100"]["instance_type"] == "gpu_8x_a100"
     assert by["aws", "us-east-1"]["mean_jct_hours"] == pytest.approx(4.0)
     assert by["aws", "eu-west-1"]["cheapest_feasible_spend"] == pytest.approx(4 * 3.5)
-    assert by["aws", "eu-west-1"]["why_not"] == "needs at least 14.00 USD/hour"
+    assert by["aws", "eu-west-1"]["why_not"] == "needs at least $14.00/hour"
     assert by["other", "x"]["why_not"] == "has no a100 for class c"
     assert (rows[0]["cloud"], rows[0]["region"]) == ("lambda", "us-west-2")
 

@@ -27,8 +27,8 @@ from boa_daemon.testing import a_state, an_instance_type
 from boa_daemon.tick.facts.actions import Action, LaunchNodes, StopJob
 from boa_daemon.tick.facts.limits import DAY_SECONDS
 from boa_daemon.tick.facts.offers import Cooldown
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.ports import Accepted, Charge, Launched, OpenLaunch, Refused, Store, Unknown
-from boa_daemon.tick.facts.state import Plan
 
 LAUNCH = LaunchNodes(id="t1-launch", instance_type=an_instance_type(), reason="needed", count=2)
 Opener = Callable[[], Store]
@@ -43,7 +43,7 @@ def test_tick_numbers_continue_after_a_restart(new_store: Opener) -> None:
     """A number counts as used once its decision is recorded."""
     store = new_store()
     assert [store.next_tick(), store.next_tick()] == [1, 2]
-    store.record_decision(a_state(), [], Plan(widths={}, slots={}))
+    store.record_decision(a_state(), [], Plan())
     assert new_store().next_tick() == (3 if isinstance(store, MemoryStore) else 2)
 
 

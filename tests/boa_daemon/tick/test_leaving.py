@@ -11,7 +11,8 @@ from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
 from boa_daemon.tick.decide.decision import decide
 from boa_daemon.tick.decide.diff import diff
 from boa_daemon.tick.facts.offers import Offer
-from boa_daemon.tick.facts.state import ClusterState, NodeState, Plan, Rules
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, NodeState, Rules
 from boa_daemon.tick.stages.places.find_changes import LEAVE_SECONDS
 from policies.placement.first_fit import FirstFit
 from policies.placement.lwf import LeastWorkloadFirst
@@ -35,7 +36,11 @@ def test_two_minutes_before_a_node_ends_its_job_stops_and_a_node_is_rented() -> 
     state = a_state(a_job("a"), nodes=[dying], held={"a": some_slots("n1", 0, 1, 2, 3)})
     plan = plan_of(state, Wishes(widths={"a": 4}))
 
-    assert (plan.stops, plan.launches, plan.waiting) == (("a",), {"gpu-x4": 1}, {"a": "nodes-to-come"})
+    assert (plan.jobs.stops, plan.launches, plan.jobs.waiting) == (
+        ("a",),
+        {"gpu-x4": 1},
+        {"a": "nodes-to-come"},
+    )
     assert [type(action).__name__ for action in diff(state, plan)] == ["StopJob", "LaunchNodes"]
 
 
@@ -45,8 +50,8 @@ def test_a_job_on_an_ending_node_moves_to_a_free_node_in_the_same_tick() -> None
     state = a_state(a_job("a"), nodes=nodes, held={"a": some_slots("n1", 0, 1)})
     plan = plan_of(state, Wishes(widths={"a": 2}))
 
-    assert plan.slots == {"a": some_slots("n2", 0, 1)}
-    assert (plan.stops, plan.launches) == ((), {})
+    assert plan.jobs.slots == {"a": some_slots("n2", 0, 1)}
+    assert (plan.jobs.stops, plan.launches) == ((), {})
     assert [type(action).__name__ for action in diff(state, plan)] == ["StopJob", "StartJob"]
 
 
@@ -56,7 +61,7 @@ def test_an_hour_before_a_node_ends_a_node_is_rented_and_the_job_works_on() -> N
     state = a_state(a_job("a"), nodes=[dying], held={"a": some_slots("n1", 0, 1, 2, 3)})
     plan = plan_of(state, Wishes(widths={"a": 4}))
 
-    assert (plan.stops, plan.launches) == ((), {"gpu-x4": 1})
+    assert (plan.jobs.stops, plan.launches) == ((), {"gpu-x4": 1})
     assert plan.wake_at == 3600.0 - LEAVE_SECONDS
 
 
@@ -65,7 +70,7 @@ def test_no_job_starts_on_an_ending_node_and_an_idle_ending_node_is_released() -
     state = a_state(a_job("a"), nodes=[replace(a_node("n1"), ends_by=120.0)])
     plan = plan_of(state, Wishes(widths={"a": 2}))
 
-    assert (plan.slots, plan.launches, plan.releases) == ({}, {"gpu-x4": 1}, ("n1",))
+    assert (plan.jobs.slots, plan.launches, plan.releases) == ({}, {"gpu-x4": 1}, ("n1",))
 
 
 def test_an_ending_node_still_counts_towards_the_node_limit() -> None:
@@ -74,7 +79,7 @@ def test_an_ending_node_still_counts_towards_the_node_limit() -> None:
     state = a_state(a_job("a"), nodes=[dying], held={"a": some_slots("n1", 0, 1, 2, 3)})
     plan = plan_of(state, Wishes(widths={"a": 4}), rules(max_nodes=1))
 
-    assert (plan.stops, plan.launches, plan.waiting) == (("a",), {}, {"a": "node-limit"})
+    assert (plan.jobs.stops, plan.launches, plan.jobs.waiting) == (("a",), {}, {"a": "node-limit"})
 
 
 def test_a_fixed_fleet_replaces_an_ending_node() -> None:
@@ -92,8 +97,8 @@ def test_a_job_over_several_nodes_is_placed_in_one_zone() -> None:
     eight = plan_of(state, Wishes(widths={"a": 8}))
     twelve = plan_of(state, Wishes(widths={"a": 12}))
 
-    assert {slot.node for slot in eight.slots["a"]} == {"n2", "n3"}
-    assert (twelve.slots, twelve.launches, twelve.gangs) == ({}, {"gpu-x4": 3}, {"gpu-x4": (3,)})
+    assert {slot.node for slot in eight.jobs.slots["a"]} == {"n2", "n3"}
+    assert (twelve.jobs.slots, twelve.launches, twelve.gangs) == ({}, {"gpu-x4": 3}, {"gpu-x4": (3,)})
 
 
 def test_the_coming_nodes_of_a_gang_are_not_rented_twice() -> None:
@@ -150,11 +155,11 @@ def test_every_placement_is_in_one_zone_on_nodes_that_stay(
     state, wishes = case
     plan = decide(state, allocator=wishes, placer=placer, rules=rules()).plan
 
-    for slots in plan.slots.values():
+    for slots in plan.jobs.slots.values():
         nodes = [state.nodes[slot.node] for slot in slots]
         assert len({node.zone for node in nodes}) == 1
         assert all(node.ends_by is None for node in nodes)
     for name, job in state.jobs.items():
         if any(state.nodes[slot.node].ends_by == 50.0 for slot in job.slots):
-            assert name in plan.stops or name in plan.slots
-    assert not set(plan.stops) & set(plan.slots)
+            assert name in plan.jobs.stops or name in plan.jobs.slots
+    assert not set(plan.jobs.stops) & set(plan.jobs.slots)

@@ -34,7 +34,7 @@ def test_no_node_is_rented_if_a_job_ends_before_it_would_have_booted() -> None:
     plan = plan_of(state, Known(widths={"old": 4, "new": 4}, left_hours={"old": 120.0 / 3600.0}))
 
     assert plan.launches == {}
-    assert plan.waiting == {"new": "gpus-to-fall-free"}
+    assert plan.jobs.waiting == {"new": "gpus-to-fall-free"}
     assert "other jobs will free GPUs sooner than a new node would boot" in explain_job(state, plan, "new")
 
 
@@ -90,9 +90,9 @@ def test_a_waiting_job_starts_on_free_gpus_while_its_nodes_boot() -> None:
     state = a_state(a_job("a"), nodes=[a_node("n1")])
     plan = plan_of(state, Known(widths={"a": 8}, starts=True))
 
-    assert plan.slots == {"a": some_slots("n1", 0, 1, 2, 3)}
-    assert plan.widths["a"] == Width("gpu", 4)
-    assert plan.head_starts == {"a": Width("gpu", 8)}
+    assert plan.jobs.slots == {"a": some_slots("n1", 0, 1, 2, 3)}
+    assert plan.jobs.widths["a"] == Width("gpu", 4)
+    assert plan.jobs.intended == {"a": Width("gpu", 8)}
     assert plan.launches == {"gpu-x4": 1}
     assert "gets 8 x gpu once there is room" in explain_job(state, plan, "a")
 
@@ -106,7 +106,7 @@ def test_a_job_with_a_head_start_does_not_rent_its_nodes_twice() -> None:
     )
     plan = plan_of(state, Known(widths={"a": 8}, starts=True))
 
-    assert (plan.launches, plan.slots, plan.stops) == ({}, {}, ())
+    assert (plan.launches, plan.jobs.slots, plan.jobs.stops) == ({}, {}, ())
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
@@ -146,7 +146,7 @@ def test_rented_free_and_soon_free_gpus_cover_the_waiting_job(left: list[float],
 
     ending = sum(hours < known.boot_hours for hours in left)
     rented = 4 * sum(plan.launches.values())
-    assert "new" in plan.slots or rented + len(names) + 3 * ending >= width
+    assert "new" in plan.jobs.slots or rented + len(names) + 3 * ending >= width
     assert rented - 4 < width
 
 
@@ -158,7 +158,7 @@ def test_a_job_gets_no_head_start_if_its_minimum_hold_exceeds_the_boot(
     state = a_state(a_job("new"), nodes=[a_node("n1")], now=1000.0)
     site = rules(steady=Steady(minimum_hold_seconds=minimum_hold_seconds))
     plan = decide(state, allocator=Known(widths={"new": 8}, starts=True), placer=FirstFit(), rules=site).plan
-    assert ("new" in plan.head_starts) is starts
+    assert ("new" in plan.jobs.intended) is starts
     assert plan.launches
 
 

@@ -78,7 +78,7 @@ class OffersDoctor:
             source = "live" if is_live else f"{entry.source}, as of {entry.as_of or 'an unknown day'}"
             said = f"not known in {self._settings.region}, so it is not rented"
             if price is not None:
-                said = f"{price:g} USD/hour in {self._settings.region}, {source}"
+                said = f"${price:g}/hour in {self._settings.region}, {source}"
             yield DoctorCheck(
                 name=f"price {name}",
                 status="ok" if is_live else "failed" if price is None else "warning",

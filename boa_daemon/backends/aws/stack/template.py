@@ -86,12 +86,12 @@ def monthly_costs(wishes: StackOptions, prices: SidePrices) -> list[tuple[str, f
         (
             "two queues", 0.0,
             "the first million requests of a month are free, then "
-            f"{prices.sqs_usd_per_million:g} USD per million",
+            f"${prices.sqs_usd_per_million:g} per million",
         ),
         (
             "bucket", 0.0,
-            f"{prices.s3_usd_per_gb_month:g} USD per GB and month, "
-            f"{prices.s3_usd_per_1000_writes:g} USD per 1,000 writes",
+            f"${prices.s3_usd_per_gb_month:g} per GB and month, "
+            f"${prices.s3_usd_per_1000_writes:g} per 1,000 writes",
         ),
     ]  # fmt: skip
     if wishes.is_further:
@@ -100,7 +100,7 @@ def monthly_costs(wishes: StackOptions, prices: SidePrices) -> list[tuple[str, f
     if wishes.private_zones:
         usd = (prices.nat_usd_per_hour + prices.address_usd_per_hour) * 730.0
         rows.append(
-            ("NAT gateway with its address", usd, f"and {prices.nat_usd_per_gb:g} USD per GB through it")
+            ("NAT gateway with its address", usd, f"and ${prices.nat_usd_per_gb:g} per GB through it")
         )
         rows.append(("gateway endpoint of S3", 0.0, "free: checkpoints do not go through the NAT gateway"))
     if wishes.email and wishes.usd_per_month:

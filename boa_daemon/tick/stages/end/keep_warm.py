@@ -12,7 +12,8 @@ from math import floor, inf
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.offers import most_usd_per_hour
-from boa_daemon.tick.facts.state import ClusterState, NodeState, Plan, Rules
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, NodeState, Rules
 from boa_daemon.tick.facts.warm_pool import (
     PoolWorth,
     disk_extras,

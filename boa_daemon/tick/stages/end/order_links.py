@@ -17,7 +17,7 @@ from policies.fast_dataclasses import replace
 def order_links(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the order on every ordered link."""
     if draft.rules.orders_links:
-        return replace(draft, plan=replace(draft.plan, link_order=link_order(state, draft.plan.slots)))
+        return replace(draft, plan=replace(draft.plan, link_order=link_order(state, draft.plan.jobs.slots)))
     if state.gate is None:
         return draft
     order = {

@@ -7,7 +7,8 @@ that decides in rounds is asked at each round.
 from __future__ import annotations
 
 from boa_daemon.tick.facts.draft import SOON_SECONDS, Draft
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState
 from policies.fast_dataclasses import replace
 from policies.model import JobId
 
@@ -45,13 +46,13 @@ def _empties_a_node(state: ClusterState, plan: Plan) -> bool:
     jobs = state.jobs
 
     def leaves(job: JobId) -> bool:
-        return job in plan.slots and not jobs[job].is_stopping
+        return job in plan.jobs.slots and not jobs[job].is_stopping
 
-    running = [job for job in plan.slots if jobs[job].slots]
+    running = [job for job in plan.jobs.slots if jobs[job].slots]
     left = {slot.node for job in running if leaves(job) for slot in jobs[job].slots}
     if not left:
         return False
-    left.difference_update([slot.node for slots in plan.slots.values() for slot in slots])
+    left -= plan.jobs.start_nodes
     return any(
         name in state.nodes and all(job is None or leaves(job) for job in state.nodes[name].gpus)
         for name in left

@@ -26,7 +26,8 @@ def give_up(state: ClusterState, draft: Draft) -> Draft:
     if not found:
         return draft
     aside: dict[JobId, WaitReason] = dict.fromkeys(found.keys() & state.jobs.keys(), "given-up")
-    plan = replace(draft.plan, given_up=found).looked_at_by(state.now + SOON_SECONDS)
+    plan = draft.plan.with_jobs(replace(draft.plan.jobs, given_up=found))
+    plan = plan.looked_at_by(state.now + SOON_SECONDS)
     return replace(draft, set_aside={**draft.set_aside, **aside}, plan=plan)
 
 

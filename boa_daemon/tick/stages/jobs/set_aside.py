@@ -33,7 +33,7 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
         return draft
     spent = {name for name, money in state.users.items() if money.is_spent}
     closed = closed_teams(state, draft.rules)
-    given_up, wakes = draft.plan.given_up, list[float]()
+    given_up, wakes = draft.plan.jobs.given_up, list[float]()
     aside: dict[JobId, WaitReason] = dict(draft.set_aside)
     for name, job in state.bound_jobs.items():
         terms = job.terms

@@ -9,8 +9,9 @@ from __future__ import annotations
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.limits import Held, Steady
 from boa_daemon.tick.facts.needs import only_with
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.recent_acts import RecentActs
-from boa_daemon.tick.facts.state import ClusterState, Plan, WaitReason
+from boa_daemon.tick.facts.state import ClusterState, WaitReason
 from boa_daemon.tick.room.launches import cut_launches
 from policies.fast_dataclasses import replace
 
@@ -44,10 +45,11 @@ def break_loops(state: ClusterState, draft: Draft) -> Draft:
         return draft
     gpu_types = {plan.instance_types[name].gpu_type for name in looping}
     loop: WaitReason = "loop"
-    stuck = [job for job in plan.waiting if job in plan.widths and plan.widths[job].gpu_type in gpu_types]
+    widths = ((job, plan.jobs.widths.get(job)) for job in plan.jobs.waiting)
+    stuck = [job for job, width in widths if width is not None and width.gpu_type in gpu_types]
     plan = replace(
         cut_launches(plan, dict.fromkeys(looping, 0)),
-        waiting={**plan.waiting, **dict.fromkeys(stuck, loop)},
+        jobs=plan.jobs.waiting_for(dict.fromkeys(stuck, loop)),
         held=(*plan.held, *held),
     )
     again = (launches[0] + steady.loop_seconds for launches in looping.values())

@@ -23,9 +23,6 @@ def end_silent(state: ClusterState, draft: Draft) -> Draft:
         return draft
     plan = draft.plan.looked_at_by(*wakes)
     if ends:
-        plan = replace(
-            hold_back(state, plan, set(ends), letting_go=frozenset(ends)),
-            stops=tuple(job for job in plan.stops if job not in ends),
-            ends=ends,
-        )
+        plan = hold_back(state, plan, set(ends), letting_go=frozenset(ends))
+        plan = plan.with_jobs(plan.jobs.ending(ends))
     return replace(draft, plan=plan)

@@ -40,7 +40,7 @@ def keep_job_limits(state: ClusterState, draft: Draft) -> Draft:
         held = (Held(what=f"job {name}", code=ends[name][1]) for name in sorted(over))
         plan = replace(
             plan,
-            stops=tuple(dict.fromkeys((*plan.stops, *sorted(over)))),
+            jobs=plan.jobs.stopping(sorted(over)),
             held=(*plan.held, *held),
         )
     return draft if plan is draft.plan else replace(draft, plan=plan)

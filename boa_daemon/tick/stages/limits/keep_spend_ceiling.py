@@ -8,7 +8,8 @@ from __future__ import annotations
 from math import floor
 
 from boa_daemon.tick.facts.draft import SOON_SECONDS, Draft
-from boa_daemon.tick.facts.state import ClusterState, Plan, WaitReason
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, WaitReason
 from boa_daemon.tick.money.spending import SLACK, live_nodes, price_of_next
 from boa_daemon.tick.room.launches import cut_launches, launches_left
 from policies.fast_dataclasses import replace
@@ -22,13 +23,13 @@ def keep_spend_ceiling(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft without nodes above the policy's ceiling, and with the jobs that wait for it."""
     plan, ceiling = draft.plan, draft.allocation.most_usd_per_hour
     if draft.left_out:
-        plan = replace(plan, waiting={**plan.waiting, **draft.left_out})
+        plan = plan.with_jobs(plan.jobs.waiting_for(draft.left_out))
     if ceiling is not None:
         plan = _within(state, plan, ceiling, may_use=draft.allocation.above_ceiling == "use")
-        unpaid = {job: width for job, width in draft.unpaid.items() if plan.waiting.get(job) == "budget"}
-        plan = replace(plan, accrual=draft.allocation.accrual, unpaid=unpaid)
+        unpaid = {job: width for job, width in draft.unpaid.items() if plan.jobs.waiting.get(job) == "budget"}
+        plan = replace(plan, accrual=draft.allocation.accrual, jobs=replace(plan.jobs, unpaid=unpaid))
     if draft.set_aside:
-        plan = replace(plan, waiting={**plan.waiting, **draft.set_aside})
+        plan = plan.with_jobs(plan.jobs.waiting_for(draft.set_aside))
     return draft if plan is draft.plan else replace(draft, plan=plan)
 
 
@@ -38,10 +39,10 @@ def _within(state: ClusterState, plan: Plan, ceiling: float, *, may_use: bool) -
     plan = _fewer_launches(state, plan, ceiling - present)
     if present > ceiling * SLACK and not may_use:
         plan = _idle_ones_released(state, plan, present - ceiling)
-    if not plan.waiting and present == 0.0:
+    if not plan.jobs.waiting and present == 0.0:
         return plan
     # A vacated node goes back as soon as it is empty.
-    return plan.looked_at_by(state.now + (SOON_SECONDS if plan.stops else LOOK_AGAIN_SECONDS))
+    return plan.looked_at_by(state.now + (SOON_SECONDS if plan.jobs.stops else LOOK_AGAIN_SECONDS))
 
 
 def _fewer_launches(state: ClusterState, plan: Plan, left: float) -> Plan:
@@ -58,15 +59,15 @@ def _fewer_launches(state: ClusterState, plan: Plan, left: float) -> Plan:
         return plan
     held: dict[JobId, WaitReason] = {
         job: "budget"
-        for job, reason in plan.waiting.items()
-        if reason == "nodes-to-come" and job in plan.widths and plan.widths[job].gpu_type in short
+        for job, reason in plan.jobs.waiting.items()
+        if reason == "nodes-to-come" and job in plan.jobs.widths and plan.jobs.widths[job].gpu_type in short
     }
-    return replace(cut_launches(plan, allowed), waiting={**plan.waiting, **held})
+    return cut_launches(plan, allowed).with_jobs(plan.jobs.waiting_for(held))
 
 
 def _idle_ones_released(state: ClusterState, plan: Plan, excess: float) -> Plan:
     """Return the plan with idle nodes given back until the excess is gone."""
-    used = {slot.node for slots in plan.slots.values() for slot in slots}
+    used = plan.jobs.start_nodes
     releases = list(plan.releases)
     excess -= sum(state.nodes[name].usd_per_hour for name in releases)
     for node in state.nodes.values():

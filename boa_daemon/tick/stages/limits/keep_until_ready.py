@@ -25,7 +25,7 @@ from policies.model import GpuSlot, JobId
 def keep_until_ready(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which running jobs whose next start is not ready keep what they hold."""
     plan = draft.plan
-    moving = [name for name in plan.slots if state.jobs[name].slots]
+    moving = [name for name in plan.jobs.slots if state.jobs[name].slots]
     if not moving:
         return draft
     ending = {node.id for node in state.passing_nodes if node.ends_by is not None}.union(plan.forced)
@@ -34,20 +34,19 @@ def keep_until_ready(state: ClusterState, draft: Draft) -> Draft:
     early = {
         name
         for name in moving
-        if (name in state.not_ready or _is_early(state, name, plan.slots[name], boot_seconds))
+        if (name in state.not_ready or _is_early(state, name, plan.jobs.slots[name], boot_seconds))
         and _may_stay(state, name, ending)
     }
     if not early:
         return draft
-    put_off, leaving = _put_off(state, plan.slots, early, ending)
+    put_off, leaving = _put_off(state, plan.jobs.slots, early, ending)
     held = [
         Held(what=f"job {name}", code="not-ready" if name in state.not_ready else "not-free")
         for name in sorted(put_off)
     ]
     plan = replace(
         plan,
-        slots={name: slots for name, slots in plan.slots.items() if name not in put_off},
-        stops=(*plan.stops, *sorted(leaving)),
+        jobs=plan.jobs.held_back(put_off).stopping(sorted(leaving)),
         held=(*plan.held, *held),
     )
     if not state.not_ready.isdisjoint(put_off):

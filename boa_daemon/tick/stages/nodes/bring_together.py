@@ -13,11 +13,10 @@ Cost: O(jobs + GPUs of nodes with gaps) per tick.
 
 from __future__ import annotations
 
-from boa_daemon.tick.facts.draft import Draft
+from boa_daemon.tick.facts.draft import Draft, with_plan
 from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState
 from boa_daemon.tick.room.forecasts import job_hours_left
 from policies.answer import NodePrices
-from policies.fast_dataclasses import replace
 from policies.model import GpuSlot, JobId
 
 LEAST_RETURN = 2.0
@@ -33,7 +32,7 @@ def bring_together(state: ClusterState, draft: Draft) -> Draft:
         return draft
     if not prices.knows_messages and (state.gate is None or not state.gate.jobs):
         return draft
-    touched = {slot.node for slots in plan.slots.values() for slot in slots} | draft.claimed
+    touched = plan.jobs.start_nodes | draft.claimed
     found: dict[JobId, tuple[float, tuple[GpuSlot, ...]]] = {}
     for job_id, job in state.jobs.items():
         if len(job.slots) < 2 or _is_silent(state, job, prices):
@@ -48,7 +47,7 @@ def bring_together(state: ClusterState, draft: Draft) -> Draft:
     if not found:
         return draft
     best = max(found, key=lambda job: found[job][0])
-    return replace(draft, plan=replace(plan, slots={**plan.slots, best: found[best][1]}))
+    return with_plan(draft, plan.with_jobs(plan.jobs.starting({best: found[best][1]})))
 
 
 def _is_silent(state: ClusterState, job: JobState, prices: NodePrices) -> bool:
@@ -60,16 +59,16 @@ def _is_silent(state: ClusterState, job: JobState, prices: NodePrices) -> bool:
 
 def _must_stay(draft: Draft, job_id: JobId, job: JobState) -> bool:
     """Return whether the plan changes the job otherwise, or the job holds lent GPUs."""
-    plan = draft.plan
+    planned = draft.plan.jobs[job_id]
     return (
         job.is_stopping
         or job.job.width is None
-        or job_id in plan.slots
-        or job_id in plan.stops
-        or job_id in plan.waiting
+        or planned.slots is not None
+        or planned.stops
+        or planned.waits_for is not None
         or job_id in draft.lent
         or job_id in draft.allocation.stay
-        or plan.widths.get(job_id) != job.job.width
+        or planned.width != job.job.width
     )
 
 

@@ -12,7 +12,8 @@ from math import isfinite
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.offers import Cooldown, RefusalKind, closed_until
-from boa_daemon.tick.facts.state import ClusterState, Plan, WaitReason
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, WaitReason
 from boa_daemon.tick.room.launches import cut_launches, without_gangs
 from policies.fast_dataclasses import replace
 from policies.model import JobId
@@ -37,18 +38,17 @@ def check_stock(state: ClusterState, draft: Draft) -> Draft:
         return draft
     wanted = {(name, size) for name in plan.launches for size in (1, *plan.gangs.get(name, ()))}
     if state.cooldowns:
-        to_come = (job for job, reason in plan.waiting.items() if reason == "nodes-to-come")
+        to_come = (job for job, reason in plan.jobs.waiting.items() if reason == "nodes-to-come")
         wanted |= {_order_of(draft, plan, job) for job in to_come}
     closed = {one: rest for one in sorted(wanted) if (rest := _closed(state, *one)) is not None}
     if closed:
         again = (rest.until for rest in closed.values() if isfinite(rest.until))
         plan = cut_launches(plan, {name: 0 for name, size in closed if size == 1})
         plan = without_gangs(plan, closed).looked_at_by(*again)
-    if plan.waiting and not draft.has_fixed_fleet:
+    if plan.jobs.waiting and not draft.has_fixed_fleet:
         why = _reasons(state, replace(draft, plan=plan), closed)
         if why:
-            waiting = {job: why.get(job, reason) for job, reason in plan.waiting.items()}
-            plan = replace(plan, waiting=waiting)
+            plan = plan.with_jobs(plan.jobs.waiting_for(why))
     return draft if plan is draft.plan else replace(draft, plan=plan)
 
 
@@ -57,13 +57,13 @@ def _reasons(
 ) -> dict[JobId, WaitReason]:
     """Return the jobs whose type is closed, entirely or to as many nodes as they span."""
     plan, kinds = draft.plan, draft.rules.instance_types
-    names = {kinds[plan.widths[job].gpu_type].name for job in plan.waiting}
+    names = {kinds[plan.jobs.widths[job].gpu_type].name for job in plan.jobs.waiting}
     whole = {name: rest for name in names if (rest := _closed(state, name, 1)) is not None}
     why: dict[JobId, WaitReason] = {}
-    for job in plan.waiting:
-        kind = kinds[plan.widths[job].gpu_type]
+    for job in plan.jobs.waiting:
+        kind = kinds[plan.jobs.widths[job].gpu_type]
         rest = whole.get(kind.name) or closed.get(_order_of(draft, plan, job))
-        if rest is None and plan.waiting[job] == "nodes-to-come" and not _comes(state, plan, kind.name):
+        if rest is None and plan.jobs.waiting[job] == "nodes-to-come" and not _comes(state, plan, kind.name):
             # It counted on nodes that were to come for wider jobs.
             rest = next((rest for (name, _), rest in closed.items() if name == kind.name), None)
         if rest is not None:
@@ -73,7 +73,7 @@ def _reasons(
 
 def _order_of(draft: Draft, plan: Plan, job: JobId) -> tuple[str, int]:
     """Return the instance type of a job's width, and how many nodes it spans."""
-    width = plan.widths[job]
+    width = plan.jobs.widths[job]
     machine = draft.rules.instance_types[width.gpu_type]
     return machine.name, -(-width.gpus // machine.gpus)
 

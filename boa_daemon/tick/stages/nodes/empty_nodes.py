@@ -56,7 +56,7 @@ def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
         return draft
     lent_widths = draft.lent
     if lent_widths:
-        lent_widths = {job: planned for job, planned in lent_widths.items() if job not in plan.slots}
+        lent_widths = {job: planned for job, planned in lent_widths.items() if job not in plan.jobs.slots}
     for kind, nodes in _shared_nodes(state, draft, lent_widths).items():
         if kind not in draft.rules.instance_types:
             continue
@@ -68,15 +68,15 @@ def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
             if moved is not None and _pays(state, giver, moved, node_prices, worth):
                 slots = moved.slots
                 widths = {job: width_of(kind, len(taken)) for job, taken in slots.items()}
-                why = partial(_why, giver.node.id, giver.node.usd_per_hour, plan.reasons)
-                plan = plan.with_widths(widths, why, slots={**plan.slots, **slots})
+                why = partial(_why, giver.node.id, giver.node.usd_per_hour, plan.jobs.reasons)
+                plan = plan.with_jobs(plan.jobs.with_widths(widths, why).starting(slots))
                 break
     return draft if plan is draft.plan else replace(draft, plan=plan)
 
 
 def _why(node: NodeId, usd_per_hour: float, reasons: Mapping[JobId, str], job: JobId) -> str:
     """Return why a job moves so that a node can go back."""
-    saved = f"node {node} can go back, which saves {usd_per_hour:.2f} USD/hour"
+    saved = f"node {node} can go back, which saves ${usd_per_hour:.2f}/hour"
     return f"it makes room so that {saved}: {reasons.get(job, 'by the policy')}"
 
 
@@ -87,7 +87,7 @@ def _shared_nodes(
     plan = draft.plan
     if not lent_widths and len(state.nodes_with_gaps) < 2:
         return {}
-    touched = {slot.node for slots in plan.slots.values() for slot in slots} | draft.claimed
+    touched = plan.jobs.start_nodes | draft.claimed
     lending = {slot.node for job in lent_widths for slot in state.jobs[job].slots}
     found = {
         name: _Shared(node=node)
@@ -102,10 +102,10 @@ def _shared_nodes(
         return {}
     present = dict.fromkeys(job for shared in found.values() for job in shared.node.gpus if job is not None)
     # A job with slots in the plan has them elsewhere, because nodes with such slots were left out above.
-    going = {*plan.stops, *plan.slots, *(job for job in present if state.jobs[job].is_stopping)}
+    going = {*plan.jobs.stops, *plan.jobs.slots, *(job for job in present if state.jobs[job].is_stopping)}
     for job_id in present:
         job = state.jobs[job_id]
-        may_move = not (job_id in going or job_id in plan.waiting or job_id in draft.allocation.stay)
+        may_move = not (job_id in going or job_id in plan.jobs.waiting or job_id in draft.allocation.stay)
         planned = lent_widths.get(job_id) if may_move else None
         own = len(job.slots) if planned is None else planned.gpus
         for number, slot in enumerate(job.slots):

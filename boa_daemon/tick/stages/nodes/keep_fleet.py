@@ -21,7 +21,7 @@ def keep_fleet(state: ClusterState, draft: Draft) -> Draft:
         return draft
     present = count_by_type(node for node in state.nodes.values() if node.ends_by is None)
     surplus = Counter({name: count - wanted.get(name, 0) for name, count in present.items()})
-    used = {slot.node for taken in plan.slots.values() for slot in taken}
+    used = plan.jobs.start_nodes
     releases: list[NodeId] = []
     for node in reversed(list(state.nodes.values())):
         name = node.instance_type.name
@@ -37,6 +37,6 @@ def keep_fleet(state: ClusterState, draft: Draft) -> Draft:
             plan,
             launches=launches,
             releases=tuple(releases),
-            waiting=dict.fromkeys(draft.unplaced, "fleet-full"),
+            jobs=plan.jobs.only_waiting(dict.fromkeys(draft.unplaced, "fleet-full")),
         ),
     )

@@ -38,7 +38,7 @@ def keep_node_limit(state: ClusterState, draft: Draft) -> Draft:
     if kept:
         again = replace(
             draft.giving_back(kept),
-            plan=replace(draft.plan, launches={}, gangs={}, waiting={}),
+            plan=replace(draft.plan, launches={}, gangs={}, jobs=draft.plan.jobs.only_waiting({})),
             lent={},
             claimed=frozenset(),
         )
@@ -73,7 +73,7 @@ def _admitted(state: ClusterState, draft: Draft, room: PlaceableNodes, allowed: 
         placed.plan,
         launches=_count(used, blank),
         gangs=gangs_of(fitting, {name: node.instance_type.name for name, node in blank.items()}),
-        waiting=dict.fromkeys(placed.unplaced, "node-limit"),
+        jobs=placed.plan.jobs.only_waiting(dict.fromkeys(placed.unplaced, "node-limit")),
     )
     return replace(placed, plan=plan)
 

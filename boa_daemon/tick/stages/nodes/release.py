@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from boa_daemon.tick.facts.draft import SOON_SECONDS, Draft, with_plan
-from boa_daemon.tick.facts.state import ClusterState, NodeState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, NodeState
 from policies.fast_dataclasses import field_replacer
 from policies.model import NodeId
 
@@ -48,7 +49,7 @@ def release(state: ClusterState, draft: Draft) -> Draft:
 def _held_idle(idle: list[NodeState], draft: Draft) -> Iterator[tuple[NodeState, float]]:
     """Yield the ready, unclaimed ones of idle nodes, each with the seconds that it may be held."""
     rules, node_prices = draft.rules, draft.allocation.node_prices
-    used = {slot.node for taken in draft.plan.slots.values() for slot in taken} | draft.claimed
+    used = draft.plan.jobs.start_nodes | draft.claimed
     idle = [node for node in idle if node.phase == "ready" and node.id not in used]
     if not idle:
         return

@@ -18,13 +18,14 @@ from boa_daemon.errors import BoaError
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.offers import closed_until
 from boa_daemon.tick.facts.placeable_nodes import PlaceableNodes, Slots
-from boa_daemon.tick.facts.state import ClusterState, Plan, Rules, WaitReason
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
 from boa_daemon.tick.room.forecasts import about_to_end
 from boa_daemon.tick.room.launches import blank_nodes, coming_nodes, gangs_of, within_node_limit
 from policies.fast_dataclasses import fast_init, field_replacer
 from policies.model import JobId, Node, NodeId, Width
 
-_renting = field_replacer(Plan, "launches", "gangs", "waiting")
+_renting = field_replacer(Plan, "launches", "gangs", "jobs")
 _counting_on = field_replacer(Draft, "plan", "claimed")
 
 
@@ -38,7 +39,7 @@ def rent(state: ClusterState, draft: Draft) -> Draft:
         return draft
     ending = about_to_end(state, draft.allocation.node_prices, waiting)
     booting = coming_nodes(state)
-    after = room.without(ending, state).after(draft.plan.slots)
+    after = room.without(ending, state).after(draft.plan.jobs.slots)
     demand = _demand(state, waiting, after, draft.rules, booting)
     refused = _refused(state, demand, waiting, draft.rules) if demand.gangs and state.cooldowns else set()
     if refused:
@@ -51,7 +52,8 @@ def rent(state: ClusterState, draft: Draft) -> Draft:
         job: "nodes-to-come" if width.gpu_type in kinds or job in refused else "gpus-to-fall-free"
         for job, width in waiting.items()
     }
-    plan = _renting(draft.plan, demand.launches, demand.gangs, why)
+    jobs = draft.plan.jobs.only_waiting(why)
+    plan = _renting(draft.plan, demand.launches, demand.gangs, jobs)
     return _counting_on(draft, plan, demand.claimed)
 
 

@@ -7,12 +7,13 @@ Cost: O(jobs that wait).
 
 from __future__ import annotations
 
-from boa_daemon.tick.facts.draft import Draft
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.draft import Draft, with_plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import NodePrices
 from policies.fast_dataclasses import replace
-from policies.model import JobId, Width
+from policies.model import GpuSlot, JobId, Width
 
 
 def start_early(state: ClusterState, draft: Draft) -> Draft:
@@ -20,19 +21,20 @@ def start_early(state: ClusterState, draft: Draft) -> Draft:
     plan, node_prices, room = draft.plan, draft.allocation.node_prices, draft.room
     if node_prices is None or room is None or not draft.may_improve:
         return draft
-    waiting = [job for job in plan.waiting if not state.jobs[job].slots]
+    waiting = [job for job in plan.jobs.waiting if not state.jobs[job].slots]
     if not waiting:
         return draft
     wait_hours = _wait_hours(state, plan, node_prices)
     steady = draft.rules.steady
     if steady is not None and wait_hours * SECONDS_PER_HOUR < steady.minimum_hold_seconds:
         return draft
-    left = room.after(plan.slots)
+    left = room.after(plan.jobs.slots)
     free = left.free_gpus()
     if not any(free.values()):
         return draft
-    widths, slots, reasons = plan.widths, dict(plan.slots), plan.reasons
+    widths, reasons = plan.jobs.widths, plan.jobs.reasons
     early: dict[JobId, Width | None] = {}
+    slots: dict[JobId, tuple[GpuSlot, ...]] = {}
     starts: dict[JobId, Width] = {}
     for job in waiting:
         then = widths[job]
@@ -49,14 +51,13 @@ def start_early(state: ClusterState, draft: Draft) -> Draft:
             left = left.after(placed)
     if not starts:
         return draft
-    still = {job: why for job, why in plan.waiting.items() if job not in slots}
 
     def why(job: JobId) -> str:
         later = f"{starts[job]} in about {60.0 * wait_hours:.0f} min"
         return f"these are free now, and {later}: {reasons.get(job, 'by the policy')}"
 
-    plan = plan.with_widths(early, why, slots=slots, waiting=still, head_starts=starts)
-    return replace(draft, plan=plan)
+    jobs = replace(plan.jobs.with_widths(early, why).starting(slots), intended=starts)
+    return with_plan(draft, plan.with_jobs(jobs))
 
 
 def _wait_hours(state: ClusterState, plan: Plan, node_prices: NodePrices) -> float:

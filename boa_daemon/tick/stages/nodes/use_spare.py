@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 
-from boa_daemon.tick.facts.draft import Draft
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.draft import Draft, with_plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.room.forecasts import job_hours_left
 from policies.answer import Allocation, LentWidth, NodePrices
 from policies.fast_dataclasses import replace
@@ -31,17 +32,20 @@ def use_spare(state: ClusterState, draft: Draft) -> Draft:
     lent = draft.lent
     draft = _stretched(state, draft, node_prices)
     plan = draft.plan
-    stretched = {job: planned for job, planned in lent.items() if job not in plan.slots}
-    for job in plan.slots:
+    jobs = plan.jobs
+    own_widths = {job: planned for job, planned in lent.items() if job not in jobs.slots}
+    for job in jobs.slots:
         planned = lent.get(job, draft.allocation.widths[job])
-        if job not in plan.head_starts and plan.widths[job].gpus > planned.gpus:
-            stretched[job] = planned
-    return replace(draft, plan=replace(plan, stretched=stretched)) if stretched else draft
+        if job not in jobs.intended and jobs.widths[job].gpus > planned.gpus:
+            own_widths[job] = planned
+    if not own_widths:
+        return draft
+    return with_plan(draft, plan.with_jobs(replace(jobs, intended={**jobs.intended, **own_widths})))
 
 
 def _stretched(state: ClusterState, draft: Draft, node_prices: NodePrices) -> Draft:
     """Return the draft with the jobs that save the most made wider, node by node."""
-    plan, reasons = draft.plan, draft.plan.reasons
+    plan, reasons = draft.plan, draft.plan.jobs.reasons
     for node, free in _spare(state, plan, draft.claimed).items():
         left = free
         while left:
@@ -51,13 +55,12 @@ def _stretched(state: ClusterState, draft: Draft, node_prices: NodePrices) -> Dr
             if found is None:
                 break
             job, width = found
-            before = plan.slots.get(job, state.jobs[job].slots)
+            before = plan.jobs.slots.get(job, state.jobs[job].slots)
             more = width.gpus - len(before)
             slots = (*before, *(GpuSlot(node, index) for index in left[:more]))
             planned = draft.lent.get(job, draft.allocation.widths[job])
-            plan = plan.with_widths(
-                {job: width}, partial(_why, planned, reasons), slots={**plan.slots, job: slots}
-            )
+            jobs = plan.jobs.with_widths({job: width}, partial(_why, planned, reasons))
+            plan = plan.with_jobs(jobs.starting({job: slots}))
             left = left[more:]
     return draft if plan is draft.plan else replace(draft, plan=plan)
 
@@ -86,9 +89,9 @@ def _best_on(
             continue
         job = state.jobs[job_id]
         now, left = job.job.width, None
-        if job_id in plan.slots:
-            now = plan.widths[job_id]
-        elif job_id in plan.waiting or job.is_stopping or job_id in allocation.stay:
+        if job_id in plan.jobs.slots:
+            now = plan.jobs.widths[job_id]
+        elif job_id in plan.jobs.waiting or job.is_stopping or job_id in allocation.stay:
             continue
         else:
             left = job_hours_left(state, job.job, node_prices)
@@ -102,13 +105,13 @@ def _best_on(
 
 def _spare(state: ClusterState, plan: Plan, claimed: AbstractSet[NodeId]) -> dict[NodeId, list[int]]:
     """Return the free GPUs of the nodes with jobs, once the plan is carried out."""
-    if not (state.nodes_with_gaps or plan.slots or plan.stops):
+    if not (state.nodes_with_gaps or plan.jobs.slots or plan.jobs.stops):
         return {}
     taken: dict[NodeId, set[int]] = {}
-    for slots in plan.slots.values():
+    for slots in plan.jobs.slots.values():
         for slot in slots:
             taken.setdefault(slot.node, set()).add(slot.index)
-    moving = {*plan.slots, *plan.stops}
+    moving = {*plan.jobs.slots, *plan.jobs.stops}
     changed = {slot.node for job in moving for slot in state.jobs[job].slots} | taken.keys()
     spare: dict[NodeId, list[int]] = {}
     for name, node in state.with_gaps_or(changed).items():
@@ -134,7 +137,7 @@ def _spare(state: ClusterState, plan: Plan, claimed: AbstractSet[NodeId]) -> dic
 
 def _jobs_on(state: ClusterState, plan: Plan, name: NodeId) -> Iterable[JobId]:
     """Return the jobs that are on a node once the plan is carried out."""
-    gone = {*plan.slots, *plan.stops}
+    gone = {*plan.jobs.slots, *plan.jobs.stops}
     stay = {job: None for job in state.nodes[name].gpus if job is not None and job not in gone}
-    come = {job: None for job, slots in plan.slots.items() if any(slot.node == name for slot in slots)}
+    come = {job: None for job, slots in plan.jobs.slots.items() if any(slot.node == name for slot in slots)}
     return stay | come

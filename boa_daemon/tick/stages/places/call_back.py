@@ -21,7 +21,7 @@ def call_back(state: ClusterState, draft: Draft) -> Draft:
     waiting = draft.unplaced
     if not waiting:
         return draft
-    free = draft.room.after(draft.plan.slots).free_gpus()
+    free = draft.room.after(draft.plan.jobs.slots).free_gpus()
     givers = _givers(state, draft.lent, waiting.values(), free)
     return place(state, draft.giving_back(givers)) if givers else draft
 

@@ -12,17 +12,18 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
 from boa_daemon.tick.facts.claims import served_first
-from boa_daemon.tick.facts.draft import NO_CHANGES, Changes, Draft, shrinks
+from boa_daemon.tick.facts.draft import NO_CHANGES, Changes, Draft, shrinks, with_plan
 from boa_daemon.tick.facts.placeable_nodes import LatestRoom, PlaceableNodes
-from boa_daemon.tick.facts.state import ClusterState, Plan, Rules
-from policies.fast_dataclasses import field_replacer, replace
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, Rules
+from policies.fast_dataclasses import field_replacer
 from policies.memo import LatestMemo
 from policies.model import InstanceType, JobId, Width
 
 LEAVE_SECONDS = 120.0
 """A job releases a node that ends within this time, even with no other place: its progress is then safe."""
 _by_name: LatestMemo[Rules, Mapping[str, InstanceType]] = LatestMemo(attrgetter("by_name"))
-_to_change = field_replacer(Plan, "widths", "reasons", "order", "order_rule", "stops", "instance_types")
+_to_change = field_replacer(Plan, "jobs", "order", "order_rule", "instance_types")
 _latest_room = LatestRoom()
 _with_changes = field_replacer(Draft, "changes", "lent", "room", "plan")
 
@@ -32,31 +33,22 @@ def find_changes(state: ClusterState, draft: Draft) -> Draft:
     allocation, plan = draft.allocation, draft.plan
     changes = _changes(state, draft)
     if not changes.wishes and not changes.stops and not draft.has_fixed_fleet:
-        if plan.widths is allocation.widths and not allocation.order:
+        if plan.jobs.widths is allocation.widths and not allocation.order:
             return draft
-        plan = replace(
-            plan,
-            widths=allocation.widths,
-            reasons=allocation.reasons,
-            order=allocation.order,
-            order_rule=allocation.order_rule,
-            instance_types=_by_name(draft.rules),
-        )
-        return replace(draft, plan=plan)
+        return with_plan(draft, _with_answer(draft, plan.jobs.stops))
     lent = draft.lent
     if lent:
         lent = {job: planned for job, planned in lent.items() if job not in changes.wishes}
     room = _room(state, draft, changes, lent) if changes.wishes else None
-    plan = _to_change(
-        plan,
-        allocation.widths,
-        allocation.reasons,
-        allocation.order,
-        allocation.order_rule,
-        changes.stops,
-        _by_name(draft.rules),
-    )
+    plan = _with_answer(draft, changes.stops)
     return _with_changes(draft, changes, lent, room, plan.looked_at_by(_alarm(state)))
+
+
+def _with_answer(draft: Draft, stops: tuple[JobId, ...]) -> Plan:
+    """Return the plan with the widths and the order of service that the allocation has by now, and stops."""
+    plan, allocation = draft.plan, draft.allocation
+    jobs = plan.jobs.placed(allocation, plan.jobs.slots, stops)
+    return _to_change(plan, jobs, allocation.order, allocation.order_rule, _by_name(draft.rules))
 
 
 def _changes(state: ClusterState, draft: Draft) -> Changes:

@@ -7,10 +7,7 @@ within two minutes. Cost: the placer's cost on the nodes with room.
 from __future__ import annotations
 
 from boa_daemon.tick.facts.draft import Draft, with_plan
-from boa_daemon.tick.facts.state import ClusterState, Plan
-from policies.fast_dataclasses import field_replacer
-
-_placed = field_replacer(Plan, "widths", "reasons", "slots", "stops")
+from boa_daemon.tick.facts.state import ClusterState
 
 
 def place(_state: ClusterState, draft: Draft) -> Draft:
@@ -22,5 +19,5 @@ def place(_state: ClusterState, draft: Draft) -> Draft:
     stops = changes.stops
     if changes.leaving:
         stops = (*stops, *(job for job in changes.leaving if job not in slots))
-    allocation = draft.allocation
-    return with_plan(draft, _placed(draft.plan, allocation.widths, allocation.reasons, slots, stops))
+    jobs = draft.plan.jobs.placed(draft.allocation, slots, stops)
+    return with_plan(draft, draft.plan.with_jobs(jobs))

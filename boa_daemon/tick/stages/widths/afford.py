@@ -176,7 +176,7 @@ class _Unserved:
     @property
     def why(self) -> str:
         """The reason in words."""
-        pays = f"the budget now pays for {self.usd_per_hour:.2f} USD/hour"
+        pays = f"the budget now pays for ${self.usd_per_hour:.2f}/hour"
         if self.rented is not None:
             pays = f"{pays}, {self.rented:.2f} are rented while money is left"
         jobs = counted(self.served, "job")

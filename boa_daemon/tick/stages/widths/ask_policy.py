@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from boa_daemon.tick.facts.draft import Draft
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.money.ledger import money_of
 from policies.fast_dataclasses import field_replacer
 
-_asked = field_replacer(Plan, "widths", "reasons", "memory", "node_prices")
+_asked = field_replacer(Plan, "jobs", "memory", "node_prices")
 _answered = field_replacer(Draft, "allocation", "plan")
 
 
@@ -18,7 +19,6 @@ def ask_policy(state: ClusterState, draft: Draft) -> Draft:
     aside = draft.set_aside
     jobs = [job.job for name, job in state.jobs.items() if name not in aside]
     allocation = draft.allocator.allocate(jobs, now=state.now, money=money)
-    plan = _asked(
-        draft.plan, allocation.widths, allocation.reasons, allocation.memory, allocation.node_prices
-    )
+    planned = draft.plan.jobs.answered(allocation)
+    plan = _asked(draft.plan, planned, allocation.memory, allocation.node_prices)
     return _answered(draft, allocation, plan)

@@ -76,7 +76,7 @@ def change_machine(state: ClusterState, draft: Draft) -> Draft:
     return replace(
         draft,
         allocation=wanted.with_widths(changed, notes.__getitem__),
-        plan=draft.plan.with_widths(changed, notes.__getitem__),
+        plan=draft.plan.with_jobs(draft.plan.jobs.with_widths(changed, notes.__getitem__)),
     )
 
 
@@ -200,7 +200,7 @@ def _transfer_note(job: JobState, far: Transfer | None) -> str:
     if far is None or not size:
         return ""
     return (
-        f"; its checkpoint of {size:.3g} GB comes from {far.source} for {far.usd_per_gb * size:.2f} USD, in "
+        f"; its checkpoint of {size:.3g} GB comes from {far.source} for ${far.usd_per_gb * size:.2f}, in "
         f"about {format_hours(far.hours(size))}"
     )
 

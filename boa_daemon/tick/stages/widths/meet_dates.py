@@ -92,9 +92,9 @@ def meet_dates(state: ClusterState, draft: Draft) -> Draft:
         allocation=allocation,
         left_out={**left_out, **dict.fromkeys(sorted(waits), "spot")},
         other_market=frozenset(leave),
-        plan=replace(
-            draft.plan, dates=found, widths=allocation.widths, reasons=allocation.reasons
-        ).looked_at_by(again),
+        plan=draft.plan.with_jobs(replace(draft.plan.jobs, dates=found).answered(allocation)).looked_at_by(
+            again
+        ),
     )
 
 
@@ -104,7 +104,7 @@ def _why(note: DateNote, width: Width | None) -> str:
     if width is None:
         return f"{date}, leaves time to wait for spot"
     market = " on demand" if note.is_firm else ""
-    kept = f"it is met with probability {note.kept:.0%} for about {note.usd:.2f} USD"
+    kept = f"it is met with probability {note.kept:.0%} for about ${note.usd:.2f}"
     if base_width(width) == note.width:
         return f"{date}, asks for {note.width}{market}: {kept}"
     return f"it keeps {width} for now; {date}, asks for {note.width}{market}: {kept}"

@@ -19,7 +19,8 @@ from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.aws.regions import RegionalCloud
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon.settings.setting_layers import load_aws_settings
+from boa_daemon.daemon.settings.setting_layers import load_aws_settings, load_settings
+from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.testing.fake_cloud import FakeCloud
@@ -213,7 +214,7 @@ def test_checkpoints_that_cross_regions_are_in_prices_caps_and_ledger(two: Calla
         assert each.usd_per_hour == pytest.approx((before[key].usd_per_hour or 0.0) + more)
     assert node.id == there
     assert dict(node.extras)["transfer"] == pytest.approx(usd)
-    assert any("10 GB, 1.20 USD per node and hour" in note for note in made.cloud.notes())
+    assert any("10 GB, $1.20 per node and hour" in note for note in made.cloud.notes())
     assert made.cloud.transfers()[THERE].usd_per_gb == 0.02
     assert TYPE not in made.cloud.transfers()
 
@@ -331,7 +332,7 @@ def test_a_launch_whose_region_vanished_counts_as_spent(two: Callable[..., Two],
         ({"regions": (HOME, HOME)}, "twice"),
         ({"regions": (HOME,), "region": FAR}, "not among regions"),
         ({"regions": (HOME, FAR), "by_region": {"sa-east-1": {}}}, "not a further region"),
-        ({"regions": (HOME, FAR), "by_region": {FAR: {"cluster": "x"}}}, "not a setting of one region"),
+        ({"regions": (HOME, FAR), "by_region": {FAR: {"cluster": "x"}}}, "unknown key"),
     ],
 )
 def test_regions_that_do_not_fit_are_refused(cloud: dict[str, Any], said: str) -> None:
@@ -351,3 +352,42 @@ def test_settings_of_a_region_are_read_for_commands(tmp_path: Path) -> None:
     assert load_aws_settings(path).subnets == ("subnet-1",)
     there = load_aws_settings(path, region=FAR)
     assert (there.region, there.subnets, there.volume_gib) == (FAR, ("subnet-2",), 99)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (f'zones = "{FAR}a"', "zones must be a list; got the text"),
+        ("prices = 3", "prices must be text; got 3"),
+        ("efa = true", "efa holds for all regions: set it under .cloud."),
+        ('subnts = ["subnet-2"]', "Did you mean 'subnets'"),
+        ('images = {g5 = ""}', "images"),
+        ("pool_end_role = 'boa'", "pool_end_role"),
+        (
+            "[cloud.by_region.eu-west-1.side_prices]\nnat_usd_per_hour = true",
+            "gp3_usd_per_gib_month is missing",
+        ),
+    ],
+)
+def test_settings_of_a_further_region_are_checked_where_they_are_read(
+    tmp_path: Path, line: str, said: str
+) -> None:
+    """They were taken as they are, and wrong ones met the daemon as it opened the region."""
+    file = tmp_path / "boa.toml"
+    file.write_text(
+        f'[cloud]\nprovider = "aws"\nregions = ["{HOME}", "{FAR}"]\n[cloud.by_region.{FAR}]\n{line}\n'
+    )
+    with pytest.raises(InputError, match=said) as refusal:
+        load_settings(file, environment={})
+    assert str(refusal.value).startswith(f"{file}:") or "boa.toml:" in str(refusal.value)
+
+
+def test_a_further_region_shows_what_it_sets(tmp_path: Path) -> None:
+    """Not every default beside it."""
+    file = tmp_path / "boa.toml"
+    file.write_text(
+        f'[cloud]\nprovider = "aws"\nregions = ["{HOME}", "{FAR}"]\n'
+        f'[cloud.by_region.{FAR}]\nsubnets = ["subnet-2"]\n'
+    )
+    shown = load_settings(file, environment={}).settings.model_dump(mode="json")["cloud"]["by_region"]
+    assert shown == {FAR: {"subnets": ["subnet-2"]}}

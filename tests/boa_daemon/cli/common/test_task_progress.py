@@ -29,6 +29,19 @@ def test_progress_shows_done_rate_cache_hits_time_left_and_the_leader() -> None:
     assert "about 50 min left" in headway.words()
 
 
+def test_parts_from_the_cache_say_nothing_about_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty parts at once, then twenty in 200 s: the twenty others take 200 s, not 50."""
+    now = 1000.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    headway = TaskProgress(tasks=Tasks(), total=100, what="cells", began=now)
+    for _ in range(60):
+        headway.step()
+    for _ in range(60, 80):
+        now += 10.0
+        headway.step()
+    assert headway.seconds_left(now) == pytest.approx(200.0)
+
+
 def test_a_pipe_gets_one_progress_line_per_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,12 +85,12 @@ def test_submitted_jobs_share_one_allowance(site: Site, tmp_path: Path) -> None:
     assert len(group.structured_content["jobs"]) == 3
     assert group.structured_content["allowance_left_usd"] == 10.0 - 3 * 2.0
     assert unknown.is_error
-    assert "no-such-class" in said(unknown) or "may cost 7.00 USD" in said(unknown)
+    assert "no-such-class" in said(unknown) or "may cost $7.00" in said(unknown)
     assert limitless.is_error
     assert "states no max_usd" in said(limitless)
     assert cheap.structured_content["allowance_left_usd"] == 10.0 - 3 * 2.0 - 3.0
     assert again.is_error
-    assert "may cost 3.00 USD, and 1.00 USD" in said(again)
+    assert "may cost $3.00, and $1.00" in said(again)
     [explained] = talk(site.socket, ("explain", {"job": cheap.structured_content["jobs"][0]}))[1]
     assert not explained.is_error
 
@@ -114,7 +114,7 @@ def test_a_refusal_of_the_daemon_gives_the_allowance_back() -> None:
     """Taking more than is left subtracts nothing."""
     allowance = Allowance(5.0)
     amount = allowance.take([{"name": "one", "max_usd": 4.0}])
-    with pytest.raises(InputError, match=r"1\.00 USD of --max-usd is left"):
+    with pytest.raises(InputError, match=r"\$1\.00 of --max-usd is left"):
         allowance.take([{"name": "two", "max_usd": 2.0}])
     assert allowance.left_usd == 5.0 - 4.0
     allowance.give_back(amount)

@@ -83,7 +83,7 @@ def test_spend_over_the_budget_is_shown_with_its_reason(case: list[str]) -> None
     shown, found = boa(*flags).stdout, json.loads(boa(*flags, "--json").stdout)
 
     over = found["mean_usd_per_hour"] - found["budget_usd_per_hour"]
-    assert f"{over:,.2f} USD/hour over the budget: boots, idle GPUs and lost work were" in shown
+    assert f"${over:,.2f}/hour over the budget: boots, idle GPUs and lost work were" in shown
     assert "over the budget" not in boa(*case, "--budget", "1000/h").stdout
 
 

@@ -370,7 +370,7 @@ def test_the_recorded_state_says_why_a_job_waits(tmp_path: Path) -> None:
             decision = stage.play.daemon.standing.decision
             assert decision is not None
             seen_then = loads(dumps(decision.state))
-            for name, why in decision.plan.waiting.items():
+            for name, why in decision.plan.jobs.waiting.items():
                 if why in ("resting", "user-day-cap"):
                     seen.add(why)
                     said = stage.play.service.explain(name)
@@ -397,7 +397,7 @@ def test_an_observing_daemon_does_not_stop_a_job_at_max_usd(tmp_path: Path) -> N
         assert stage.play.service.job(job)["status"] == "running"
         decision = stage.play.daemon.standing.decision
         assert decision is not None
-        assert decision.plan.stops == (job,)
+        assert decision.plan.jobs.stops == (job,)
     finally:
         stage.play.close()
 
@@ -745,7 +745,7 @@ def test_a_decision_records_the_second_best_option_of_a_job(stage: Stage) -> Non
     choice = said["choice"]
     assert choice["unit"] == "USD"
     assert choice["runner_up"] != choice["chosen"]
-    sentence = f"{choice['chosen']}, at {choice['cost']:.4g} USD of money and waiting; {choice['runner_up']}"
+    sentence = f"{choice['chosen']}, at ${choice['cost']:.4g} of money and waiting; {choice['runner_up']}"
     assert sentence in said["text"]
     row = stage.play.service.decisions(acting=True)["decisions"][0]
     chosen, other = row["chosen"], row["runner_up"]

@@ -101,9 +101,9 @@ def test_foretold_starts_come_true_when_no_more_jobs_arrive(seed: int, gpus: int
             found = forecast_finishes(state, plan, known, boot_hours=0.05)
             told.update({name: one for name, one in found.items() if name not in began})
             told_at = state.now
-            assert {name for name, code in plan.waiting.items() if code == "budget"} <= found.keys()
+            assert {name for name, code in plan.jobs.waiting.items() if code == "budget"} <= found.keys()
         for name, job in state.jobs.items():
-            if job.slots or name in plan.slots:
+            if job.slots or name in plan.jobs.slots:
                 began.setdefault(name, state.now)
 
     run.finish(watch)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from drafts import a_plan, gpus
+from drafts import a_plan, gpus, with_columns
 
 from boa_daemon.daemon.service.finish_forecast import JobEstimate, forecast_finishes
 from boa_daemon.testing import a_class, a_job, a_node, a_state, some_slots
 from boa_daemon.tick.facts.limits import Held, HeldMoney
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.state import ClusterState
 from policies.model import JobClass, Phase, Width
 from policies.speedup import Table
 
@@ -36,7 +36,9 @@ def one_waits() -> ClusterState:
     )
 
 
-PLAN = Plan(widths={"a": Width("gpu", 4), "b": Width("gpu", 4)}, slots={}, waiting={"b": "gpus-to-fall-free"})
+PLAN = a_plan(
+    widths={"a": Width("gpu", 4), "b": Width("gpu", 4)}, slots={}, waiting={"b": "gpus-to-fall-free"}
+)
 
 
 def test_a_waiting_job_starts_when_the_running_one_ends() -> None:
@@ -81,7 +83,7 @@ def test_every_one_of_3000_waiting_jobs_gets_an_end() -> None:
         replace(first, width=Width("gpu", 4)), *others,
         nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1, 2, 3)}, now=0.0,
     )  # fmt: skip
-    plan = Plan(
+    plan = a_plan(
         widths=dict.fromkeys(names, Width("gpu", 4)),
         slots={},
         waiting=dict.fromkeys(names[1:], "gpus-to-fall-free"),
@@ -117,7 +119,7 @@ def test_a_job_that_waits_for_a_cap_of_the_day_starts_once_the_day_rolls() -> No
     """Without a node, it starts at the end of the day plus a boot, and the sentence says both."""
     state = one_waits()
     alone = replace(state, nodes={}, jobs={"b": state.jobs["b"]})
-    plan = replace(PLAN, widths={"b": Width("gpu", 4)}, waiting={"b": "cap-day"}, held=(HELD,))
+    plan = with_columns(PLAN, widths={"b": Width("gpu", 4)}, waiting={"b": "cap-day"}, held=(HELD,))
 
     found = forecast_finishes(alone, plan, known(0.0), boot_hours=0.5)["b"]
 
@@ -130,7 +132,7 @@ def test_a_job_that_waits_for_a_cap_of_the_day_starts_once_the_day_rolls() -> No
 def test_a_job_at_a_cap_starts_on_what_comes_first(room_at: float, starts: float) -> None:
     """GPUs that fall free after one hour, or the next day's money and a boot."""
     held = replace(HELD, money=HeldMoney(spent_usd=9.0, reserved_usd=0.5, room_at=room_at))
-    plan = replace(PLAN, waiting={"b": "cap-day"}, held=(held,))
+    plan = with_columns(PLAN, waiting={"b": "cap-day"}, held=(held,))
 
     found = forecast_finishes(one_waits(), plan, known(0.0), boot_hours=0.5)["b"]
 

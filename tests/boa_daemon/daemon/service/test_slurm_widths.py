@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,21 @@ def test_a_job_that_may_be_wider_is_requeued_before_it_begins(tmp_path: Path) ->
     sizes, at, release = world.slurm.orders[1:]
     assert sizes == ("7", {"NumNodes": "4-4"})
     assert (at, release) == (("7", {"StartTime": "now"}), ("7", {"release": ""}))
+
+
+def test_a_job_that_slurm_holds_late_is_let_go_until_it_is_free(tmp_path: Path) -> None:
+    """A hold counts only once the old processes have ended; meanwhile it is listed with its old nodes."""
+    world = a_world(tmp_path, usd_per_hour=1000.0)
+    late = world.slurm.requeue_held
+    wants(world, a_job(node_count=1, nodes="c1", comment="boa:class=default,max_gpus=16"))
+    passes(world)
+    passes(world)
+    late("7")
+    world.slurm.queue = [replace(world.slurm.queue[0], node_count=1)]
+    for _ in range(3):
+        passes(world)
+    orders = [next(iter(values)) for _, values in world.slurm.orders]
+    assert orders == ["requeue", "NumNodes", "StartTime", "release", "requeue", "StartTime", "release"]
 
 
 def test_a_waiting_job_is_changed_where_it_waits(tmp_path: Path) -> None:

@@ -83,7 +83,35 @@ WARNED = {
     ),
     "a reservation of another machine": (AWS + 'reservations = {"p5.48xlarge" = "cr-1"}\n', "reservations"),
     "an image of another family": (AWS + 'images = {p4d = "ami-1"}\n', "family 'p4d'"),
-    "a boot time on AWS": (AWS + "boot_seconds = 9\n", ":3: [cloud] boot_seconds has no effect"),
+    "a boot time on AWS": (
+        AWS + "boot_seconds = 9\n",
+        ":3: [cloud] boot_seconds is of simulated",
+    ),
+    "a stock on AWS": (AWS + "stock = 9\n", ":3: [cloud] stock is of simulated and local, and has no effect"),
+    "a stock on Slurm": (
+        '[cloud]\nprovider = "slurm"\nstock = 9\n',
+        ":3: [cloud] stock is of simulated and local, and has no effect",
+    ),
+    "partitions on AWS": (
+        AWS + '[cloud.partitions.a]\ngpu = "a100"\ngpus = 8\n',
+        "[cloud] partitions is of Slurm, and has no effect with provider = 'aws'",
+    ),
+    "partitions here": (
+        '[cloud]\nprovider = "local"\n[cloud.partitions.a]\ngpu = "a100"\ngpus = 8\n',
+        "[cloud] partitions is of Slurm",
+    ),
+    "a warm pool here": (
+        '[cloud]\nprovider = "local"\nwarm_pool_nodes = 1\n',
+        ":3: [cloud] warm_pool_nodes is of AWS and simulated",
+    ),
+    "a warm pool on Slurm": (
+        '[cloud]\nprovider = "slurm"\nwarm_pool_nodes = 1\nstart_seconds = 3.0\n',
+        ":4: [cloud] start_seconds is of AWS and simulated",
+    ),
+    "prices of AWS on Slurm": (
+        '[cloud]\nprovider = "slurm"\nspot_max_usd_per_hour = {"g5.xlarge" = 1.0}\n',
+        ":3: [cloud] spot_max_usd_per_hour is of AWS",
+    ),
     "a zone on the simulated cloud": ('[cloud]\nzones = ["us-east-1a"]\n', ":2: [cloud] zones is of AWS"),
     "a team's cap above the site's": ('[teams.a]\nmembers = ["x"]\nusd_per_day_cap = 301\n', ":3: [teams.a]"),
     "a user's cap above the site's": ("[users.a]\nusd_per_day_cap = 301\n", ":2: [users.a]"),

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from accessibility import faults_of
+from browsers import Tab, a_browser
 
 from boa_daemon.daemon.watch.month_report import (
     MonthMoney,
@@ -15,6 +17,8 @@ from boa_daemon.daemon.watch.month_report import (
     month_money,
     month_report,
     send_month_report,
+    send_team_reports,
+    team_month_report,
 )
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
@@ -122,3 +126,104 @@ def test_the_service_answers_for_months_that_have_begun(play: DaemonInAFolder) -
     assert datetime.fromtimestamp(report.until, UTC).month == 12
     with pytest.raises(InputError, match="has not begun"):
         play.service.month("2027-01")
+
+
+TEAMS = {
+    "red": {"members": ["ann", "bob"], "usd_per_month_cap": 2000.0, "webhook": "https://red.example/hook"},
+    "blue": {"members": ["carol"], "usd_per_month_cap": 9000.0},
+    "idle": {"members": ["dora"]},
+}
+
+
+@pytest.fixture
+def teams(tmp_path: Path) -> Iterator[DaemonInAFolder]:
+    """Yield a daemon with three teams, of which two had jobs on the last evening of November."""
+    users = {"carol": {"webhook": "https://carol.example/hook"}}
+    found = DaemonInAFolder(tmp_path, ManualClock(DECEMBER - 8 * 3600.0), {"teams": TEAMS, "users": users})
+    found.daemon.tick()
+    for user, hours in (("ann", 1.0), ("bob", 0.5), ("carol", 1.5)):
+        found.service.submit([job_content(hours=hours)], user=user)
+    while found.clock.instant < DECEMBER + 3600.0:
+        found.daemon.tick()
+        found.clock.instant += 300.0
+    yield found
+    found.close()
+
+
+def test_a_teams_report_is_its_row_of_the_sites_report(teams: DaemonInAFolder) -> None:
+    """Verdict with its cap first; by user, class and job; nothing of other teams."""
+    site = month_report(teams.storage, NOVEMBER, MONEY, now=teams.clock.instant)
+    rows = dict(site.groups["team"])
+    for name, users in (("red", {"ann", "bob"}), ("blue", {"carol"})):
+        report = team_month_report(teams.storage, NOVEMBER, name, 2000.0, now=teams.clock.instant)
+        document = report.to_document()
+        assert document["usd"] == pytest.approx(rows[name])
+        assert (document["team"], document["cap_usd"]) == (name, 2000.0)
+        for by, found in document["groups"].items():
+            assert sum(row["usd"] for row in found) == pytest.approx(document["usd"]), by
+        assert {row["name"] for row in document["groups"]["user"]} == users
+        assert document["jobs"] == {"finished": len(users)}
+        assert report.lead.startswith(f"Team {name}, November 2026: ${document['usd']:,.2f} spent, ")
+        assert "of its cap of $2,000.00" in report.lead
+        assert teams.service.month("2026-11", team=name).usd == pytest.approx(report.usd)
+    with pytest.raises(InputError, match="there is no team 'rad'"):
+        teams.service.month("2026-11", team="rad")
+
+
+def test_a_teams_cap_that_was_reached_is_said(teams: DaemonInAFolder) -> None:
+    """Before the figures, as what was not well."""
+    report = team_month_report(teams.storage, NOVEMBER, "red", 0.01, now=teams.clock.instant)
+    assert "The team's cap of $0.01 was reached." in report.bad
+    assert "The team&#x27;s cap of $0.01 was reached." in report.page(made_by="by a test")
+
+
+def test_teams_hear_of_their_own_month_once_over_their_own_channels(
+    teams: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A team's webhook, else its members'; the site's channels hear nothing; an idle team gets no report."""
+    said: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        teams.daemon.alerts._sender,
+        "send",
+        lambda channels, sentence, *_: said.extend((one[1], sentence) for one in channels),
+    )
+    settings, folder = teams.daemon.settings, tmp_path / "reports"
+
+    def send() -> list[Path]:
+        return send_team_reports(
+            teams.storage, teams.daemon.alerts, folder, settings.teams, settings.users,
+            made_by="by a test", now=teams.clock.instant,
+        )  # fmt: skip
+
+    assert [path.name for path in send()] == ["2026-11-red.html", "2026-11-blue.html"]
+    assert [url for url, _ in said] == ["https://red.example/hook", "https://carol.example/hook"]
+    assert said[0][1].startswith("Team red, November 2026: $")
+    assert "carol" not in said[0][1] + (folder / "2026-11-red.html").read_text()
+    assert send() == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (768, "light"), (1280, "dark")])
+def test_a_month_is_read_on_a_phone_and_printed(
+    teams: DaemonInAFolder, tmp_path: Path, width: int, scheme: str
+) -> None:
+    """Verdict first; nothing scrolls the page sideways, nothing is asked of others; two pages of paper."""
+    pages = {
+        "site": month_report(teams.storage, NOVEMBER, MONEY, now=teams.clock.instant),
+        "team": team_month_report(teams.storage, NOVEMBER, "red", 2000.0, now=teams.clock.instant),
+    }
+    with a_browser() as browser:
+        for name, report in pages.items():
+            file = tmp_path / f"{name}.html"
+            file.write_text(report.page(made_by="by a test"))
+            tab = Tab(browser, width=width, scheme=scheme)
+            tab.page.goto(file.as_uri())
+            assert faults_of(tab.page) == [], name
+            assert tab.asked == [file.as_uri()]
+            assert str(tmp_path) not in file.read_text()
+            lead = tab.page.locator("p.lead").bounding_box()
+            assert lead is not None
+            assert lead["y"] < 200
+            paper = tab.page.pdf(format="A4")
+            assert 1 <= paper.count(b"/Type /Page\n") + paper.count(b"/Type /Page ") <= 4
+            tab.close()

@@ -66,7 +66,7 @@ def test_a_user_is_alerted_like_a_team() -> None:
     found = list(due_purse_alerts(team_and_user_purses(state, reserve_seconds=900.0), FRACTIONS))
     assert [key for _, key, _ in found] == [f"user:ann:day:1970-01-15:{part}" for part in ("1", "0.8", "0.5")]
     assert found[0][2] == (
-        "user ann today (UTC): 4.00 USD spent, 100% of the cap of 4.00 USD; "
+        "user ann today (UTC): $4.00 spent, 100% of the cap of $4.00; "
         "there is room again at 1970-01-16 00:00 UTC"
     )
 
@@ -79,7 +79,7 @@ def test_a_forecast_says_when_the_cap_is_used_up() -> None:
     )  # fmt: skip
     sentences = {key: said for _, key, said in due_purse_alerts([purse], FRACTIONS)}
     assert "used up in 5.0 hours" in sentences["team:red:day:1970-01-15:forecast"]
-    assert "running jobs have 2.00 USD reserved" in sentences["team:red:day:1970-01-15:0.5"]
+    assert "running jobs have $2.00 reserved" in sentences["team:red:day:1970-01-15:0.5"]
 
 
 def test_a_job_is_alerted_at_fractions_of_its_max_usd_and_ahead_of_it() -> None:
@@ -131,7 +131,7 @@ def test_every_purse_speaks_at_every_fraction_and_not_before(
     purse, key, sentence = reached[0]
     assert key.rpartition(":")[2] == f"{fraction:g}"
     assert f"{fraction:.0%} of" in sentence
-    assert "100.00 USD" in sentence
+    assert "$100.00" in sentence
     assert ("there is room again" in sentence) == (fraction == 1.0 and purse.kind in ("team", "user"))
     alerts = Alerts(None, AlertSettings())
     owners = [UserSettings(webhook=f"{inbox.webhook}/own"), UserSettings(apprise=[inbox.mail])]
@@ -285,8 +285,8 @@ def test_a_daemon_tells_a_team_and_a_user_of_their_caps(tmp_path: Path, inbox: I
     assert f"job:{job}:0.5" in keys
     assert f"job:{job}:forecast" in keys
     assert 'boa_purse_spent_dollars{kind="team",name="red",window="day"}' in metrics
-    assert "USD is spent" in explained
-    assert "USD is reserved for what runs" in explained
+    assert " is spent" in explained
+    assert " is reserved for what runs" in explained
     assert "there is room at 1970-01-16 00:00 UTC, or sooner when running jobs end" in explained
     (day,) = [purse for purse in status["purses"] if purse["kind"] == "team"]
     assert 0.5 <= day["spent_usd"] <= 1.0

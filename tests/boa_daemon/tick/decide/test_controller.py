@@ -16,8 +16,9 @@ from boa_daemon.tick.decide.controller import ActsFailed, Controller, Ports
 from boa_daemon.tick.facts.actions import Action, LaunchNodes, StartJob, StopJob
 from boa_daemon.tick.facts.limits import Act, Caps, Steady
 from boa_daemon.tick.facts.offers import Offer
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.ports import Launched, Outcome, Refused, Unknown
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.state import ClusterState
 from policies.answer import Allocation
 from policies.model import Job, Width
 from policies.online.pacing import Pace
@@ -308,7 +309,7 @@ def test_the_other_acts_are_done_if_one_act_raises() -> None:
     ) as found:
         replace(controller, ports=ports).run_once()
 
-    assert set(found.value.decision.plan.slots) == {"a", "b"}
+    assert set(found.value.decision.plan.jobs.slots) == {"a", "b"}
     assert [type(action) for action in world.done] == [LaunchNodes]
     outcomes = [outcome for _, outcome, _ in controller.ports.store.outcomes]  # type: ignore[attr-defined]
     assert outcomes[:2] == [Unknown(reason=f"OSError: no way to {job}") for job in "ab"]

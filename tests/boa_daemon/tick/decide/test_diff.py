@@ -27,7 +27,7 @@ from boa_daemon.tick.facts.limits import Held
 from boa_daemon.tick.facts.offers import Cooldown, Offer
 from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
 from boa_daemon.tick.facts.retries import GivenUp
-from boa_daemon.tick.facts.state import ClusterState, DateNote, Plan
+from boa_daemon.tick.facts.state import ClusterState, DateNote
 from policies.model import Width
 from policies.placement.first_fit import FirstFit
 from policies.registry import PLACERS, find_placer
@@ -121,7 +121,7 @@ def test_the_reason_of_a_release_says_how_long_the_node_was_idle() -> None:
     """The node was idle for 90 s, which is 1.5 min."""
     state = a_state(nodes=[a_node("n1", idle_since=10.0)], now=100.0)
 
-    (action,) = diff(state, Plan(widths={}, slots={}, releases=("n1",)))
+    (action,) = diff(state, a_plan(releases=("n1",)))
 
     assert action.reason == "idle for 1.5 min, and no job needs it"
 
@@ -137,7 +137,7 @@ def test_a_job_at_its_width_causes_no_action() -> None:
     """The job fills its node."""
     state = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1, 2, 3)})
 
-    assert diff(state, Plan(widths={"a": Width("gpu", 4)}, slots={})) == ()
+    assert diff(state, a_plan(widths={"a": Width("gpu", 4)}, slots={})) == ()
     assert decide(state, allocator=Wishes(widths={"a": 4}), placer=FirstFit(), rules=rules()).actions == ()
 
 

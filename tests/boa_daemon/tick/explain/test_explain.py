@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from drafts import a_plan, gpus
+from drafts import a_plan, gpus, with_columns
 
 from boa_daemon.errors import InputError
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type, rules, some_slots
@@ -15,6 +15,7 @@ from boa_daemon.tick.decide.decision import Decision, decide
 from boa_daemon.tick.explain.explain import explain_job
 from boa_daemon.tick.facts.limits import Held
 from boa_daemon.tick.facts.offers import NO_PRICE_SECONDS, Cooldown, RefusalKind
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
 from boa_daemon.tick.facts.retries import GivenUp
 from boa_daemon.tick.facts.state import (
@@ -23,7 +24,6 @@ from boa_daemon.tick.facts.state import (
     GatedLink,
     GateView,
     JobTerms,
-    Plan,
     Rules,
     UserMoney,
     WaitReason,
@@ -51,7 +51,7 @@ def test_the_explanation_quotes_the_reason_of_the_policy() -> None:
     """The policy's own reason replaces the default one."""
     state = a_state(a_job("a"))
     plan = decide(state, allocator=Wishes(widths={"a": 2}), placer=FirstFit(), rules=rules()).plan
-    plan = replace(plan, reasons={"a": "an hour is worth 2.50 USD"})
+    plan = with_columns(plan, reasons={"a": "an hour is worth 2.50 USD"})
 
     assert "Planned are 2 x gpu: an hour is worth 2.50 USD." in explain_job(state, plan, "a")
 
@@ -158,7 +158,7 @@ def for_a(
     waits: WaitReason | None = None, *, gpus: int | None = None, slots: Any = None, **changes: Any
 ) -> Plan:
     """Return a plan with this width, these slots or this wait reason for job a."""
-    return Plan(
+    return a_plan(
         widths={} if gpus is None else {"a": Width("gpu", gpus)},
         slots={} if slots is None else {"a": slots},
         waiting={} if waits is None else {"a": waits},
@@ -356,11 +356,11 @@ def test_the_explanation_of_a_job_set_aside_gives_only_its_reason(
 def test_the_explanation_of_a_job_set_aside_quotes_known_numbers() -> None:
     """The reason for giving up, a user's spending, a team's note, and the state of the awaited job."""
     state, plan = waiting("given-up")
-    gone = replace(plan, given_up={"a": GivenUp(code="failed", reason="it failed 4 times")})
+    gone = with_columns(plan, given_up={"a": GivenUp(code="failed", reason="it failed 4 times")})
     assert explain_job(state, gone, "a") == f"{PRESENT} It is given up: it failed 4 times."
     state, plan = waiting("user-day-cap", user="eve")
     state = replace(state, users={"eve": UserMoney(spent_usd=4.5, cap_usd=4.25)})
-    assert "today's cap: 4.50 of 4.25 USD. It may start" in explain_job(state, plan, "a")
+    assert "today's cap: $4.50 of $4.25. It may start" in explain_job(state, plan, "a")
     state, plan = waiting("team-day-cap", team="red")
     notes = tuple(
         Held(what=f"team {team}", code="team-day-cap", numbers={"cap_usd": usd})
@@ -381,7 +381,7 @@ def test_the_explanation_of_a_job_without_a_width_under_a_ceiling_gives_the_reas
     """A job with a width gets the sentence for its planned width."""
     state, plan = waiting(reason)
     assert explain_job(state, plan, "a").startswith(f"{PRESENT} It waits: {WAIT_REASON_TEXTS[reason]}. ")  # type: ignore[index]
-    planned = explain_job(state, replace(plan, widths=gpus(a=2)), "a")
+    planned = explain_job(state, with_columns(plan, widths=gpus(a=2)), "a")
     assert planned.startswith(f"{PRESENT} Planned are 2 x gpu: the policy's width for its class and phase.")
     assert explain_job(state, a_plan(), "a") == (
         f"{PRESENT} The policy gives it no GPUs now: earlier jobs have them all."
@@ -421,7 +421,7 @@ def test_the_explanation_counts_free_booting_requested_and_stopped_nodes_of_the_
         f"It waits: {WAIT_REASON_TEXTS[reason]}{says}. Of its 4 GPUs 2 are free; nodes booting: 1, asked for "
         "now: 1, stopped and started first: 1 of 2."
     )
-    noted = explain_job(state, replace(plan, waiting={"a": "cap-day"}), "a")
+    noted = explain_job(state, with_columns(plan, waiting={"a": "cap-day"}), "a")
     assert f"It waits: {plan.held[0].why}. Of its" in noted
 
 
@@ -483,19 +483,19 @@ def test_the_explanation_says_why_a_shared_link_has_no_order() -> None:
 
 
 def test_the_explanation_lists_everything_that_is_planned_for_the_job() -> None:
-    """A start, a head start, lent GPUs, an end, and a note; notes on other jobs are left out."""
+    """A start, a head start or lent GPUs, an end, and a note; notes on other jobs are left out."""
     state = a_state(a_job("a"), nodes=[a_node("n1")])
     plan = a_plan(
         widths=gpus(a=2),
         slots={"a": some_slots("n1", 0, 1)},
-        head_starts=gpus(a=4),
-        stretched=gpus(a=1),
+        intended=gpus(a=4),
         ends={"a": "hangs"},
         held=(Held(what="job a", code="loop"), Held(what="job b", code="loop")),
     )
     said = explain_job(state, plan, "a")
     assert "It starts now on n1 (2 GPUs)." in said
     assert "It starts narrow and gets 4 x gpu once there is room; the early work outweighs" in said
-    assert "1 x gpu are planned for it; the rest would be idle on its nodes" in said
     assert "It hangs, and is ended." in said
     assert said.count("Held back: ") == 1
+    lent = explain_job(state, a_plan(widths=gpus(a=2), intended=gpus(a=1)), "a")
+    assert "1 x gpu are planned for it; the rest would be idle on its nodes" in lent

@@ -11,7 +11,8 @@ from boa_daemon.testing import a_job, a_node, a_state, some_slots
 from boa_daemon.tick.decide.diff import diff
 from boa_daemon.tick.explain.headline import headline
 from boa_daemon.tick.facts.limits import Held
-from boa_daemon.tick.facts.state import Claim, ClusterState, Plan
+from boa_daemon.tick.facts.plan import Plan, PlannedJobs
+from boa_daemon.tick.facts.state import Claim, ClusterState
 from policies.model import Width
 
 
@@ -28,7 +29,9 @@ def state(*, holds: bool = True, ends_by: float | None = None) -> ClusterState:
         (state(), a_plan(widths=gpus(a=2)), "Job a runs on 2 x gpu, as planned."),
         (
             state(),
-            a_plan(widths=gpus(a=2)).with_widths({"a": Width("gpu", 2)}, lambda _: "the limit of 1 node"),
+            a_plan().with_jobs(
+                PlannedJobs(widths=gpus(a=2)).with_widths(gpus(a=2), lambda _: "the limit of 1 node")
+            ),
             "Job a runs on 2 x gpu: the limit of 1 node.",
         ),
         (

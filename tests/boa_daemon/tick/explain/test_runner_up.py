@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from drafts import a_plan
 
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, some_slots
 from boa_daemon.tick.explain.runner_up import Alternatives, Choice, WidthLimits, action_choice, width_choice
 from boa_daemon.tick.facts.actions import LaunchNodes, StartJob, TerminateNode
 from boa_daemon.tick.facts.offers import Cooldown, Offer
 from boa_daemon.tick.facts.room_caps import RoomCap
-from boa_daemon.tick.facts.state import Plan
 from policies.model import Width
 
 MACHINE = an_instance_type()
@@ -61,7 +61,7 @@ def test_the_runner_up_of_ending_a_node_is_to_keep_it_at_its_price() -> None:
 
 def test_a_policy_without_prices_has_no_choices() -> None:
     """There are no costs and no other width."""
-    state, plan = a_state(), Plan(widths={"a": Width("gpu", 1)}, slots={})
+    state, plan = a_state(), a_plan(widths={"a": Width("gpu", 1)}, slots={})
     assert Alternatives.of(state, plan).costs == (None, None)
     assert width_choice(state, plan, "a") is None
     start = StartJob(id="x", job="a", width=Width("gpu", 1), slots=(), generation=1, reason="")
@@ -71,8 +71,8 @@ def test_a_policy_without_prices_has_no_choices() -> None:
 def test_the_sentence_of_a_choice_says_whether_its_cost_includes_waiting() -> None:
     """USD are money and waiting together; USD per hour are money alone."""
     choice = Choice(chosen="2 x gpu", cost=4.0, runner_up="4 x gpu", runner_up_cost=5.5, unit="USD")
-    assert choice.sentence == "2 x gpu, at 4 USD of money and waiting; 4 x gpu would be 5.5"
-    assert replace(choice, unit="USD/hour").sentence == "2 x gpu, at 4 USD per hour; 4 x gpu would be 5.5"
+    assert choice.sentence == "2 x gpu, at $4 of money and waiting; 4 x gpu would be $5.5"
+    assert replace(choice, unit="USD/hour").sentence == "2 x gpu, at $4/hour; 4 x gpu would be $5.5"
     assert choice.document == {
         "chosen": "2 x gpu", "cost": 4.0, "runner_up": "4 x gpu", "runner_up_cost": 5.5, "unit": "USD",
     }  # fmt: skip
@@ -84,7 +84,7 @@ def test_room_for_a_wider_width_is_asked_of_each_job_whatever_was_asked_before(a
     cap = RoomCap(code="node-limit", name="cap", size=1.0, node_sizes={"gpu": 1.0}, gpus={"gpu": 4})
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)})
     widths = {"a": Width("gpu", 1), "b": Width("gpu", 4)}
-    plan = Plan(widths=widths, slots={}, waiting={"b": "node-limit"}, room_caps=(cap,))
+    plan = a_plan(widths=widths, slots={}, waiting={"b": "node-limit"}, room_caps=(cap,))
     limits = WidthLimits.of(state, plan)
     found = {
         (name, gpus): limits.allow(state.jobs[name].job, Width("gpu", gpus))
@@ -100,7 +100,7 @@ def test_a_waiting_job_that_fits_beside_the_others_may_be_wider_within_the_cap()
     held = {"a": some_slots("n1", 0, 1, 2, 3)}
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held=held)
     widths = {name: Width("gpu", 4) for name in "ab"}
-    plan = Plan(widths=widths, slots={}, waiting={"b": "nodes-to-come"}, room_caps=(cap,))
+    plan = a_plan(widths=widths, slots={}, waiting={"b": "nodes-to-come"}, room_caps=(cap,))
     limits = WidthLimits.of(state, plan)
     job = state.jobs["b"].job
     assert [gpus for gpus in (1, 4, 8, 9) if limits.allow(job, Width("gpu", gpus))] == [1, 4, 8]

@@ -101,8 +101,8 @@ def test_a_job_that_may_not_start_claims_nothing() -> None:
 def test_a_claim_takes_part_in_the_sharing_of_scarce_room_like_a_running_job() -> None:
     """One node for three jobs: job a keeps its two GPUs, and its reason says that it finishes a move."""
     decision = decided(between("b", "c", claim=TWO), 1, a=4, b=4, c=4)
-    assert decision.plan.widths["a"] == Width("gpu", 2)
-    assert "finishes that move" in decision.plan.reasons["a"]
+    assert decision.plan.jobs.widths["a"] == Width("gpu", 2)
+    assert "finishes that move" in decision.plan.jobs.reasons["a"]
     assert not [action for action in decision.actions if isinstance(action, StopJob)]
 
 

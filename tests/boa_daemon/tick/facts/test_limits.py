@@ -149,12 +149,12 @@ def test_the_sentence_of_a_note_has_the_target_the_reason_and_the_numbers() -> N
     """Numbers have units and thousands separators; without numbers there are no brackets."""
     held = Held(what="2 gpu-x4", code="cap-day", numbers={"cap_usd": 1234567.0, "left_usd": 0.25})
     said = "2 gpu-x4: the cap on dollars per day leaves no room for it"
-    assert held.sentence == f"{said} (the cap is 1,234,567.00 USD, 0.25 USD is left)"
+    assert held.sentence == f"{said} (the cap is $1,234,567.00, $0.25 is left)"
     assert Held(what="2 gpu-x4", code="cap-day").sentence == said
     assert Held(what="x", code="loop", numbers={"seconds": 4321.0}).sentence.endswith("(in 4,321 s)")
     spent = HeldMoney(spent_usd=3.0, reserved_usd=0.0, room_at=0.0)
     team = Held(what="x", code="team-day-cap", numbers={"spent_usd": 3.0, "cap_usd": 2.0}, money=spent)
-    assert "(the cap is 2.00 USD): 3.00 USD is spent" in team.sentence
+    assert "(the cap is $2.00): $3.00 is spent" in team.sentence
     assert set(get_args(CapCode)) <= SENTENCES.keys()
     assert len(set(SENTENCES.values())) == len(SENTENCES) == 18
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from drafts import a_plan
 
 import boa_daemon
 from boa_daemon.testing import ManualClock, a_job, a_state
@@ -15,7 +16,7 @@ from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.explain.explain import explain_job
 from boa_daemon.tick.facts.limits import SENTENCES, CapCode, HeldCode
 from boa_daemon.tick.facts.reasons import JOB_REASON_TEXTS, WAIT_REASON_TEXTS, JobReason
-from boa_daemon.tick.facts.state import Plan, WaitReason
+from boa_daemon.tick.facts.state import WaitReason
 from policies.model import Width
 
 PACKAGE = Path(boa_daemon.__file__).parent
@@ -83,8 +84,8 @@ def test_the_reference_lists_every_code_with_its_text() -> None:
 @pytest.mark.parametrize("reason", sorted(WAIT_REASON_TEXTS))
 def test_every_wait_reason_has_its_own_explanation(reason: WaitReason) -> None:
     """No reason gives the explanation of `nodes-to-come`."""
-    plan = Plan(widths={"a": Width("gpu", 4)}, slots={}, waiting={"a": reason})
-    other = Plan(widths={"a": Width("gpu", 4)}, slots={}, waiting={"a": "nodes-to-come"})
+    plan = a_plan(widths={"a": Width("gpu", 4)}, slots={}, waiting={"a": reason})
+    other = a_plan(widths={"a": Width("gpu", 4)}, slots={}, waiting={"a": "nodes-to-come"})
     said = explain_job(a_state(a_job()), plan, "a")
     assert (said == explain_job(a_state(a_job()), other, "a")) == (reason == "nodes-to-come")
 

@@ -10,9 +10,10 @@ from unnamed import by_place, hidden, hurried, unnamed
 import boa_daemon.tick
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
 from boa_daemon.tick.facts.draft import Changes
+from boa_daemon.tick.facts.plan import Plan, PlannedJobs
 from boa_daemon.tick.facts.rests import Refusal
 from boa_daemon.tick.facts.retries import ANY_RETRIES, Failure, Retries
-from boa_daemon.tick.facts.state import Due, JobState, JobTerms, NodeState, Plan, Rules, UserMoney, WarmPool
+from boa_daemon.tick.facts.state import Due, JobState, JobTerms, NodeState, Rules, UserMoney, WarmPool
 from policies.answer import Allocation
 from policies.site import BuiltPolicy
 
@@ -62,7 +63,7 @@ def test_the_money_of_a_user_is_spent_when_the_cap_is_reached() -> None:
 
 def test_a_plan_wakes_up_at_the_earliest_of_its_times() -> None:
     """None changes nothing."""
-    plan = Plan(widths={}, slots={})
+    plan = Plan()
     assert plan.looked_at_by(None) is plan
     assert plan.looked_at_by(3.0, None, 2.0).wake_at == 2.0
     assert plan.looked_at_by(3.0).looked_at_by(5.0).wake_at == 3.0
@@ -120,7 +121,7 @@ def test_defaults_that_are_not_empty_are_listed_here() -> None:
     """In all of `boa_daemon.tick`, every other default is zero, empty, False or None."""
     found = unnamed(boa_daemon.tick)
     nothing = {"Draft.allocation": Allocation(widths={}), "Draft.changes": Changes()}
-    nothing |= {"Draft.plan": Plan(widths={}, slots={}), "JobState.terms": JobTerms()}
+    nothing |= {"Draft.plan": Plan(), "Plan.jobs": PlannedJobs(), "JobState.terms": JobTerms()}
     assert {name: found.pop(name) for name in nothing} == nothing
     assert found.pop("JobTerms.retries") == Retries() == ANY_RETRIES
     assert hidden(boa_daemon.tick) == {}
@@ -180,6 +181,8 @@ def test_fast_dataclasses_and_bounded_caches_are_listed_here() -> None:
             "Ledger",
             "NodeState",
             "Plan",
+            "PlannedJob",
+            "PlannedJobs",
             "StartJob",
             "StopJob",
             "TerminateNode",

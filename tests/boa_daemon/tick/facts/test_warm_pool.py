@@ -15,7 +15,7 @@ from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.limits import DAY_SECONDS, Caps
 from boa_daemon.tick.facts.offers import Offer
-from boa_daemon.tick.facts.state import ClusterState, NodeState, Plan, WarmPool
+from boa_daemon.tick.facts.state import ClusterState, NodeState, WarmPool
 from boa_daemon.tick.facts.warm_pool import (
     PoolStarts,
     PoolWorth,
@@ -179,7 +179,7 @@ def test_a_job_is_not_placed_on_a_stopped_node() -> None:
     state = a_state(a_job("a"), nodes=[asleep(), a_node("i-2")], now=NOON)
     decision = decided(state, a=4)
 
-    assert decision.plan.slots == {"a": some_slots("i-2", 0, 1, 2, 3)}
+    assert decision.plan.jobs.slots == {"a": some_slots("i-2", 0, 1, 2, 3)}
 
 
 def test_a_launch_is_paid_before_the_disk_of_a_stopped_node() -> None:
@@ -190,7 +190,7 @@ def test_a_launch_is_paid_before_the_disk_of_a_stopped_node() -> None:
     kept = {}
     for left in (-1.0, 1.0, 60.0):
         site = rules(warm_pool=WarmPool(nodes=1), caps=Caps(usd_per_day=billed + left))
-        plan = Plan(
+        plan = a_plan(
             widths={},
             slots={},
             releases=("i-1",),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drafts import a_plan
+from drafts import a_plan, with_columns
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -64,10 +64,10 @@ def test_a_launch_that_could_break_the_daily_cap_is_refused_with_code_and_number
     decision = decided(state, Caps(usd_per_day=10.0), a=4)
 
     assert decision.actions == ()
-    assert decision.plan.waiting == {"a": "cap-day"}
+    assert decision.plan.jobs.waiting == {"a": "cap-day"}
     assert [held.code for held in decision.plan.held] == ["cap-day"]
     assert decision.plan.held[0].numbers == {"cap_usd": 10.0, "left_usd": 0.5}
-    assert "(the cap is 10.00 USD, 0.50 USD is left)" in decision.explain("a")
+    assert "(the cap is $10.00, $0.50 is left)" in decision.explain("a")
     assert decision.wake_at == DAY_SECONDS
 
 
@@ -76,13 +76,13 @@ def test_standing_costs_are_paid_before_launches() -> None:
     state = a_state(a_job("a"), now=NOON, settled_today_micro_dollars=8_000_000)
     assert kinds(decided(state, Caps(usd_per_day=10.0), a=4)) == [LaunchNodes]
     decision = decided(state, Caps(usd_per_day=10.0, standing_usd_per_hour=0.05), a=4)
-    assert decision.plan.waiting == {"a": "cap-day"}
+    assert decision.plan.jobs.waiting == {"a": "cap-day"}
     assert decision.plan.held[0].numbers == {"cap_usd": 8.8, "left_usd": 0.8}
     later = replace(state, standing_charged_until=NOON + 3600.0)
     charged = decided(later, Caps(usd_per_day=10.0, standing_usd_per_hour=0.05), a=4)
     assert charged.actions, "thirteen hours of 0.05 are among the eight dollars: 1.45 are left, not 0.8"
     ceiling = Caps(usd_per_hour=4.0, standing_usd_per_hour=0.05)
-    assert decided(state, ceiling, a=4).plan.waiting == {"a": "cap-hour"}
+    assert decided(state, ceiling, a=4).plan.jobs.waiting == {"a": "cap-hour"}
 
 
 def test_launches_are_cut_to_the_money_that_is_left() -> None:
@@ -111,9 +111,9 @@ def test_terminating_nodes_count_towards_the_cap_on_instances() -> None:
     state = a_state(a_job("a"), a_job("b"), nodes=nodes, now=NOON)
 
     both = decided(state, Caps(instances=2), a=4, b=4)
-    assert (both.plan.launches, set(both.plan.waiting.values())) == ({"gpu-x4": 1}, {"cap-instances"})
+    assert (both.plan.launches, set(both.plan.jobs.waiting.values())) == ({"gpu-x4": 1}, {"cap-instances"})
     rate = decided(a_state(a_job("a"), a_job("b"), now=NOON), Caps(usd_per_hour=7.9), a=4, b=4)
-    assert (rate.plan.launches, set(rate.plan.waiting.values())) == ({"gpu-x4": 1}, {"cap-hour"})
+    assert (rate.plan.launches, set(rate.plan.jobs.waiting.values())) == ({"gpu-x4": 1}, {"cap-hour"})
 
 
 def test_a_terminating_node_counts_towards_the_cap_on_usd_per_hour() -> None:
@@ -139,7 +139,7 @@ def test_nodes_are_given_back_if_the_cap_on_instances_is_lowered() -> None:
         1: (("n3", "n4"), ("long",)),
     }.items():
         plan = decided(state, Caps(instances=most), long=2, short=2).plan
-        assert (plan.releases, plan.stops, plan.forced) == (released, stopped, ())
+        assert (plan.releases, plan.jobs.stops, plan.forced) == (released, stopped, ())
 
 
 def near_the_end(**changes: Any) -> tuple[ClusterState, Caps]:
@@ -170,7 +170,7 @@ def test_a_job_that_the_policy_does_not_know_is_also_stopped_before_the_cap_brea
     state, caps = near_the_end()
     state = replace(state, jobs={}, unplanned=state.jobs)
     first = decided(state, caps)
-    assert (kinds(first), first.plan.stops) == ([StopJob], ("a",))
+    assert (kinds(first), first.plan.jobs.stops) == ([StopJob], ("a",))
 
 
 def test_a_node_is_ended_under_a_job_that_does_not_stop_in_time() -> None:
@@ -199,7 +199,7 @@ def test_a_launch_shortly_before_midnight_must_fit_under_tomorrows_cap() -> None
 
     assert decided(state, Caps(usd_per_day=0.7), a=4).plan.launches == {"gpu-x4": 1}
     plan = decided(replace(state, now=DAY_SECONDS - 5.0), Caps(usd_per_day=0.7), a=4).plan
-    assert (plan.launches, plan.waiting) == ({}, {"a": "cap-day"})
+    assert (plan.launches, plan.jobs.waiting) == ({}, {"a": "cap-day"})
 
 
 def test_a_launch_shortly_before_midnight_costs_a_whole_minute_today() -> None:
@@ -208,7 +208,7 @@ def test_a_launch_shortly_before_midnight_costs_a_whole_minute_today() -> None:
     short = decided(state, Caps(usd_per_day=10.0), a=4)
     enough = decided(replace(state, settled_today_micro_dollars=9_930_000), Caps(usd_per_day=10.0), a=4)
 
-    assert (short.plan.launches, short.plan.waiting) == ({}, {"a": "cap-day"})
+    assert (short.plan.launches, short.plan.jobs.waiting) == ({}, {"a": "cap-day"})
     assert short.wake_at == DAY_SECONDS
     assert enough.plan.launches == {"gpu-x4": 1}
 
@@ -251,14 +251,14 @@ def test_jobs_that_need_the_gpus_of_a_job_that_is_held_back_are_held_back_too() 
     nodes = [a_node(name) for name in ("n1", "n2", "n3")]
     state = a_state(*jobs, nodes=nodes, held={"a": some_slots("n1", 0), "b": some_slots("n2", 0)})
     plan = decided(state, Caps(), a=1, b=1, c=1).plan
-    plan = replace(
+    plan = with_columns(
         plan,
         slots={"a": some_slots("n3", 0), "b": some_slots("n1", 0), "c": some_slots("n2", 0)},
     )
 
-    assert hold_back(state, plan, {"a"}).slots == {}
-    assert set(hold_back(state, plan, {"a"}, letting_go=frozenset("a")).slots) == {"b", "c"}
-    assert set(hold_back(state, plan, {"c"}).slots) == {"a", "b"}
+    assert hold_back(state, plan, {"a"}).jobs.slots == {}
+    assert set(hold_back(state, plan, {"a"}, letting_go=frozenset("a")).jobs.slots) == {"b", "c"}
+    assert set(hold_back(state, plan, {"c"}).jobs.slots) == {"a", "b"}
 
 
 @pytest.mark.parametrize("name", ["usd_per_day", "usd_per_month", "usd_per_hour", "instances"])
@@ -461,7 +461,7 @@ def test_under_a_cap_below_the_price_of_a_node_every_job_stops_once() -> None:
     held = {"wide": some_slots("n1", 0) + some_slots("n2", 0), "slim": some_slots("n3", 0)}
     state = a_state(a_job("wide"), a_job("slim"), nodes=nodes, held=held, now=NOON)
     decision = decided(state, Caps(usd_per_hour=0.1), wide=2, slim=1)
-    assert sorted(decision.plan.stops) == ["slim", "wide"]
+    assert sorted(decision.plan.jobs.stops) == ["slim", "wide"]
     assert {action.node for action in decision.actions if isinstance(action, TerminateNode)} >= {"n4"}
     assert {held.code for held in decision.plan.held} == {"cap-hour"}
 
@@ -537,7 +537,7 @@ def test_launches_of_a_second_type_get_the_room_that_the_first_leaves() -> None:
     ):
         found = within_caps(state, plan, rules(caps=Caps(usd_per_day=usd)))
         assert dict(found.launches) == left
-        assert found.waiting == {**plan.waiting, **reasons}
+        assert found.jobs.waiting == {**plan.jobs.waiting, **reasons}
         cut = {held.what for held in found.held}
         assert cut == {
             f"{n - left.get(name, 0)} {name}" for name, n in launches.items() if n > left.get(name, 0)
@@ -553,8 +553,8 @@ def test_starts_that_a_teams_cap_does_not_allow_are_removed() -> None:
     for cap, starts in ((0.01, False), (100.0, True), (None, True)):
         poor = replace(state, teams={"red": TeamMoney(day_cap_usd=cap)})
         found = within_caps(poor, plan, rules(caps=Caps()))
-        assert bool(found.slots) is starts
-        assert found.waiting == ({} if starts else {"a": "team-day-cap"})
+        assert bool(found.jobs.slots) is starts
+        assert found.jobs.waiting == ({} if starts else {"a": "team-day-cap"})
     assert within_caps(state, plan, rules()) is plan
 
 
@@ -563,7 +563,7 @@ def test_a_job_that_waits_for_another_reason_keeps_it_if_launches_are_cut() -> N
     state = a_state(a_job("a"), a_job("b"), now=NOON, settled_today_micro_dollars=9_500_000)
     resting = replace(state.jobs["b"], terms=JobTerms(not_before=NOON + 60.0))
     state = replace(state, jobs={**state.jobs, "b": resting})
-    assert decided(state, Caps(usd_per_day=10.0), a=4, b=4).plan.waiting == {
+    assert decided(state, Caps(usd_per_day=10.0), a=4, b=4).plan.jobs.waiting == {
         "a": "cap-day",
         "b": "not-before",
     }
@@ -608,13 +608,13 @@ def test_jobs_affected_by_a_cap_wait_for_that_cap(
     )
     found = within_caps(state, plan, rules(caps=caps))
 
-    assert (list(found.releases), found.stops) == (ends, stops)
-    assert {job: slots[0].node for job, slots in found.slots.items()} == starts
+    assert (list(found.releases), found.jobs.stops) == (ends, stops)
+    assert {job: slots[0].node for job, slots in found.jobs.slots.items()} == starts
     assert found.launches == {}
-    assert {job for job, reason in found.waiting.items() if reason != before.get(job)} == waits
+    assert {job for job, reason in found.jobs.waiting.items() if reason != before.get(job)} == waits
     named = {
         *(f"job {job}" for job in stops),
         *(f"node {node}" for node in (["n1", "n2"] if stops else ends)),
     }
     assert {held.what for held in found.held} == (named | {f"1 {machine.name}"} if waits else set())
-    assert {found.waiting[job] for job in waits} == {held.code for held in found.held}
+    assert {found.jobs.waiting[job] for job in waits} == {held.code for held in found.held}

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
+from drafts import a_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import sampled
 
 from boa_daemon.testing import a_job, a_node, a_state
 from boa_daemon.tick.facts.limits import Caps
-from boa_daemon.tick.facts.state import ClusterState, JobTerms, Plan, Rules
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, JobTerms, Rules
 from boa_daemon.tick.facts.team_money import TeamMoney
 from boa_daemon.tick.money.caps import within_caps
 from boa_daemon.tick.money.team_caps import TeamVerdict, judge_teams
@@ -67,13 +69,13 @@ class World:
                 continue
             slots[job], free = tuple(free[:gpus]), free[gpus:]
         widths = {job: Width("gpu", len(taken)) for job, taken in {**self.slots, **slots}.items()}
-        plan = within_caps(state, Plan(widths=widths, slots=slots), RULES)
+        plan = within_caps(state, a_plan(widths=widths, slots=slots), RULES)
         stop = max(CAPS.checkpoint_seconds, self.grace)
-        for job in plan.stops:
+        for job in plan.jobs.stops:
             assert job in self.slots
             late = stop * chance if self.obeys else 1e9
             self.ends.setdefault(job, self.now + late)
-        for job, taken in plan.slots.items():
+        for job, taken in plan.jobs.slots.items():
             self.slots[job] = taken
         gone = set(plan.forced)
         for job, taken in list(self.slots.items()):
@@ -133,16 +135,16 @@ def test_a_job_starts_while_its_team_has_money_and_stops_before_the_cap() -> Non
     assert 3.0 < world.spent["red"] <= 5.0
     assert world.spent["blue"] == 30.0 * 0.5
     assert codes == {"team-day-cap"}
-    assert world.tick({"red1": 1}, 1.0).waiting["red1"] == "team-day-cap"
+    assert world.tick({"red1": 1}, 1.0).jobs.waiting["red1"] == "team-day-cap"
 
 
 def test_a_team_at_its_daily_cap_may_start_jobs_again_the_next_day() -> None:
     """The spending of the day before does not count."""
     world = World(caps={"red": 5.0}, teams=JOBS, grace=60.0)
     world.spent["red"] = 5.0
-    assert "red0" not in world.tick({"red0": 1}, 1.0).slots
+    assert "red0" not in world.tick({"red0": 1}, 1.0).jobs.slots
     world.now, world.spent["red"] = NOON + 43_200.0, 0.0
-    assert "red0" in world.tick({"red0": 1}, 1.0).slots
+    assert "red0" in world.tick({"red0": 1}, 1.0).jobs.slots
 
 
 def test_a_job_that_the_policy_does_not_know_counts_towards_its_teams_cap() -> None:
@@ -150,9 +152,9 @@ def test_a_job_that_the_policy_does_not_know_counts_towards_its_teams_cap() -> N
     world = World(caps={"red": 10.0}, teams={"a": "red"}, grace=60.0, spent={"red": 8.8})
     world.slots["a"] = (GpuSlot("n1", 0),)
     state = world.state()
-    nothing = Plan(widths={}, slots={})
-    assert within_caps(replace(state, jobs={}, unplanned=state.jobs), nothing, RULES).stops == ("a",)
-    assert within_caps(state, nothing, RULES).stops == ("a",)
+    nothing = a_plan()
+    assert within_caps(replace(state, jobs={}, unplanned=state.jobs), nothing, RULES).jobs.stops == ("a",)
+    assert within_caps(state, nothing, RULES).jobs.stops == ("a",)
 
 
 SECOND = InstanceType(name="s", gpus=4, usd_per_hour=4 * 3600.0, gpu_type="gpu")
@@ -172,7 +174,7 @@ def judged(
     terms = JobTerms(team="red", grace_seconds=grace)
     known = {name: replace(job, terms=terms) for name, job in state.jobs.items()}
     teams = {"green": TeamMoney(), "red": money}
-    return judge_teams(replace(state, jobs=known, teams=teams), plan or Plan(widths={}, slots={}), TIMES)
+    return judge_teams(replace(state, jobs=known, teams=teams), plan or a_plan(), TIMES)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ def test_jobs_with_the_most_work_left_stop_first_and_no_more_than_needed(left: f
 
 def test_stopping_jobs_count_for_the_time_that_a_stop_takes() -> None:
     """A stop costs 120 dollars, not 130; a longer grace time of the job counts instead."""
-    plan = Plan(widths={}, slots={}, stops=("a",))
+    plan = a_plan(stops=("a",))
     assert judged(TeamMoney(day_cap_usd=250.0), plan=plan, a=1.0, b=1.0).stops == {}
     assert set(judged(TeamMoney(day_cap_usd=249.9), plan=plan, a=1.0, b=1.0).stops) == {"b"}
     assert judged(TeamMoney(day_cap_usd=170.0), grace=100.0, a=1.0).stops == {}
@@ -214,7 +216,7 @@ def test_a_start_needs_money_for_the_least_run_and_for_a_stop_after_two_ticks(
     grace: float, left: float, starts: bool
 ) -> None:
     """That is 500 dollars; with a grace time of 470 s a stop takes 530 s, and two ticks take 20 s."""
-    plan = Plan(widths={}, slots={"new": (GpuSlot("n2", 0),)})
+    plan = a_plan(widths={}, slots={"new": (GpuSlot("n2", 0),)})
     found = judged(TeamMoney(day_cap_usd=left), plan=plan, grace=grace)
     assert found.waits == ({} if starts else {"new": "team-day-cap"})
     if not starts:
@@ -224,7 +226,7 @@ def test_a_start_needs_money_for_the_least_run_and_for_a_stop_after_two_ticks(
 def test_a_start_before_midnight_needs_todays_money_only_until_midnight() -> None:
     """Of today 0.7 s are left, so the start costs 0.7 of today's dollars."""
     midnight = NOON + 43_200.0
-    plan = Plan(widths={}, slots={"new": (GpuSlot("n2", 0),)})
+    plan = a_plan(widths={}, slots={"new": (GpuSlot("n2", 0),)})
     for left, starts in ((0.5, False), (0.75, True)):
         money = TeamMoney(day_cap_usd=600.0, spent_today_usd=600.0 - left)
         assert (judged(money, plan=plan, now=midnight - 0.7).waits == {}) is starts

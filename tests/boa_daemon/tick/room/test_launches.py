@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_node, a_state, an_instance_type, rules, some_slots
-from boa_daemon.tick.facts.state import Plan
 from boa_daemon.tick.room.launches import (
     blank_nodes,
     coming_nodes,
@@ -33,7 +32,7 @@ def test_gangs_are_cut_as_a_whole_and_single_nodes_one_by_one(
 ) -> None:
     """Gangs that fit are kept in order, then single nodes; types without a limit stay."""
     count = sum(gangs) + loose
-    plan = Plan(widths={}, slots={}, launches={"m": count, "other": 3}, gangs={"m": gangs, "other": (2,)})
+    plan = a_plan(launches={"m": count, "other": 3}, gangs={"m": gangs, "other": (2,)})
     found = cut_launches(
         replace(plan, launches={"other": 3} if count == 0 else plan.launches), {"m": allowed}
     )

@@ -12,7 +12,8 @@ from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
 from boa_daemon.tick.decide.decision import decide
 from boa_daemon.tick.explain.explain import explain_job
 from boa_daemon.tick.facts.codec import dumps, loads
-from boa_daemon.tick.facts.state import ClusterState, GatedJob, GatedLink, GateView, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, GatedJob, GatedLink, GateView
 from boa_daemon.tick.room.link_order import link_order, rank
 from policies.placement.lwf import LeastWorkloadFirst
 

@@ -74,8 +74,8 @@ def test_without_stock_all_jobs_share_the_present_node() -> None:
 
     assert gpus_within(state, rules())["a"] == 1
     plan = plan_of(state, known())
-    assert len(plan.slots["a"]) == 1
-    assert sum(len(slots) for slots in plan.slots.values()) == 4
+    assert len(plan.jobs.slots["a"]) == 1
+    assert sum(len(slots) for slots in plan.jobs.slots.values()) == 4
 
 
 def test_without_stock_and_nodes_every_job_is_planned_on_one_gpu() -> None:
@@ -102,7 +102,10 @@ def test_the_policys_ceiling_in_dollars_limits_the_launches() -> None:
     plan = decide(state_of(), allocator=policy, placer=FirstFit(), rules=rules()).plan
 
     assert sum(plan.launches.values()) == 2
-    assert sum(width.gpus for job, width in plan.widths.items() if plan.waiting[job] != "cap-hour") <= 8
+    assert (
+        sum(width.gpus for job, width in plan.jobs.widths.items() if plan.jobs.waiting[job] != "cap-hour")
+        <= 8
+    )
 
 
 @given(

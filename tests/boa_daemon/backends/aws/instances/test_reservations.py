@@ -114,7 +114,7 @@ def test_a_reservation_costs_the_same_used_or_idle(make_rig: RigMaker) -> None:
     assert all(node.prices[-1][1] == pytest.approx(1e-6) for node in nodes)
     assert rig.cloud.idle_usd_per_hour() == pytest.approx(2 * PRICE)
     assert sum("paid for nothing" in note for note in rig.cloud.notes()) == 2
-    assert "1 of 1 g5.xlarge of reservation cr-b in us-east-1b are idle: 1.01 USD/hour" in " ".join(
+    assert "1 of 1 g5.xlarge of reservation cr-b in us-east-1b are idle: $1.01/hour" in " ".join(
         rig.cloud.notes()
     )
 

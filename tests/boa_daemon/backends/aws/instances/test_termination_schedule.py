@@ -112,8 +112,8 @@ def test_a_lost_answer_makes_no_second_schedule(rig: AwsRig) -> None:
 @pytest.mark.parametrize(
     ("role", "status", "said"),
     [
-        (ROLE, "ok", "ends 25 h after its stop: 1.10 USD at the most for 2"),
-        ("", "warning", "32.00 USD a month for 2, until somebody types `boa gc`"),
+        (ROLE, "ok", "ends 25 h after its stop: $1.10 at the most for 2"),
+        ("", "warning", "$32.00 a month for 2, until somebody types `boa gc`"),
     ],
 )
 def test_the_doctor_says_what_an_abandoned_warm_pool_may_cost(

@@ -11,7 +11,8 @@ from drafts import a_draft, a_plan
 
 from boa_daemon.testing import a_node, a_state, an_instance_type, rules
 from boa_daemon.tick.facts.limits import Caps
-from boa_daemon.tick.facts.state import NodeState, Plan, WarmPool
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import NodeState, WarmPool
 from boa_daemon.tick.stages.end.keep_warm import keep_warm
 
 NOW = 50_000.0

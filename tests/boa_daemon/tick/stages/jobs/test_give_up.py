@@ -57,7 +57,7 @@ def test_a_job_is_given_up_for_failures_limits_and_a_cancelled_predecessor(
     order, *rest = found.actions
     assert order == GiveUpJob(id="t1-give-up-a", job="a", code=code, reason=reason)  # type: ignore[arg-type]
     assert not any(isinstance(action, StartJob) for action in rest)
-    assert found.plan.waiting["a"] == "given-up"
+    assert found.plan.jobs.waiting["a"] == "given-up"
     assert f"It is given up: {reason}." in found.explain("a")
     assert found.wake_at == NOW + 1.0
 
@@ -67,7 +67,7 @@ def test_the_recorded_state_gives_the_same_decision_again() -> None:
     found = decided(FAILED)
     again = over(decode(encode(found.state)))
     assert (again.actions, again.plan) == (found.actions, found.plan)
-    assert decode(encode(found.plan)).given_up == found.plan.given_up
+    assert decode(encode(found.plan)).jobs.given_up == found.plan.jobs.given_up
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_the_recorded_state_gives_the_same_decision_again() -> None:
 )
 def test_a_job_that_may_start_again_is_not_given_up(terms: JobTerms) -> None:
     """The job has failures, money or hours left, or waits for a job that has not ended."""
-    assert not decided(terms).plan.given_up
+    assert not decided(terms).plan.jobs.given_up
 
 
 def test_a_running_job_is_never_given_up() -> None:
     """A running job whose money is spent is not given up in the tick that stops it."""
-    assert not decided(JobTerms(money_ends_at=NOW), runs=True).plan.given_up
+    assert not decided(JobTerms(money_ends_at=NOW), runs=True).plan.jobs.given_up

@@ -44,14 +44,14 @@ def test_a_resting_job_starts_when_its_rest_is_over() -> None:
         state, "b", failed=(Failure(at=NOON + 35.0, step=0),), failures=2, last_end="exit code 1"
     )
     found = decided(resting, a=1, b=1)
-    assert set(found.plan.slots) == {"a"}
-    assert found.plan.waiting == {"b": "resting"}
+    assert set(found.plan.jobs.slots) == {"a"}
+    assert found.plan.jobs.waiting == {"b": "resting"}
     assert found.wake_at == NOON + 40.0
     said = found.explain("b")
     assert "It failed 2 times so far; how it ended last: exit code 1." in said
     assert "It rests for 40 s more" in said
     for late in (40.0, 41.0):
-        assert set(decided(replace(resting, now=NOON + late), a=1, b=1).plan.slots) == {"a", "b"}
+        assert set(decided(replace(resting, now=NOON + late), a=1, b=1).plan.jobs.slots) == {"a", "b"}
 
 
 def test_no_job_of_a_user_at_the_daily_cap_starts_until_midnight() -> None:
@@ -63,14 +63,14 @@ def test_no_job_of_a_user_at_the_daily_cap_starts_until_midnight() -> None:
         state = changed(state, name, user="ann" if name == "c" else "bob")
     spent = replace(state, users={"bob": UserMoney(cap_usd=5.0, spent_usd=5.0)})
     found = decided(spent, a=1, b=1, c=1)
-    assert set(found.plan.slots) == {"c"}
-    assert found.plan.stops == ()
-    assert found.plan.waiting == {"b": "user-day-cap"}
+    assert set(found.plan.jobs.slots) == {"c"}
+    assert found.plan.jobs.stops == ()
+    assert found.plan.jobs.waiting == {"b": "user-day-cap"}
     assert [(note.what, note.code, dict(note.numbers)) for note in found.plan.held] == [
         ("user bob", "user-day-cap", {"spent_usd": 5.0, "cap_usd": 5.0})
     ]
     assert found.wake_at == DAY_SECONDS
-    assert "user bob have spent today's cap: 5.00 of 5.00 USD" in found.explain("b")
+    assert "user bob have spent today's cap: $5.00 of $5.00" in found.explain("b")
     rested = changed(spent, "b", failed=(Failure(at=NOON - 6.0, step=0),), failures=1)
     assert decided(rested, a=1, b=1, c=1).wake_at == DAY_SECONDS, "a rest that is over wakes nobody"
     capped = replace(rules(), caps=Caps(least_run_seconds=900.0))
@@ -81,7 +81,7 @@ def test_no_job_of_a_user_at_the_daily_cap_starts_until_midnight() -> None:
     per_hour = usd_per_hour(spent, spent.jobs["a"].slots)
     assert 0.0 < money.reserved_usd == per_hour * 900.0 / 3600.0
     richer = replace(spent, users={"bob": UserMoney(cap_usd=5.01, spent_usd=5.0)})
-    assert set(decided(richer, a=1, b=1, c=1).plan.slots) == {"b", "c"}
+    assert set(decided(richer, a=1, b=1, c=1).plan.jobs.slots) == {"b", "c"}
 
 
 def test_a_recorded_decision_explains_jobs_that_were_set_aside() -> None:
@@ -118,8 +118,8 @@ def test_jobs_that_are_set_aside_change_nothing_for_other_jobs(
         decide(one, allocator=allocator, placer=FirstFit(), rules=rules()) for one in (with_them, without)
     )
     assert found.actions == other.actions
-    assert {name: why for name, why in found.plan.waiting.items() if name not in aside} == dict(
-        other.plan.waiting
+    assert {name: why for name, why in found.plan.jobs.waiting.items() if name not in aside} == dict(
+        other.plan.jobs.waiting
     )
 
 
@@ -130,7 +130,7 @@ def test_a_job_waits_for_its_start_time_or_for_the_job_that_its_file_names() -> 
     )
     state = changed(changed(state, "b", not_before=NOON + 50.0), "c", waits_for="a")
     found = decided(state, a=1, b=1, c=1)
-    assert (found.plan.waiting, found.wake_at) == ({"b": "not-before", "c": "after"}, NOON + 50.0)
+    assert (found.plan.jobs.waiting, found.wake_at) == ({"b": "not-before", "c": "after"}, NOON + 50.0)
     assert "It is not to start before 1970-01-01" in found.explain("b")
     assert "It waits for job a, which is running (after)." in found.explain("c")
     for other, how in (("b", "waits itself"), ("gone", "is over")):
@@ -149,8 +149,8 @@ def test_jobs_of_teams_at_their_cap_or_ahead_of_their_share_do_not_start() -> No
     )
     site = rules(caps=Caps(usd_per_day=1e6))
     found = decide(state, allocator=Wishes(widths={"a": 1, "b": 1, "c": 1}), placer=FirstFit(), rules=site)
-    assert found.plan.waiting == {"a": "team-day-cap", "b": "team-share"}
-    assert set(found.plan.slots) == {"c"}
+    assert found.plan.jobs.waiting == {"a": "team-day-cap", "b": "team-share"}
+    assert set(found.plan.jobs.slots) == {"c"}
     assert found.wake_at == DAY_SECONDS
     assert [(held.what, held.code) for held in found.plan.held] == [
         ("team blue", "team-share"),

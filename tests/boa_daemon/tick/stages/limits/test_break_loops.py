@@ -10,7 +10,7 @@ from drafts import a_draft, a_plan, gpus
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.limits import Act, ActKind, Held, Steady
-from boa_daemon.tick.facts.state import Plan
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.stages.limits.break_loops import break_loops
 from policies.model import Width
 
@@ -48,7 +48,7 @@ def test_launches_in_a_row_without_a_start_are_paused_until_the_first_is_an_hour
     plan = broken(acts("launch", "gpu-x4", 900.0, 500.0, 10.0), wanting())
 
     assert plan.launches == {"other-x4": 1}
-    assert plan.waiting == {"a": "loop", "b": "nodes-to-come", "c": "resting"}
+    assert plan.jobs.waiting == {"a": "loop", "b": "nodes-to-come", "c": "resting"}
     assert plan.wake_at == NOW - 900.0 + 3600.0
     numbers = {"launches": 3.0, "starts": 0.0, "seconds": 900.0}
     assert plan.held == (Held(what="2 gpu-x4", code="loop", numbers=numbers),)

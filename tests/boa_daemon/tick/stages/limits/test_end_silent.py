@@ -43,8 +43,8 @@ def test_a_job_is_ended_only_after_its_stall_was_seen_often_enough() -> None:
 
 def test_the_first_silence_whose_time_is_over_is_the_reason() -> None:
     """A job may be late with its first report and also make no step."""
-    assert decided(FIRST, STALL, now=300.0).plan.ends == {"a": "made no step for 200 s"}
-    assert decided(FIRST, STALL, now=3600.0).plan.ends == {
+    assert decided(FIRST, STALL, now=300.0).plan.jobs.ends == {"a": "made no step for 200 s"}
+    assert decided(FIRST, STALL, now=3600.0).plan.jobs.ends == {
         "a": "reported no step within 1.00 h (first_report_hours)"
     }
 
@@ -54,7 +54,7 @@ def test_a_job_that_is_ended_neither_moves_nor_stops_in_the_same_tick() -> None:
     for gpus in (0, 4):
         found = decided(STALL, now=300.0, gpus=gpus)
         assert [type(action) for action in found.actions] == [EndGeneration]
-        assert (dict(found.plan.slots), found.plan.stops) == ({}, ())
+        assert (dict(found.plan.jobs.slots), found.plan.jobs.stops) == ({}, ())
 
 
 def test_a_silent_job_that_the_policy_does_not_know_is_ended_too() -> None:

@@ -16,7 +16,8 @@ from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, 
 from boa_daemon.tick.decide.decision import Decision, decide
 from boa_daemon.tick.facts.draft import SOON_SECONDS
 from boa_daemon.tick.facts.limits import Caps
-from boa_daemon.tick.facts.state import ClusterState, Plan, Rules, WaitReason
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
 from boa_daemon.tick.stages.limits.keep_spend_ceiling import keep_spend_ceiling
 from policies.answer import Allocation
 from policies.capacity_claims import PhaseWidths
@@ -73,8 +74,8 @@ def test_no_node_is_rented_beyond_the_ceiling_in_any_cluster(
     asked = sum(count * plan.instance_types[name].usd_per_hour for name, count in plan.launches.items())
 
     assert asked == 0.0 or rented + asked <= ceiling * (1.0 + 1e-6)
-    left_out = {job for job, reason in plan.waiting.items() if reason == "budget"}
-    assert not left_out & plan.slots.keys()
+    left_out = {job for job, reason in plan.jobs.waiting.items() if reason == "budget"}
+    assert not left_out & plan.jobs.slots.keys()
 
 
 def test_nodes_are_rented_for_the_first_jobs_up_to_the_ceiling() -> None:
@@ -82,7 +83,7 @@ def test_nodes_are_rented_for_the_first_jobs_up_to_the_ceiling() -> None:
     plan = decided(a_state(a_job("a"), a_job("b"), a_job("c")), {"a": 1, "b": 1, "c": 1}, 2.5).plan
 
     assert plan.launches == {"gpu-x1": 2}
-    assert plan.waiting == {"a": "nodes-to-come", "b": "nodes-to-come", "c": "budget"}
+    assert plan.jobs.waiting == {"a": "nodes-to-come", "b": "nodes-to-come", "c": "budget"}
     assert plan.wake_at is not None
 
 
@@ -91,7 +92,7 @@ def test_nothing_is_rented_if_the_ceiling_is_below_the_price_of_a_node() -> None
     plan = decided(a_state(a_job("a")), {"a": 1}, 0.9).plan
 
     assert plan.launches == {}
-    assert plan.waiting == {"a": "budget"}
+    assert plan.jobs.waiting == {"a": "budget"}
 
 
 def test_no_node_is_rented_ahead_of_the_first_job_that_waits_for_money() -> None:
@@ -102,7 +103,7 @@ def test_no_node_is_rented_ahead_of_the_first_job_that_waits_for_money() -> None
     assert plan.launches == {}
     # The second job may use a node that is already rented, because that costs nothing more.
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1", gpus=1, idle_since=0.0)])
-    assert decided(state, wide_first, 2.0).plan.slots.keys() == {"b"}
+    assert decided(state, wide_first, 2.0).plan.jobs.slots.keys() == {"b"}
 
 
 @pytest.mark.parametrize(("above", "stops"), [("use", ()), ("finish", ()), ("leave", ("b",))])
@@ -119,7 +120,7 @@ def test_running_jobs_above_the_ceiling_stop_only_if_the_policy_says_leave(
     )
     plan = decided(state, {"a": 1, "b": 1}, 1.0, above=above).plan
 
-    assert plan.stops == stops
+    assert plan.jobs.stops == stops
 
 
 @pytest.mark.parametrize(("above", "starts"), [("use", {"b"}), ("finish", set())])
@@ -128,7 +129,7 @@ def test_a_node_above_the_ceiling_takes_a_new_job_only_under_use(above: Above, s
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)})
     plan = decided(state, {"a": 1, "b": 1}, 2.0, above=above, site=rules()).plan
 
-    assert plan.slots.keys() == starts
+    assert plan.jobs.slots.keys() == starts
 
 
 def test_whole_nodes_are_vacated() -> None:
@@ -145,7 +146,7 @@ def test_whole_nodes_are_vacated() -> None:
     )
     plan = decided(state, dict.fromkeys("abcd", 1), 4.0, above="leave", site=rules()).plan
 
-    assert set(plan.stops) == {"b", "d"}
+    assert set(plan.jobs.stops) == {"b", "d"}
 
 
 def test_an_idle_node_above_the_ceiling_is_released_at_once() -> None:
@@ -180,7 +181,7 @@ def test_a_job_that_never_fits_under_a_cap_waits_for_that_cap_and_others_go_on(
     found = decided(a_state(a_job("wide"), a_job("b")), {"wide": 8, "b": 1}, None, site=site)
 
     assert found.plan.launches == {"gpu-x1": 1}
-    assert found.plan.waiting == {"wide": reason, "b": "nodes-to-come"}
+    assert found.plan.jobs.waiting == {"wide": reason, "b": "nodes-to-come"}
     assert says in found.explain("wide")
 
 
@@ -189,7 +190,7 @@ def test_a_job_too_wide_for_a_cap_on_usd_per_hour_gets_the_widest_width_that_fit
     site = replace(ONES, caps=Caps(usd_per_hour=3.0))
     found = decided(a_state(a_job("wide")), {"wide": 8}, None, site=site)
 
-    assert found.plan.widths["wide"].gpus == 3
+    assert found.plan.jobs.widths["wide"].gpus == 3
     assert found.plan.launches == {"gpu-x1": 3}
 
 
@@ -237,7 +238,7 @@ def test_launches_are_cut_in_their_order_to_the_ceiling(
     )
     found = paid(a_state(*(a_job(name) for name in "abcde")), ceiling, plan=plan)
     assert dict(found.launches) == launches
-    assert found.waiting == reasons | dict.fromkeys(waiting, "budget")
+    assert found.jobs.waiting == reasons | dict.fromkeys(waiting, "budget")
     assert found.wake_at == NOW + 300.0
 
 
@@ -284,4 +285,4 @@ def test_a_job_left_out_of_service_waits_for_money_unless_it_is_set_aside() -> N
     """The reason for setting a job aside counts more: money alone would not start it."""
     state, plan = a_state(*(a_job(name) for name in "abc")), a_plan(waiting={"a": "nodes-to-come"})
     found = paid(state, None, plan=plan, left_out={"b": "budget", "c": "budget"}, set_aside={"c": "after"})
-    assert found.waiting == {"a": "nodes-to-come", "b": "budget", "c": "after"}
+    assert found.jobs.waiting == {"a": "nodes-to-come", "b": "budget", "c": "after"}

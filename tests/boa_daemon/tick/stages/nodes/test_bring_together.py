@@ -13,7 +13,7 @@ from followers import Known
 from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
 from boa_daemon.tick.decide.decision import Decision, decide
 from boa_daemon.tick.facts.draft import Draft
-from boa_daemon.tick.facts.state import ClusterState, GatedJob, GateView, Plan
+from boa_daemon.tick.facts.state import ClusterState, GatedJob, GateView
 from boa_daemon.tick.stages.nodes.bring_together import _must_stay, bring_together
 from policies.answer import Allocation
 from policies.model import GpuSlot, Job, JobId, NodeId, Width
@@ -45,7 +45,7 @@ def decided(state: ClusterState, *, sends: float, hours: float = 1.0, loses: flo
 
 
 def nodes_of(decision: Decision, job: str) -> set[NodeId]:
-    return {slot.node for slot in decision.plan.slots.get(job, ())}
+    return {slot.node for slot in decision.plan.jobs.slots.get(job, ())}
 
 
 @pytest.mark.parametrize(("sends", "moves"), [(0.0, False), (0.19, False), (0.21, True)])
@@ -72,13 +72,13 @@ def test_the_waiting_time_that_the_gate_measured_replaces_the_estimate_of_the_cl
 def test_a_job_that_moved_to_one_node_stays_there() -> None:
     """The decision after the move changes nothing."""
     state = scattered()
-    moved = decided(state, sends=1.0).plan.slots["a"]
+    moved = decided(state, sends=1.0).plan.jobs.slots["a"]
     after = a_state(
         *(entry.job for entry in state.jobs.values()),
         nodes=[a_node(name, gpus=4) for name in ("n1", "n2", "n3")],
         held={**{job: entry.slots for job, entry in state.jobs.items()}, "a": moved},
     )
-    assert decided(after, sends=1.0).plan.slots == {}
+    assert decided(after, sends=1.0).plan.jobs.slots == {}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_job_stays_if_anything_else_is_planned_for_it(draft: dict[str, Any], j
             allocator=Known(widths={}),
             placer=LeastWorkloadFirst(),
             allocation=Allocation(widths={}, stay=stay),
-            plan=Plan(**facts),
+            plan=a_plan(**facts),
             lent=lent,
         )
         assert _must_stay(found, "a", replace(state.jobs["a"], **of_job)) is stays
@@ -141,7 +141,7 @@ def brought(state: ClusterState, prices: Known | None, **changes: Any) -> Mappin
     widths = {job: entry.job.width for job, entry in state.jobs.items() if entry.job.width}
     plan = a_plan(widths=widths, **changes.pop("plan", {}))
     policy = {"node_prices": prices, **changes.pop("policy", {})}
-    return bring_together(state, a_draft(widths, policy=policy, plan=plan, **changes)).plan.slots
+    return bring_together(state, a_draft(widths, policy=policy, plan=plan, **changes)).plan.jobs.slots
 
 
 def two_scattered() -> ClusterState:

@@ -10,7 +10,8 @@ from drafts import a_draft, a_plan, gpus
 
 from boa_daemon.testing import a_job, a_state, an_instance_type, rules
 from boa_daemon.tick.facts.offers import Cooldown, Offer, RefusalKind
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.stages.nodes.check_stock import check_stock
 from policies.model import Width
 
@@ -57,7 +58,7 @@ def test_a_closed_type_is_not_requested_and_its_jobs_wait_for_the_cause(kind: Re
     """The other type is rented, and the plan wakes up when the closed type opens."""
     plan = checked(closed(kind))
     assert (plan.launches, plan.gangs, plan.wake_at) == ({"other-x4": 1}, {}, 160.0)
-    assert plan.waiting == {"a": why, "b": why, "c": "nodes-to-come"}
+    assert plan.jobs.waiting == {"a": why, "b": why, "c": "nodes-to-come"}
 
 
 def test_a_closed_type_opens_at_the_end_of_its_cooldown() -> None:
@@ -74,17 +75,17 @@ def test_orders_of_a_closed_size_are_dropped_and_smaller_orders_stay(size: int, 
     """If orders of two are closed, job a waits and b gets its node; closed orders of three change nothing."""
     plan = checked(closed(scope=f"gpu-x4//on-demand/{size}"))
     assert plan.launches["gpu-x4"] == launches
-    assert plan.waiting["a"] == ("out-of-stock" if size == 2 else "nodes-to-come")
-    assert plan.waiting["b"] == "nodes-to-come"
+    assert plan.jobs.waiting["a"] == ("out-of-stock" if size == 2 else "nodes-to-come")
+    assert plan.jobs.waiting["b"] == "nodes-to-come"
     assert plan.wake_at == (160.0 if size == 2 else None)
 
 
 def test_a_width_that_only_partly_fills_its_last_node_needs_that_node() -> None:
     """Five GPUs need two nodes of four, so the closed order of two nodes affects them."""
     widths = {**WIDTHS, **gpus(a=5)}
-    assert checked(closed(scope="gpu-x4//on-demand/2"), widths=widths).waiting["a"] == "out-of-stock"
+    assert checked(closed(scope="gpu-x4//on-demand/2"), widths=widths).jobs.waiting["a"] == "out-of-stock"
     widths = {**WIDTHS, **gpus(a=4)}
-    assert checked(closed(scope="gpu-x4//on-demand/2"), widths=widths).waiting["a"] == "nodes-to-come"
+    assert checked(closed(scope="gpu-x4//on-demand/2"), widths=widths).jobs.waiting["a"] == "nodes-to-come"
 
 
 def test_no_wake_up_is_set_for_a_quota_of_zero() -> None:
@@ -95,7 +96,7 @@ def test_no_wake_up_is_set_for_a_quota_of_zero() -> None:
     )
     state = a_state(*map(a_job, "abc"), now=NOW, offers=offers)
     plan = checked(state)
-    assert (plan.launches, plan.wake_at, plan.waiting["b"]) == ({"other-x4": 1}, None, "quota")
+    assert (plan.launches, plan.wake_at, plan.jobs.waiting["b"]) == ({"other-x4": 1}, None, "quota")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_jobs_that_wait_for_a_closed_type_get_the_reason_without_any_launch(
     """Without launches no wake-up is set."""
     plan = checked(closed(), launches={}, gangs={}, waiting=waiting)
     expected = {job: why if job == "c" else "out-of-stock" for job, why in waiting.items()}
-    assert (plan.waiting, plan.wake_at) == (expected, None)
+    assert (plan.jobs.waiting, plan.wake_at) == (expected, None)
 
 
 def test_in_a_fixed_fleet_launches_are_cut_and_wait_reasons_stay() -> None:
@@ -115,4 +116,4 @@ def test_in_a_fixed_fleet_launches_are_cut_and_wait_reasons_stay() -> None:
     draft = a_draft(WIDTHS, site=SITE, plan=a_row(), policy={"nodes": {"gpu-x4": 3}})
     plan = check_stock(closed(), draft).plan
     assert plan.launches == {"other-x4": 1}
-    assert set(plan.waiting.values()) == {"nodes-to-come"}
+    assert set(plan.jobs.waiting.values()) == {"nodes-to-come"}

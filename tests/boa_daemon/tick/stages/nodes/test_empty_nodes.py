@@ -11,7 +11,8 @@ from drafts import a_draft, a_plan, gpus
 from followers import Known
 
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
-from boa_daemon.tick.facts.state import ClusterState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.stages.nodes.empty_nodes import empty_nodes
 from policies.model import GpuSlot, Job, JobId, Width
 
@@ -46,8 +47,8 @@ PAIR = {"a": some_slots("n0", 0), "b": some_slots("n1", 0, 1)}
 def test_the_node_with_the_fewest_planned_gpus_is_emptied() -> None:
     """Job a (one GPU) moves beside b (two GPUs), and the plan has its width."""
     plan = emptied(placed(4, 4, **PAIR))
-    assert plan.slots == {"a": some_slots("n1", 2)}
-    assert plan.widths == gpus(a=1)
+    assert plan.jobs.slots == {"a": some_slots("n1", 2)}
+    assert plan.jobs.widths == gpus(a=1)
 
 
 @pytest.mark.parametrize(("worth", "moves"), [(1.9, False), (2.0, False), (2.1, True)])
@@ -55,7 +56,7 @@ def test_a_node_is_emptied_if_it_is_worth_more_than_twice_what_the_move_loses(
     worth: float, moves: bool
 ) -> None:
     """Both jobs have one hour left, and the move loses one."""
-    assert bool(emptied(placed(4, 4, **PAIR), Known(widths={}, worth=worth)).slots) == moves
+    assert bool(emptied(placed(4, 4, **PAIR), Known(widths={}, worth=worth)).jobs.slots) == moves
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_the_saving_lasts_as_long_as_the_moving_job_and_the_jobs_on_its_new_node
 ) -> None:
     """One hour left of either job is too little, at a worth of 2 per hour against a loss of 1."""
     prices = Known(widths={}, worth=2.0, left_hours=left)
-    assert bool(emptied(placed(4, 4, **PAIR), prices).slots) == moves
+    assert bool(emptied(placed(4, 4, **PAIR), prices).jobs.slots) == moves
 
 
 def test_the_saving_counts_the_longest_job_and_the_loss_counts_all_moving_jobs() -> None:
@@ -77,25 +78,25 @@ def test_the_saving_counts_the_longest_job_and_the_loss_counts_all_moving_jobs()
     for worth, moves in ((2.1, True), (2.0, False)):
         prices = Known(widths={}, worth=worth, left_hours=left)
         plan = emptied(placed(4, 4, **held), prices, policy={"stay": frozenset({"b"})})
-        assert bool(plan.slots) == moves
-    assert set(emptied(placed(4, 4, **held), Known(widths={}, worth=9.0)).slots) == {"a", "c"}
+        assert bool(plan.jobs.slots) == moves
+    assert set(emptied(placed(4, 4, **held), Known(widths={}, worth=9.0)).jobs.slots) == {"a", "c"}
 
 
 def test_a_job_moves_to_the_fullest_node_with_room() -> None:
     """Node n2 has one free GPU and n1 two; a job of two GPUs goes to n1, a job of one to n2."""
     others = {"b": some_slots("n1", 0, 1), "c": some_slots("n2", 0, 1, 2)}
     one = emptied(placed(4, 4, 4, a=some_slots("n0", 1), **others))
-    assert one.slots == {"a": some_slots("n2", 3)}
+    assert one.jobs.slots == {"a": some_slots("n2", 3)}
     two = emptied(placed(4, 4, 4, a=some_slots("n0", 1), d=some_slots("n0", 2, 3), **others))
-    assert two.slots == {"a": some_slots("n2", 3), "d": some_slots("n1", 2, 3)}
+    assert two.jobs.slots == {"a": some_slots("n2", 3), "d": some_slots("n1", 2, 3)}
 
 
 def test_a_node_stays_if_its_jobs_fit_nowhere_else() -> None:
     """No other node has enough free GPUs for the node's job."""
     held = {"a": some_slots("n0", 0, 1), "b": some_slots("n1", 0, 1, 2), "c": some_slots("n2", 0, 1, 2)}
-    assert emptied(placed(4, 4, 4, **held)).slots == {}
+    assert emptied(placed(4, 4, 4, **held)).jobs.slots == {}
     tight = {"b": some_slots("n1", *range(8)), "a": some_slots("n0", *range(5))}
-    assert emptied(placed(8, 9, **tight)).slots == {}
+    assert emptied(placed(8, 9, **tight)).jobs.slots == {}
 
 
 @pytest.mark.parametrize(("number", "moves"), [(2, True), (3, False)])
@@ -105,15 +106,15 @@ def test_only_the_three_nodes_with_the_fewest_planned_gpus_are_examined(number: 
     free = {"a": some_slots(f"n{number}", 0, 1), "b": some_slots(f"n{number + 1}", 0, 1, 2)}
     state = placed(*[4] * (number + 2), **stuck, **free)
     plan = emptied(state, policy={"stay": frozenset({*stuck, "b"})})
-    assert bool(plan.slots) == moves
+    assert bool(plan.jobs.slots) == moves
 
 
 def test_nothing_moves_if_fewer_gpus_are_free_than_a_node_has() -> None:
     """Three free GPUs on nodes of four are too few; four suffice."""
     a, b = some_slots("n0", 0, 1), some_slots("n1", 0, 1, 2)
-    assert emptied(placed(4, 4, a=a, b=b)).slots == {}
-    assert emptied(placed(4, 4, a=a, b=b[:2])).slots != {}
-    assert emptied(placed(4, a=some_slots("n0", 0))).slots == {}
+    assert emptied(placed(4, 4, a=a, b=b)).jobs.slots == {}
+    assert emptied(placed(4, 4, a=a, b=b[:2])).jobs.slots != {}
+    assert emptied(placed(4, a=some_slots("n0", 0))).jobs.slots == {}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_no_node_is_emptied_if_other_changes_are_planned_or_nodes_are_limited(
     """The same holds without node prices, in a fixed fleet, for claimed nodes and for jobs that must stay."""
     state = placed(4, 4, **PAIR)
     policy = {"node_prices": Known(widths={}, worth=10.0), "stay": frozenset({"b"})}
-    assert empty_nodes(state, a_draft(policy=policy)).plan.slots
+    assert empty_nodes(state, a_draft(policy=policy)).plan.jobs.slots
     policy |= changes.get("policy", {})
     draft = a_draft(**{**changes, "policy": policy})
     assert empty_nodes(state, draft) is draft
@@ -156,41 +157,41 @@ def test_ending_idle_and_unready_nodes_are_not_emptied(changes: dict[str, Any]) 
     """Job a on n0 does not move."""
     state = placed(4, 4, **PAIR)
     node = replace(state.nodes["n0"], **changes)
-    assert emptied(replace(state, nodes={**state.nodes, "n0": node})).slots == {}
+    assert emptied(replace(state, nodes={**state.nodes, "n0": node})).jobs.slots == {}
 
 
 def test_stopping_jobs_are_not_moved() -> None:
     """Both jobs are stopping, and neither moves."""
     state = placed(4, 4, **PAIR)
     jobs = {name: replace(job, is_stopping=True) for name, job in state.jobs.items()}
-    assert emptied(replace(state, jobs=jobs)).slots == {}
+    assert emptied(replace(state, jobs=jobs)).jobs.slots == {}
 
 
 def test_a_job_on_two_nodes_moves_its_gpus_of_one_node_within_its_zone() -> None:
     """Job b leaves n0 for n2; if n2 is in another zone, b goes to n1."""
     b = some_slots("n0", 0) + some_slots("n1", 0, 1)
     state = placed(4, 4, 4, b=b, c=some_slots("n2", 0, 1, 2))
-    assert emptied(state).slots == {"b": some_slots("n1", 0, 1) + some_slots("n2", 3)}
+    assert emptied(state).jobs.slots == {"b": some_slots("n1", 0, 1) + some_slots("n2", 3)}
     zoned = {**state.nodes, "n2": replace(state.nodes["n2"], zone="other")}
     there = emptied(replace(state, nodes=zoned))
-    assert there.slots == {"b": some_slots("n1", 0, 1, 2)}
-    assert there.widths == gpus(b=3)
+    assert there.jobs.slots == {"b": some_slots("n1", 0, 1, 2)}
+    assert there.jobs.widths == gpus(b=3)
 
 
 def test_lent_gpus_are_returned_to_make_room_for_a_job_that_moves() -> None:
     """Job b holds all of n1 and is planned on two GPUs, so job a takes its third."""
     state = placed(4, 4, a=some_slots("n0", 0), b=some_slots("n1", 0, 1, 2, 3))
     plan = emptied(state, lent=gpus(b=2))
-    assert plan.slots == {"b": some_slots("n1", 0, 1), "a": some_slots("n1", 2)}
-    assert plan.widths == gpus(a=1, b=2)
-    assert emptied(state).slots == {}
+    assert plan.jobs.slots == {"b": some_slots("n1", 0, 1), "a": some_slots("n1", 2)}
+    assert plan.jobs.widths == gpus(a=1, b=2)
+    assert emptied(state).jobs.slots == {}
 
 
 def test_a_job_moves_at_its_planned_width() -> None:
     """Job a holds two GPUs, one of them lent, and moves on one."""
     state = placed(4, 4, a=some_slots("n0", 0, 1), b=some_slots("n1", 0, 1, 2))
-    assert emptied(state, lent=gpus(a=1)).slots == {"a": some_slots("n1", 3)}
-    assert emptied(state).slots == {}
+    assert emptied(state, lent=gpus(a=1)).jobs.slots == {"a": some_slots("n1", 3)}
+    assert emptied(state).jobs.slots == {}
 
 
 def test_a_job_leaves_the_emptied_node_if_it_holds_only_lent_gpus_there() -> None:
@@ -198,7 +199,7 @@ def test_a_job_leaves_the_emptied_node_if_it_holds_only_lent_gpus_there() -> Non
     a = some_slots("n1", 0, 1) + some_slots("n0", 0, 1)
     state = placed(4, 4, a=a, c=some_slots("n0", 2))
     plan = emptied(state, lent=gpus(a=2))
-    assert plan.slots == {"a": some_slots("n1", 0, 1), "c": some_slots("n1", 2)}
+    assert plan.jobs.slots == {"a": some_slots("n1", 0, 1), "c": some_slots("n1", 2)}
 
 
 def test_a_type_that_the_settings_do_not_name_is_not_emptied() -> None:
@@ -207,7 +208,7 @@ def test_a_type_that_the_settings_do_not_name_is_not_emptied() -> None:
     nodes = [*(a_node(f"n{at}") for at in range(2)), *(a_node(f"o{at}", kind=other) for at in range(2))]
     held = {**PAIR, "c": some_slots("o0", 0), "d": some_slots("o1", 0, 1)}
     state = a_state(*map(a_job, held), nodes=nodes, held=held)
-    assert emptied(state).slots == {"a": some_slots("n1", 2)}
+    assert emptied(state).jobs.slots == {"a": some_slots("n1", 2)}
 
 
 def test_each_moving_job_counts_with_its_own_loss() -> None:
@@ -216,7 +217,7 @@ def test_each_moving_job_counts_with_its_own_loss() -> None:
     for worth, moves in ((1.79, False), (1.81, True)):
         prices = Losing(widths={}, worth=worth, losses={"a": 0.4, "c": 0.5})
         plan = emptied(placed(4, 4, **held), prices, policy={"stay": frozenset({"b"})})
-        assert bool(plan.slots) == moves
+        assert bool(plan.jobs.slots) == moves
 
 
 @pytest.mark.parametrize("how", ["stops", "moves", "is stopping"])
@@ -231,8 +232,8 @@ def test_no_job_moves_to_a_node_that_becomes_empty_anyway(how: str) -> None:
             replace(each, jobs={**each.jobs, "a": replace(each.jobs["a"], is_stopping=True)})
             for each in (state, beside)
         )
-    assert emptied(state, plan=plan).slots == slots
-    assert emptied(beside, plan=plan).slots == {**slots, "b": some_slots("n0", 1, 2)}
+    assert emptied(state, plan=plan).jobs.slots == slots
+    assert emptied(beside, plan=plan).jobs.slots == {**slots, "b": some_slots("n0", 1, 2)}
 
 
 def test_a_type_that_cannot_be_emptied_does_not_stop_the_next_type() -> None:
@@ -248,7 +249,7 @@ def test_a_type_that_cannot_be_emptied_does_not_stop_the_next_type() -> None:
     nodes = [a_node(name, kind=kinds[kind]) for name, kind in names.items()]
     state = a_state(*map(a_job, held), nodes=nodes, held=held)
     site = rules(instance_types={name: kinds[name] for name in ("full", "gpu")})
-    assert emptied(state, site=site).slots == {"a": some_slots("n1", 2)}
+    assert emptied(state, site=site).jobs.slots == {"a": some_slots("n1", 2)}
 
 
 def test_lent_gpus_on_the_emptied_node_are_given_up_and_do_not_move() -> None:
@@ -259,8 +260,8 @@ def test_lent_gpus_on_the_emptied_node_are_given_up_and_do_not_move() -> None:
         "b": some_slots("n1", 1),
     }
     plan = emptied(placed(4, 4, **held), lent=gpus(w=1))
-    assert plan.slots == {"w": some_slots("n1", 0), "a": some_slots("n1", 2)}
-    assert plan.widths == gpus(w=1, a=1)
+    assert plan.jobs.slots == {"w": some_slots("n1", 0), "a": some_slots("n1", 2)}
+    assert plan.jobs.widths == gpus(w=1, a=1)
 
 
 def test_a_job_over_two_nodes_stays_in_its_zone() -> None:
@@ -275,7 +276,7 @@ def test_a_job_over_two_nodes_stays_in_its_zone() -> None:
         zones = {"n0": "b", "n1": "b", "n2": zone, "n3": zone}
         nodes = {name: replace(node, zone=zones[name]) for name, node in state.nodes.items()}
         plan = emptied(replace(state, nodes=nodes), policy={"stay": frozenset("cd")})
-        assert plan.slots == {"a": some_slots("n1", 0, 1) + some_slots("n1", 2)}
+        assert plan.jobs.slots == {"a": some_slots("n1", 0, 1) + some_slots("n1", 2)}
 
 
 def test_a_job_that_moves_counts_as_back_when_the_other_job_ends() -> None:
@@ -292,5 +293,5 @@ def test_a_job_that_moves_counts_as_back_when_the_other_job_ends() -> None:
             return 0.01
 
     prices = Noting(widths={}, worth=10.0, left_hours={"a": 5.0, "b": 2.0})
-    assert emptied(placed(4, 4, **PAIR), prices, policy={"stay": frozenset("b")}).slots
+    assert emptied(placed(4, 4, **PAIR), prices, policy={"stay": frozenset("b")}).jobs.slots
     assert seen == [("a", 2.0)]

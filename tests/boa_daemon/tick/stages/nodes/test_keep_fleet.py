@@ -8,7 +8,8 @@ from dataclasses import replace
 from drafts import a_draft, a_plan, asking, gpus
 
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, some_slots
-from boa_daemon.tick.facts.state import ClusterState, NodeState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, NodeState
 from boa_daemon.tick.stages.nodes.keep_fleet import keep_fleet
 from policies.answer import Allocation
 from policies.model import JobId
@@ -66,4 +67,4 @@ def test_a_job_that_does_not_fit_in_a_fixed_fleet_waits_for_the_full_fleet() -> 
     state = a_state(a_job("a"), nodes=[a_node()])
     allocation = Allocation(widths=gpus(a=8), nodes={"gpu-x4": 1})
     found = keep_fleet(state, asking(state, gpus(a=8), allocation=allocation))
-    assert found.plan.waiting == {"a": "fleet-full"}
+    assert found.plan.jobs.waiting == {"a": "fleet-full"}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from drafts import PRICES, a_draft, asking, gpus
+from drafts import PRICES, a_draft, a_plan, asking, gpus
 
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
 from boa_daemon.tick.facts.draft import Changes, Draft
@@ -37,7 +37,7 @@ def test_launches_stop_at_the_node_limit(most: int | None, launches: int) -> Non
     found = limited(there(), most, gpus(a=4, b=4, c=4))
     assert sum(found.plan.launches.values()) == launches
     assert found.is_at_node_limit == (launches < 3)
-    assert set(found.plan.waiting.values()) == {"nodes-to-come" if launches == 3 else "node-limit"}
+    assert set(found.plan.jobs.waiting.values()) == {"nodes-to-come" if launches == 3 else "node-limit"}
 
 
 def test_present_and_coming_nodes_count_against_the_limit() -> None:
@@ -51,8 +51,8 @@ def test_no_job_overtakes_the_first_job_without_room() -> None:
     """Job a needs two whole nodes; job c could start but waits, and the node is claimed for a."""
     state = there(a_node("n1"), d=some_slots("n1", 0))
     found = limited(state, 2, gpus(a=8, c=1))
-    assert (found.plan.slots, found.plan.launches) == ({}, {})
-    assert found.plan.waiting == {"a": "node-limit", "c": "node-limit"}
+    assert (found.plan.jobs.slots, found.plan.launches) == ({}, {})
+    assert found.plan.jobs.waiting == {"a": "node-limit", "c": "node-limit"}
     assert found.claimed == {"n1"}
 
 
@@ -66,8 +66,8 @@ def test_jobs_before_the_first_job_without_room_start_and_jobs_behind_it_shrink(
     """Job a has no room: b starts before it, and d gives two GPUs back."""
     state = there(a_node("n1"), d=some_slots("n1", 0, 1, 2))
     found = limited(state, 2, gpus(b=1, a=8, c=1, d=1))
-    assert {job: len(slots) for job, slots in found.plan.slots.items()} == {"b": 1, "d": 1}
-    assert found.plan.waiting == {"a": "node-limit", "c": "node-limit"}
+    assert {job: len(slots) for job, slots in found.plan.jobs.slots.items()} == {"b": 1, "d": 1}
+    assert found.plan.jobs.waiting == {"a": "node-limit", "c": "node-limit"}
     assert found.changes.wishes == gpus(b=1, a=8, c=1, d=1)
 
 
@@ -75,13 +75,13 @@ def test_jobs_before_the_first_job_without_room_start_and_jobs_behind_it_shrink(
 def test_a_job_too_wide_for_the_node_limit_delays_no_other_job(wide: int, starts: bool) -> None:
     """Two nodes have eight GPUs: a job of nine lets job c start, a job of eight does not."""
     state = there(a_node("n1"), d=some_slots("n1", 0))
-    assert ("c" in limited(state, 2, gpus(a=wide, c=1)).plan.slots) == starts
+    assert ("c" in limited(state, 2, gpus(a=wide, c=1)).plan.jobs.slots) == starts
 
 
 def test_a_running_job_that_cannot_grow_delays_no_other_job() -> None:
     """Job d wants eight GPUs; c starts beside it."""
     state = there(a_node("n1"), d=some_slots("n1", 0))
-    assert set(limited(state, 1, gpus(d=8, c=1)).plan.slots) == {"c"}
+    assert set(limited(state, 1, gpus(d=8, c=1)).plan.jobs.slots) == {"c"}
 
 
 def test_new_nodes_for_one_job_are_ordered_together() -> None:
@@ -97,8 +97,8 @@ def test_lent_gpus_are_returned_before_a_job_has_to_wait() -> None:
     room = PlaceableNodes(state, leaving={"a", "d"}, stopped=frozenset(), placer=FirstFit())
     allocation = Allocation(widths={**wishes, **gpus(d=4)}, node_prices=PRICES)
     found = limited(state, 1, wishes, room=room, lent=gpus(d=1), allocation=allocation)
-    assert {job: len(slots) for job, slots in found.plan.slots.items()} == {"a": 3, "d": 1}
-    assert (found.plan.launches, found.plan.waiting, found.is_at_node_limit) == ({}, {}, False)
+    assert {job: len(slots) for job, slots in found.plan.jobs.slots.items()} == {"a": 3, "d": 1}
+    assert (found.plan.launches, found.plan.jobs.waiting, found.is_at_node_limit) == ({}, {}, False)
     assert found.allocation.widths == gpus(a=3, d=1)
     assert found.lent == {}
 
@@ -107,20 +107,19 @@ def test_a_job_that_already_shrinks_is_not_shrunk_further() -> None:
     """Job d gets the width of its wish, and job a waits."""
     state = there(a_node("n1"), d=some_slots("n1", 0, 1, 2, 3))
     found = limited(state, 1, gpus(d=2, a=4), lent=gpus(d=1))
-    assert {job: len(slots) for job, slots in found.plan.slots.items()} == {"d": 2}
-    assert found.plan.waiting == {"a": "node-limit"}
+    assert {job: len(slots) for job, slots in found.plan.jobs.slots.items()} == {"d": 2}
+    assert found.plan.jobs.waiting == {"a": "node-limit"}
 
 
 def test_launches_without_wishes_are_cut_to_the_limit_in_their_order() -> None:
     """One node is here; the first type's launches come before those of the other type."""
-    plan = a_draft().plan
     state = there(a_node("n1"))
     for most, launches in ((6, {"gpu-x4": 3, "o": 2}), (5, {"gpu-x4": 3, "o": 1}), (4, {"gpu-x4": 3})):
         for policy in ({"nodes": {"gpu-x4": 4, "o": 2}}, {}):
             draft = a_draft(
                 site=rules(max_nodes=most),
                 policy=policy,
-                plan=type(plan)(widths={}, slots={}, launches={"gpu-x4": 3, "o": 2}),
+                plan=a_plan(launches={"gpu-x4": 3, "o": 2}),
                 changes=Changes(),
             )
             assert keep_node_limit(state, draft).plan.launches == launches

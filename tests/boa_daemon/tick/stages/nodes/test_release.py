@@ -11,7 +11,8 @@ from drafts import a_draft, a_plan
 from followers import Known
 
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
-from boa_daemon.tick.facts.state import NodeState, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.tick.stages.nodes.release import release
 from policies.answer import NodeRetention
 

@@ -16,7 +16,8 @@ from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type,
 from boa_daemon.tick.decide.decision import decide
 from boa_daemon.tick.facts.offers import Cooldown, Offer
 from boa_daemon.tick.facts.placeable_nodes import PlaceableNodes
-from boa_daemon.tick.facts.state import ClusterState, NodeState, Plan, Rules
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, NodeState, Rules
 from boa_daemon.tick.stages.nodes.rent import rent
 from policies.answer import Allocation, Placement
 from policies.model import Job, Money, Width
@@ -33,7 +34,7 @@ def test_as_many_nodes_are_rented_as_the_widths_need() -> None:
     plan = plan_of(a_state(a_job("a"), a_job("b")), Wishes(widths={"a": 4, "b": 2}))
 
     assert plan.launches == {"gpu-x4": 2}
-    assert plan.waiting == {"a": "nodes-to-come", "b": "nodes-to-come"}
+    assert plan.jobs.waiting == {"a": "nodes-to-come", "b": "nodes-to-come"}
 
 
 def test_booting_nodes_count_so_no_node_is_rented_twice() -> None:
@@ -56,7 +57,7 @@ def test_free_and_booting_gpus_are_planned_together() -> None:
     )
     plan = plan_of(state, Wishes(widths={"a": 6, "b": 2}))
 
-    assert (plan.launches, plan.releases, plan.slots) == ({}, (), {})
+    assert (plan.launches, plan.releases, plan.jobs.slots) == ({}, (), {})
 
 
 def test_a_growing_job_keeps_its_gpus_until_the_new_ones_are_there() -> None:
@@ -66,8 +67,8 @@ def test_a_growing_job_keeps_its_gpus_until_the_new_ones_are_there() -> None:
     plan = plan_of(state, Wishes(widths={"a": 8}))
 
     assert plan.launches == {"gpu-x4": 1}
-    assert plan.slots == {}
-    assert plan.stops == ()
+    assert plan.jobs.slots == {}
+    assert plan.jobs.stops == ()
 
 
 def test_a_shrinking_job_makes_room_for_an_older_one_in_the_same_tick() -> None:
@@ -75,7 +76,7 @@ def test_a_shrinking_job_makes_room_for_an_older_one_in_the_same_tick() -> None:
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"b": some_slots("n1", 0, 1, 2, 3)})
     plan = plan_of(state, Wishes(widths={"a": 2, "b": 2}))
 
-    assert {job: len(slots) for job, slots in plan.slots.items()} == {"a": 2, "b": 2}
+    assert {job: len(slots) for job, slots in plan.jobs.slots.items()} == {"a": 2, "b": 2}
     assert plan.launches == {}
 
 
@@ -84,8 +85,8 @@ def test_a_job_without_a_width_is_stopped_and_its_gpus_go_to_others() -> None:
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"b": some_slots("n1", 0, 1, 2, 3)})
     plan = plan_of(state, Wishes(widths={"a": 4}, nodes={"gpu-x4": 1}))
 
-    assert plan.stops == ("b",)
-    assert set(plan.slots["a"]) == set(some_slots("n1", 0, 1, 2, 3))
+    assert plan.jobs.stops == ("b",)
+    assert set(plan.jobs.slots["a"]) == set(some_slots("n1", 0, 1, 2, 3))
 
 
 def test_a_stopping_job_keeps_its_gpus_and_is_not_stopped_again() -> None:
@@ -98,7 +99,7 @@ def test_a_stopping_job_keeps_its_gpus_and_is_not_stopped_again() -> None:
 
     plan = plan_of(state, Wishes(widths={"a": 1}))
 
-    assert (plan.stops, plan.slots) == ((), {})
+    assert (plan.jobs.stops, plan.jobs.slots) == ((), {})
 
 
 def test_a_job_on_a_terminating_node_moves_to_a_ready_node() -> None:
@@ -106,7 +107,7 @@ def test_a_job_on_a_terminating_node_moves_to_a_ready_node() -> None:
     dying = a_node("n1", phase="terminating")
     state = a_state(a_job("a"), nodes=[dying, a_node("n2")], held={"a": some_slots("n1", 0, 1)})
 
-    assert plan_of(state, Wishes(widths={"a": 2})).slots == {"a": some_slots("n2", 0, 1)}
+    assert plan_of(state, Wishes(widths={"a": 2})).jobs.slots == {"a": some_slots("n2", 0, 1)}
 
 
 def test_an_idle_node_is_released_when_its_hold_is_over() -> None:
@@ -129,7 +130,7 @@ def test_a_type_out_of_stock_is_not_requested_before_its_cooldown_ends() -> None
 
     plan = plan_of(state, Wishes(widths={"a": 4}))
 
-    assert (plan.launches, plan.wake_at, plan.waiting) == ({}, 70.0, {"a": "out-of-stock"})
+    assert (plan.launches, plan.wake_at, plan.jobs.waiting) == ({}, 70.0, {"a": "out-of-stock"})
 
 
 def test_an_order_of_a_closed_size_is_dropped_and_a_smaller_order_is_made() -> None:
@@ -140,7 +141,7 @@ def test_an_order_of_a_closed_size_is_dropped_and_a_smaller_order_is_made() -> N
     plan = plan_of(state, Wishes(widths={"a": 8, "b": 4}))
 
     assert (plan.launches, plan.gangs, plan.wake_at) == ({"gpu-x4": 1}, {}, 70.0)
-    assert plan.waiting == {"a": "out-of-stock", "b": "nodes-to-come"}
+    assert plan.jobs.waiting == {"a": "out-of-stock", "b": "nodes-to-come"}
 
 
 def test_a_job_that_needs_more_nodes_than_the_quota_waits_for_the_quota() -> None:
@@ -148,7 +149,7 @@ def test_a_job_that_needs_more_nodes_than_the_quota_waits_for_the_quota() -> Non
     offers = (Offer(instance_type="gpu-x4", usd_per_hour=4.0, nodes_left=1),)
     plan = plan_of(a_state(a_job("a"), offers=offers), Wishes(widths={"a": 8}))
 
-    assert (plan.launches, plan.waiting) == ({}, {"a": "quota"})
+    assert (plan.launches, plan.jobs.waiting) == ({}, {"a": "quota"})
 
 
 def test_a_fixed_fleet_is_completed_and_kept_without_jobs() -> None:
@@ -181,8 +182,8 @@ def test_at_the_node_limit_no_job_overtakes_a_job_that_waits_for_room() -> None:
     )
     plan = plan_of(state, Wishes(widths={"old": 2, "wide": 4, "small": 1}), rules(max_nodes=1))
 
-    assert plan.slots == {}
-    assert plan.waiting == {"wide": "node-limit", "small": "node-limit"}
+    assert plan.jobs.slots == {}
+    assert plan.jobs.waiting == {"wide": "node-limit", "small": "node-limit"}
     assert plan.launches == {}
 
 
@@ -197,7 +198,7 @@ def test_at_the_node_limit_no_node_comes_or_goes_for_a_job_that_does_not_fit_yet
     )
     plan = plan_of(state, Wishes(widths={"old": 1, "wide": 12}), rules(max_nodes=3))
 
-    assert (plan.launches, plan.releases, plan.slots) == ({}, (), {})
+    assert (plan.launches, plan.releases, plan.jobs.slots) == ({}, (), {})
 
 
 def test_a_job_wider_than_the_node_limit_delays_no_other_job() -> None:
@@ -206,7 +207,7 @@ def test_a_job_wider_than_the_node_limit_delays_no_other_job() -> None:
 
     plan = plan_of(state, Wishes(widths={"wide": 5, "small": 1}), rules(max_nodes=1))
 
-    assert set(plan.slots) == {"small"}
+    assert set(plan.jobs.slots) == {"small"}
 
 
 def test_at_the_node_limit_idle_nodes_of_another_type_are_released_at_once() -> None:
@@ -255,7 +256,7 @@ def test_a_compact_job_waits_if_its_gpus_are_free_only_on_several_nodes() -> Non
         state = a_state(a_job("x"), a_job("y"), a_job("a"), nodes=nodes, held=held)
         allocation = Allocation(widths=widths, nodes={"gpu-x4": len(nodes)}, compact=compact)
         plan = decide(state, allocator=Fixed(allocation), placer=FirstFit(), rules=rules()).plan
-        return set(plan.slots)
+        return set(plan.jobs.slots)
 
     assert placed(two, compact=frozenset()) == {"a"}
     assert placed(two, compact=frozenset({"a"})) == set()
@@ -339,7 +340,7 @@ def test_a_job_waits_for_free_gpus_if_another_job_ends_before_a_new_node_would_b
     state = a_state(a_job("a"), a_job("b"), nodes=nodes, held={"b": some_slots("n1", 0, 1, 2, 3)})
     prices = Known(widths={}, left_hours={"b": hours})
     found = rent(state, asking(state, gpus(a=4), policy={"node_prices": prices}))
-    assert found.plan.waiting == {"a": reason}
+    assert found.plan.jobs.waiting == {"a": reason}
 
 
 @pytest.mark.parametrize(
@@ -364,10 +365,10 @@ def test_a_job_of_one_node_does_not_starve_beside_one_that_is_refused_together(
 
     assert plan.launches == ({"gpu-x4": launches} if launches else {})
     assert plan.gangs == {}
-    assert {job for job, why in plan.waiting.items() if why == "out-of-stock"} == {
+    assert {job for job, why in plan.jobs.waiting.items() if why == "out-of-stock"} == {
         job for job, gpus in widths.items() if gpus > 4
     }
-    assert all(plan.waiting[job] == "nodes-to-come" for job, gpus in widths.items() if gpus <= 4)
+    assert all(plan.jobs.waiting[job] == "nodes-to-come" for job, gpus in widths.items() if gpus <= 4)
     assert plan.wake_at == 300.0
 
 

@@ -56,17 +56,17 @@ def test_waiting_jobs_start_early_in_their_order_on_free_gpus() -> None:
     plan = start_early(waiting(), a_wait(waiting(), prices)).plan
 
     assert prices.asked == [("a", 3, 0.05), ("b", 1, 0.05)]
-    assert plan.widths == gpus(a=2, b=1)
-    assert plan.slots == {"a": some_slots("n1", 1, 2), "b": some_slots("n1", 3)}
-    assert plan.head_starts == WISHES
-    assert plan.waiting == {}
+    assert plan.jobs.widths == gpus(a=2, b=1)
+    assert plan.jobs.slots == {"a": some_slots("n1", 1, 2), "b": some_slots("n1", 3)}
+    assert plan.jobs.intended == WISHES
+    assert plan.jobs.waiting == {}
 
 
 def test_a_job_keeps_waiting_if_no_gpu_is_free_for_it() -> None:
     """Job a takes both free GPUs, and the policy is not asked about b."""
     prices = Starting(widths={})
     plan = start_early(waiting(free=2), a_wait(waiting(free=2), prices)).plan
-    assert (plan.head_starts, plan.waiting) == (gpus(a=4), {"b": "nodes-to-come"})
+    assert (plan.jobs.intended, plan.jobs.waiting) == (gpus(a=4), {"b": "nodes-to-come"})
     assert [job for job, _, _ in prices.asked] == ["a"]
 
 
@@ -96,7 +96,7 @@ def test_no_job_starts_early_if_its_minimum_hold_exceeds_the_wait(hold_seconds: 
     """The wait is a boot of 180 s."""
     site = rules(steady=Steady(minimum_hold_seconds=hold_seconds))
     draft = a_wait(waiting(), Starting(widths={}), rules=site)
-    assert bool(start_early(waiting(), draft).plan.head_starts) == starts
+    assert bool(start_early(waiting(), draft).plan.jobs.intended) == starts
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ from boa_daemon.tick.decide.diff import diff
 from boa_daemon.tick.explain.explain import explain_job
 from boa_daemon.tick.facts.draft import SOON_SECONDS
 from boa_daemon.tick.facts.limits import Act, Steady
-from boa_daemon.tick.facts.state import ClusterState, JobTerms, Plan
+from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.state import ClusterState, JobTerms
 from boa_daemon.tick.stages.nodes.use_spare import use_spare
 from policies.answer import LentWidth
 from policies.model import Job, Width
@@ -46,18 +47,18 @@ def test_a_job_grows_onto_free_gpus_of_its_node() -> None:
     state = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 2, 3)}, now=NOW)
     plan = plan_of(state, Known(widths={"a": 2}, stretches=True))
 
-    assert plan.slots == {"a": some_slots("n1", 2, 3, 0, 1)}
-    assert plan.widths["a"] == Width("gpu", 4)
-    assert plan.stretched == {"a": Width("gpu", 2)}
+    assert plan.jobs.slots == {"a": some_slots("n1", 2, 3, 0, 1)}
+    assert plan.jobs.widths["a"] == Width("gpu", 4)
+    assert plan.jobs.intended == {"a": Width("gpu", 2)}
     assert "2 x gpu are planned for it; the rest would be idle" in explain_job(state, plan, "a")
-    assert plan_of(state, Known(widths={"a": 2})).slots == {}
+    assert plan_of(state, Known(widths={"a": 2})).jobs.slots == {}
 
 
 def test_a_starting_job_also_takes_the_free_gpus_of_its_node() -> None:
     """One GPU is planned on an idle node of four, and the job gets all four."""
     state = a_state(a_job("a"), nodes=[a_node("n1")], now=NOW)
 
-    assert len(plan_of(state, Known(widths={"a": 1}, stretches=True)).slots["a"]) == 4
+    assert len(plan_of(state, Known(widths={"a": 1}, stretches=True)).jobs.slots["a"]) == 4
 
 
 def test_a_job_does_not_grow_onto_another_node() -> None:
@@ -69,7 +70,7 @@ def test_a_job_does_not_grow_onto_another_node() -> None:
         now=NOW,
     )
 
-    assert plan_of(state, Known(widths={"a": 4}, stretches=True, nodes=1)).slots == {}
+    assert plan_of(state, Known(widths={"a": 4}, stretches=True, nodes=1)).jobs.slots == {}
 
 
 def test_the_job_that_saves_most_gets_the_spare_gpu() -> None:
@@ -83,7 +84,7 @@ def test_the_job_that_saves_most_gets_the_spare_gpu() -> None:
     )
     plan = plan_of(state, Known(widths={"wide": 2, "narrow": 1}, stretches=True))
 
-    assert plan.slots == {"narrow": some_slots("n1", 2, 3)}
+    assert plan.jobs.slots == {"narrow": some_slots("n1", 2, 3)}
 
 
 def test_a_job_keeps_lent_gpus_while_no_job_waits() -> None:
@@ -92,7 +93,7 @@ def test_a_job_keeps_lent_gpus_while_no_job_waits() -> None:
     plan = plan_of(state, Known(widths={"old": 2}, stretches=True))
 
     assert diff(state, plan) == ()
-    assert plan.stretched == {"old": Width("gpu", 2)}
+    assert plan.jobs.intended == {"old": Width("gpu", 2)}
 
 
 def test_lent_gpus_go_to_a_waiting_job_before_a_node_is_rented() -> None:
@@ -101,7 +102,7 @@ def test_lent_gpus_go_to_a_waiting_job_before_a_node_is_rented() -> None:
     state = replace(state, jobs={**state.jobs, "new": a_state(a_job("new", arrived_at=NOW)).jobs["new"]})
     plan = plan_of(state, Known(widths={"old": 2, "new": 2}, stretches=True))
 
-    assert {job: len(slots) for job, slots in plan.slots.items()} == {"old": 2, "new": 2}
+    assert {job: len(slots) for job, slots in plan.jobs.slots.items()} == {"old": 2, "new": 2}
     assert plan.launches == {}
 
 
@@ -111,7 +112,7 @@ def test_lent_gpus_are_not_called_back_if_they_do_not_suffice() -> None:
     state = replace(state, jobs={**state.jobs, "new": a_state(a_job("new", arrived_at=NOW)).jobs["new"]})
     plan = plan_of(state, Known(widths={"old": 2, "new": 3}, stretches=True))
 
-    assert "old" not in plan.slots
+    assert "old" not in plan.jobs.slots
     assert plan.launches == {"gpu-x4": 1}
 
 
@@ -125,8 +126,8 @@ def test_a_job_gives_up_a_node_on_which_it_holds_only_lent_gpus() -> None:
     )
     plan = plan_of(state, Known(widths={"a": 4}, stretches=True))
 
-    assert len(plan.slots["a"]) == 4
-    assert len({slot.node for slot in plan.slots["a"]}) == 1
+    assert len(plan.jobs.slots["a"]) == 4
+    assert len({slot.node for slot in plan.jobs.slots["a"]}) == 1
 
 
 @pytest.mark.parametrize(("since_start", "moves"), [(100.0, False), (400.0, True)])
@@ -151,7 +152,7 @@ def test_spare_gpus_are_neither_lent_nor_called_back_within_the_minimum_hold(
             placer=FirstFit(),
             rules=steady,
         )
-        assert ("a" in decision.plan.slots) is moves
+        assert ("a" in decision.plan.jobs.slots) is moves
 
 
 def test_growing_onto_spare_gpus_counts_as_a_move() -> None:
@@ -170,7 +171,7 @@ def test_growing_onto_spare_gpus_counts_as_a_move() -> None:
         rules=rules(steady=Steady(moves_per_hour=1)),
     )
 
-    assert len(decision.plan.slots) == 1
+    assert len(decision.plan.jobs.slots) == 1
 
 
 def two_halves(**changes: float) -> Known:
@@ -194,13 +195,13 @@ def test_one_of_two_half_empty_nodes_is_emptied() -> None:
     """Ten hours of a node are worth 10 and the move costs 1, so job a moves beside b."""
     plan = plan_of(halves(), two_halves())
 
-    assert plan.slots == {"a": some_slots("n2", 0, 1)}
+    assert plan.jobs.slots == {"a": some_slots("n2", 0, 1)}
 
 
 @pytest.mark.parametrize("changes", [{"worth": 0.0}, {"loses": 5.0}, {"left_hours": {"a": 10.0, "b": 1.9}}])
 def test_no_node_is_emptied_if_that_does_not_pay_twice_the_cost(changes: dict[str, float]) -> None:
     """The node is worth nothing, the move costs half of the saving, or the staying job ends soon."""
-    assert plan_of(halves(), two_halves(**changes)).slots == {}
+    assert plan_of(halves(), two_halves(**changes)).jobs.slots == {}
 
 
 def test_lent_gpus_are_returned_to_empty_a_node() -> None:
@@ -214,7 +215,7 @@ def test_lent_gpus_are_returned_to_empty_a_node() -> None:
     )
     plan = plan_of(state, two_halves(stretches=True))
 
-    assert plan.slots == {"a": some_slots("n2", 2, 3), "b": some_slots("n2", 0, 1)}
+    assert plan.jobs.slots == {"a": some_slots("n2", 2, 3), "b": some_slots("n2", 0, 1)}
 
 
 class ForAWhile(Known):
@@ -240,7 +241,7 @@ def test_a_long_job_moves_beside_a_short_one_if_its_loss_until_the_short_one_end
     left = {"long": 1000.0, "short": 1.0}
     plan = plan_of(state, ForAWhile(widths={"long": 2, "short": 2}, left_hours=left, worth=worth))
 
-    assert plan.slots == ({"long": some_slots("n2", 2, 3)} if makes_room else {})
+    assert plan.jobs.slots == ({"long": some_slots("n2", 2, 3)} if makes_room else {})
 
 
 def test_the_plan_wakes_up_soon_after_a_move_empties_a_node() -> None:
@@ -267,9 +268,9 @@ def test_a_job_moves_its_last_gpu_on_a_node_only_within_its_zone(zone: str, move
     plan = plan_of(state, two_halves(widths={"a": 5, "b": 2}))
 
     if moves:
-        assert plan.slots == {"a": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n3", 2))}
+        assert plan.jobs.slots == {"a": (*some_slots("n1", 0, 1, 2, 3), *some_slots("n3", 2))}
     else:
-        assert plan.slots == {"b": some_slots("n2", 1, 2)}
+        assert plan.jobs.slots == {"b": some_slots("n2", 1, 2)}
 
 
 def test_lent_gpus_on_an_emptied_node_are_given_up() -> None:
@@ -289,7 +290,7 @@ def test_lent_gpus_on_an_emptied_node_are_given_up() -> None:
     left = {"a": 10.0, "b": 10.0, "c": 10.0}
     plan = plan_of(state, two_halves(widths={"a": 4, "b": 1, "c": 3}, left_hours=left))
 
-    assert plan.slots == {"a": some_slots("n1", 0, 1, 2, 3), "b": some_slots("n3", 3)}
+    assert plan.jobs.slots == {"a": some_slots("n1", 0, 1, 2, 3), "b": some_slots("n3", 3)}
 
 
 def test_no_node_is_emptied_if_the_rules_against_flapping_hold_its_jobs() -> None:
@@ -301,7 +302,7 @@ def test_no_node_is_emptied_if_the_rules_against_flapping_hold_its_jobs() -> Non
         placer=FirstFit(),
         rules=rules(steady=Steady()),
     )
-    assert decision.plan.slots == {}
+    assert decision.plan.jobs.slots == {}
 
 
 def test_at_the_node_limit_gpus_are_shared_by_weight_and_every_job_gets_some() -> None:
@@ -310,7 +311,7 @@ def test_at_the_node_limit_gpus_are_shared_by_weight_and_every_job_gets_some() -
     known = Known(widths={"a": 16, "b": 16}, weights={"a": 1.0, "b": 8.0})
     plan = plan_of(state, known, rules(max_nodes=5))
 
-    assert plan.widths == {"a": Width("gpu", 4), "b": Width("gpu", 16)}
+    assert plan.jobs.widths == {"a": Width("gpu", 4), "b": Width("gpu", 16)}
     assert plan.launches == {"gpu-x4": 5}
 
 
@@ -326,8 +327,8 @@ def test_at_the_node_limit_a_running_job_makes_room_for_a_new_one() -> None:
     known = Known(widths={"old": 8, "new": 8}, left_hours={"old": 2.0})
     plan = plan_of(state, known, rules(max_nodes=2))
 
-    assert {job: len(slots) for job, slots in plan.slots.items()} == {"old": 2, "new": 6}
-    assert plan.waiting == {}
+    assert {job: len(slots) for job, slots in plan.jobs.slots.items()} == {"old": 2, "new": 6}
+    assert plan.jobs.waiting == {}
 
 
 def test_with_fewer_gpus_than_jobs_the_first_jobs_run_and_the_others_wait() -> None:
@@ -336,8 +337,8 @@ def test_with_fewer_gpus_than_jobs_the_first_jobs_run_and_the_others_wait() -> N
     state = a_state(*(a_job(name) for name in names), nodes=[a_node("n1")], now=NOW)
     plan = plan_of(state, Known(widths=dict.fromkeys(names, 4)), rules(max_nodes=1))
 
-    assert list(plan.slots) == ["a", "b", "c", "d"]
-    assert plan.waiting == {"e": "node-limit", "f": "node-limit"}
+    assert list(plan.jobs.slots) == ["a", "b", "c", "d"]
+    assert plan.jobs.waiting == {"e": "node-limit", "f": "node-limit"}
 
 
 def test_at_the_node_limit_lent_gpus_are_returned_for_a_job_that_needs_another_node() -> None:
@@ -348,8 +349,8 @@ def test_at_the_node_limit_lent_gpus_are_returned_for_a_job_that_needs_another_n
     known = Known(widths={"lent": 1, "wide": 7}, stretches=True)
     plan = plan_of(state, known, rules(max_nodes=2))
 
-    assert (len(plan.slots["lent"]), plan.launches) == (1, {"gpu-x4": 1})
-    assert plan.waiting == {"wide": "nodes-to-come"}
+    assert (len(plan.jobs.slots["lent"]), plan.launches) == (1, {"gpu-x4": 1})
+    assert plan.jobs.waiting == {"wide": "nodes-to-come"}
 
 
 @given(
@@ -393,9 +394,9 @@ def test_stopping_jobs_and_jobs_with_an_ordered_width_get_no_spare_gpus() -> Non
     """Their slots do not change."""
     state = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 2, 3)}, now=NOW)
     stopping = replace(state, jobs={"a": replace(state.jobs["a"], is_stopping=True)})
-    assert plan_of(stopping, Known(widths={"a": 2}, stretches=True)).slots == {}
+    assert plan_of(stopping, Known(widths={"a": 2}, stretches=True)).jobs.slots == {}
     ordered = replace(state, jobs={"a": replace(state.jobs["a"], terms=JobTerms(ordered_gpus=2))})
-    assert plan_of(ordered, Known(widths={"a": 2}, stretches=True)).slots == {}
+    assert plan_of(ordered, Known(widths={"a": 2}, stretches=True)).jobs.slots == {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,8 +428,8 @@ def test_spare_gpus_are_lent_on_nodes_behind_nodes_that_lend_none() -> None:
     held |= {f"j{number}": some_slots(f"n{number}", 0) for number in (2, 3, 4, 5)}
     state = a_state(*(a_job(name) for name in held), nodes=nodes, held=held)
     plan = spared(state, claimed=frozenset({"n3"}))
-    assert plan.slots == {"j5": some_slots("n5", 0, 1, 2, 3)}
-    assert (plan.widths["j5"], plan.stretched) == (Width("gpu", 4), gpus(j5=1))
+    assert plan.jobs.slots == {"j5": some_slots("n5", 0, 1, 2, 3)}
+    assert (plan.jobs.widths["j5"], plan.jobs.intended) == (Width("gpu", 4), gpus(j5=1))
 
 
 def test_jobs_that_may_not_grow_do_not_keep_another_job_on_the_node_from_growing() -> None:
@@ -438,10 +439,10 @@ def test_jobs_that_may_not_grow_do_not_keep_another_job_on_the_node_from_growing
     state = a_state(*(a_job(name) for name in held), nodes=[a_node("n0", kind=kind)], held=held)
     policy = {"exact": frozenset({"just"}), "stay": frozenset({"stays"})}
     found = spared(state, policy=policy, plan={"waiting": {"waits": "budget"}})
-    assert found.slots == {"z": some_slots("n0", 3, 4, 5)}
+    assert found.jobs.slots == {"z": some_slots("n0", 3, 4, 5)}
     stopping = replace(state.jobs["waits"], is_stopping=True)
     state = replace(state, jobs={**state.jobs, "waits": stopping})
-    assert spared(state, policy=policy).slots == {"z": some_slots("n0", 3, 4, 5)}
+    assert spared(state, policy=policy).jobs.slots == {"z": some_slots("n0", 3, 4, 5)}
 
 
 def test_spare_gpus_that_one_job_cannot_use_go_to_other_jobs() -> None:
@@ -449,7 +450,7 @@ def test_spare_gpus_that_one_job_cannot_use_go_to_other_jobs() -> None:
     held = {"b": some_slots("n0", 0, 1), "a": some_slots("n0", 2), "c": some_slots("n0", 3)}
     state = a_state(*(a_job(name) for name in held), nodes=[a_node("n0", gpus=8)], held=held)
     found = spared(state, UpTo(widths={}, most=2))
-    assert found.slots == {"a": some_slots("n0", 2, 4), "c": some_slots("n0", 3, 5)}
+    assert found.jobs.slots == {"a": some_slots("n0", 2, 4), "c": some_slots("n0", 3, 5)}
 
 
 def test_no_spare_gpus_are_lent_without_node_prices_or_in_a_fixed_fleet() -> None:
@@ -457,5 +458,5 @@ def test_no_spare_gpus_are_lent_without_node_prices_or_in_a_fixed_fleet() -> Non
     state = a_state(a_job("a"), nodes=[a_node("n0")], held={"a": some_slots("n0", 0)})
     draft = a_draft(gpus(a=1), plan=a_plan(widths=gpus(a=1)))
     assert use_spare(state, draft) is draft
-    assert spared(state).slots
-    assert spared(state, policy={"nodes": {"gpu-x4": 1}}).slots == {}
+    assert spared(state).jobs.slots
+    assert spared(state, policy={"nodes": {"gpu-x4": 1}}).jobs.slots == {}

@@ -80,8 +80,8 @@ def test_gpus_that_are_called_back_are_placed_in_the_same_tick() -> None:
     assert call_back(state, draft) is draft
     more = asking(state, gpus(x=4), lent=gpus(a=1), room=draft.room)
     found = call_back(state, more)
-    assert found.plan.widths == gpus(x=4, a=1)
-    assert {job: len(slots) for job, slots in found.plan.slots.items()} == {"a": 1, "x": 4}
+    assert found.plan.jobs.widths == gpus(x=4, a=1)
+    assert {job: len(slots) for job, slots in found.plan.jobs.slots.items()} == {"a": 1, "x": 4}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from drafts import a_draft, gpus
+from drafts import a_draft, gpus, with_columns
 
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, some_slots
 from boa_daemon.tick.facts.draft import Changes, Draft
@@ -34,7 +34,7 @@ def test_a_job_that_holds_its_width_does_not_change_and_one_without_a_width_stop
     """Job c holds nothing and has no width, so there is nothing to stop."""
     draft = a_draft(gpus(a=2, b=2))
     same = find_changes(running(), draft)
-    assert (same.changes, same.room, same.plan.widths) == (Changes(), None, gpus(a=2, b=2))
+    assert (same.changes, same.room, same.plan.jobs.widths) == (Changes(), None, gpus(a=2, b=2))
     assert changed(running(), gpus(b=2)).changes == Changes(stops=("a",))
 
 
@@ -117,7 +117,7 @@ def test_an_unchanged_plan_is_returned_as_the_same_object() -> None:
     """Where something changes, or the fleet is fixed, the plan lists the instance types."""
     widths = gpus(a=2, b=2)
     draft = a_draft(widths)
-    draft = replace(draft, plan=replace(draft.plan, widths=draft.allocation.widths))
+    draft = replace(draft, plan=with_columns(draft.plan, widths=draft.allocation.widths))
     assert find_changes(running(), draft) is draft
     assert changed(running(), gpus(a=1)).plan.instance_types == {"gpu-x4": an_instance_type()}
     fleet = changed(running(), widths, policy={"nodes": {"gpu-x4": 2}})

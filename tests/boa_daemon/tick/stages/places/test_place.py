@@ -22,6 +22,6 @@ def test_wishes_that_fit_get_slots_and_leaving_jobs_without_slots_stop() -> None
     wishes = gpus(c=4, a=9, b=9)
     changes = Changes(wishes=wishes, stops=("d",), leaving=("a", "c"))
     found = place(state, asking(state, wishes, changes=changes))
-    assert found.plan.slots == {"c": some_slots("n2", 0, 1, 2, 3)}
-    assert found.plan.stops == ("d", "a")
-    assert found.plan.widths == wishes
+    assert found.plan.jobs.slots == {"c": some_slots("n2", 0, 1, 2, 3)}
+    assert found.plan.jobs.stops == ("d", "a")
+    assert found.plan.jobs.widths == wishes

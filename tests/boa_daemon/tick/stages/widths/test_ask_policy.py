@@ -48,5 +48,9 @@ def test_the_policy_gets_the_jobs_that_are_not_set_aside_and_money_if_it_reads_i
     assert isinstance(money, Money) == (type(allocator) is Asked)
     assert found.allocation is ANSWER
     plan = found.plan
-    assert (plan.widths, plan.reasons, plan.memory) == (ANSWER.widths, ANSWER.reasons, ANSWER.memory)
+    assert (plan.jobs.widths, plan.jobs.reasons, plan.memory) == (
+        ANSWER.widths,
+        ANSWER.reasons,
+        ANSWER.memory,
+    )
     assert plan.node_prices is PRICES

@@ -16,8 +16,9 @@ from boa_daemon.tick.decide.decision import decide
 from boa_daemon.tick.facts.actions import LaunchNodes
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.offers import Cooldown, Offer, RefusalKind
+from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.ports import Launched, Refused, Unknown
-from boa_daemon.tick.facts.state import ClusterState, Plan, Rules, Transfer
+from boa_daemon.tick.facts.state import ClusterState, Rules, Transfer
 from boa_daemon.tick.stages.widths.change_machine import change_machine
 from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Phase, Problem, Width
 from policies.placement.first_fit import FirstFit
@@ -68,8 +69,8 @@ def test_the_next_best_machine_is_rented_if_the_planned_one_has_no_stock() -> No
     plan = plan_of(a_state(the_job(), cooldowns=CLOSED))
 
     assert plan.launches == {"l4": 1}
-    assert plan.widths == {"a": Width("t4", 1)}
-    assert "no stock or no quota" in plan.reasons["a"]
+    assert plan.jobs.widths == {"a": Width("t4", 1)}
+    assert "no stock or no quota" in plan.jobs.reasons["a"]
 
 
 def test_a_job_over_four_nodes_moves_to_one_node_of_the_other_machine() -> None:
@@ -83,8 +84,8 @@ def test_free_nodes_of_the_planned_machine_are_used_first() -> None:
     state = a_state(the_job("a"), the_job("b"), nodes=[a_node("n1", kind=SMALL)], cooldowns=CLOSED)
     plan = plan_of(state)
 
-    assert plan.slots == {"a": some_slots("n1", 0)}
-    assert (plan.widths["b"], plan.launches) == (Width("t4", 1), {"l4": 1})
+    assert plan.jobs.slots == {"a": some_slots("n1", 0)}
+    assert (plan.jobs.widths["b"], plan.launches) == (Width("t4", 1), {"l4": 1})
 
 
 @pytest.mark.parametrize(("hours_left", "moves"), [(4.0, True), (0.05, False)])
@@ -96,8 +97,10 @@ def test_a_job_returns_to_the_cheaper_machine_if_much_work_is_left(hours_left: f
         held={"a": some_slots("n1", 0)},
     )
 
-    assert plan_of(replace(state, cooldowns=CLOSED)).widths["a"].gpu_type == "t4", "there is no stock yet"
-    assert plan_of(state).widths["a"].gpu_type == ("t4@s1" if moves else "t4")
+    assert plan_of(replace(state, cooldowns=CLOSED)).jobs.widths["a"].gpu_type == "t4", (
+        "there is no stock yet"
+    )
+    assert plan_of(state).jobs.widths["a"].gpu_type == ("t4@s1" if moves else "t4")
 
 
 def test_one_machine_per_gpu_leaves_the_draft_as_it_is() -> None:
@@ -202,18 +205,18 @@ def test_stopping_jobs_and_jobs_on_another_family_get_no_other_machine() -> None
     large = a_node("n1", kind=LARGE)
     held = {"a": some_slots("n1", 0)}
     state = a_state(the_job(), nodes=[large], held=held, cooldowns=CLOSED)
-    assert plan_of(state).widths["a"].gpu_type == "t4"
+    assert plan_of(state).jobs.widths["a"].gpu_type == "t4"
     leaving = replace(
         state, nodes={"n1": replace(large, gpus=("a", None, None, None), ends_by=600.0, idle_since=None)}
     )
     assert plan_of(leaving).launches == {"l4": 1}, "it needs a node anyway, and there is no small one"
     stopping = replace(state, jobs={"a": replace(state.jobs["a"], is_stopping=True)})
-    assert plan_of(stopping).reasons.get("a", "") != plan_of(state).reasons["a"]
+    assert plan_of(stopping).jobs.reasons.get("a", "") != plan_of(state).jobs.reasons["a"]
     other = InstanceType(name="h1", gpu_type="h100", gpus=1, usd_per_hour=9.0)
     elsewhere = a_state(
         the_job(), nodes=[a_node("n1", kind=other)], held={"a": some_slots("n1", 0)}, cooldowns=CLOSED
     )
-    assert plan_of(elsewhere).widths["a"] == Width("t4@s1", 1)
+    assert plan_of(elsewhere).jobs.widths["a"] == Width("t4@s1", 1)
 
 
 NEAR = InstanceType(name="n1", gpu_type="t4@n1", gpus=1, usd_per_hour=0.6)
@@ -236,8 +239,8 @@ def test_a_checkpoint_that_is_dear_to_move_decides_between_two_machines(
     plan = plan_of(state, site, transfers={"t4@far": far})
 
     assert plan.launches == {rented: 1}
-    said = "its checkpoint of 1 GB comes from us-east-1 for 0.02 USD, in about 20 s"
-    assert (said in plan.reasons["a"]) == (gigabytes == 1.0)
+    said = "its checkpoint of 1 GB comes from us-east-1 for $0.02, in about 20 s"
+    assert (said in plan.jobs.reasons["a"]) == (gigabytes == 1.0)
 
 
 SLOW = InstanceType(name="v1", gpu_type="v100", gpus=1, usd_per_hour=0.2)
@@ -288,8 +291,8 @@ def test_a_waiting_job_takes_another_gpu_type_while_its_own_cannot_be_had(closin
     plan = plan_of(a_state(the_job(), **closing), site)
 
     assert set(plan.launches) == {"v1"}
-    assert plan.widths["a"].gpu_type == "v100"
-    assert "next best width: 1 x a100 has no stock or no quota now" in plan.reasons["a"]
+    assert plan.jobs.widths["a"].gpu_type == "v100"
+    assert "next best width: 1 x a100 has no stock or no quota now" in plan.jobs.reasons["a"]
 
 
 @pytest.mark.parametrize(
@@ -322,9 +325,9 @@ def test_a_job_on_the_other_gpu_type_stays_while_its_own_is_closed_and_goes_back
     state = a_state(the_job(), nodes=[a_node("n1", kind=SLOW)], held={"a": some_slots("n1", 0)})
 
     stays = plan_of(replace(state, cooldowns={"a1": Cooldown(until=300.0)}), site)
-    assert stays.widths["a"] == Width("v100", 1)
-    assert "it runs on 1 x v100" in stays.reasons["a"]
-    assert plan_of(state, site).widths["a"] == Width("a100", 1)
+    assert stays.jobs.widths["a"] == Width("v100", 1)
+    assert "it runs on 1 x v100" in stays.jobs.reasons["a"]
+    assert plan_of(state, site).jobs.widths["a"] == Width("a100", 1)
 
 
 def test_the_last_node_of_the_planned_type_goes_to_the_first_in_order() -> None:
@@ -333,4 +336,4 @@ def test_the_last_node_of_the_planned_type_goes_to_the_first_in_order() -> None:
     plan = plan_of(a_state(the_job("a"), the_job("b"), offers=offers), two_types(SLOW, FAST))
 
     assert plan.launches == {"a1": 1, "v1": 2}
-    assert plan.widths["a"].gpu_type == "a100"
+    assert plan.jobs.widths["a"].gpu_type == "a100"

@@ -156,7 +156,7 @@ def test_eight_launches_in_a_row_without_a_start_pause_the_launches() -> None:
     quick = decided(replace(state, acts=acts("launch", "gpu-x4", *range(80, 0, -10))), a=2)
 
     assert (decision.actions, codes(decision)) == ((), ["loop"])
-    assert (decision.plan.launches, decision.plan.waiting) == ({}, {"a": "loop"})
+    assert (decision.plan.launches, decision.plan.jobs.waiting) == ({}, {"a": "loop"})
     assert decision.wake_at == NOW - 1000.0 + 3600.0
     assert [[type(action) for action in some.actions] for some in (fresh, quick)] == [[LaunchNodes]] * 2
 

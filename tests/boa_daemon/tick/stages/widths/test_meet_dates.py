@@ -58,10 +58,10 @@ def test_a_job_gets_the_narrowest_width_that_meets_its_date() -> None:
     near, far = a_case(due_in(2.5)), a_case(due_in(10.0))
 
     for width in (1, 8):
-        assert decided(near, width=width).plan.widths["a"] == Width("gpu", 4)
-        assert decided(far, width=width).plan.widths["a"] == Width("gpu", 1)
-        assert decided(near, width=width).plan.widths["b"] == Width("gpu", width)
-    assert decided(near).plan.dates["a"].kept > 0.99
+        assert decided(near, width=width).plan.jobs.widths["a"] == Width("gpu", 4)
+        assert decided(far, width=width).plan.jobs.widths["a"] == Width("gpu", 1)
+        assert decided(near, width=width).plan.jobs.widths["b"] == Width("gpu", width)
+    assert decided(near).plan.jobs.dates["a"].kept > 0.99
 
 
 def alone(state: ClusterState, *, is_up: bool = True, market: str | None = None) -> ClusterState:
@@ -79,21 +79,21 @@ def test_a_job_waits_for_spot_while_its_date_leaves_time() -> None:
     runs = alone(a_case(due_in(40.0), width=1), is_up=False, market="on-demand")
     found = decided(waits)
 
-    assert (found.plan.waiting, found.plan.launches) == ({"a": "spot"}, {})
-    assert found.plan.dates["a"].waits
+    assert (found.plan.jobs.waiting, found.plan.launches) == ({"a": "spot"}, {})
+    assert found.plan.jobs.dates["a"].waits
     assert "its date leaves time to wait for spot" in found.explain("a")
     (stop,) = decided(runs).actions
     assert isinstance(stop, StopJob)
     assert re.fullmatch(r"its date, [^ ]+, leaves time to wait for spot", stop.reason)
     late = decided(alone(a_case(due_in(8.3, widths=(1,))), is_up=False)).plan
-    assert late.waiting == {"a": "nodes-to-come"}
+    assert late.jobs.waiting == {"a": "nodes-to-come"}
 
 
 def test_a_job_on_a_spot_node_goes_on_if_no_more_spot_nodes_are_available() -> None:
     """It is neither stopped nor widened."""
     plan = decided(alone(a_case(due_in(40.0, widths=(1,)), width=1), is_up=False)).plan
 
-    assert (plan.widths["a"], plan.stops, plan.launches) == (Width("gpu", 1), (), {})
+    assert (plan.jobs.widths["a"], plan.jobs.stops, plan.launches) == (Width("gpu", 1), (), {})
 
 
 def test_a_job_on_demand_moves_to_spot_once_a_spot_node_is_ready() -> None:
@@ -103,11 +103,11 @@ def test_a_job_on_demand_moves_to_spot_once_a_spot_node_is_ready() -> None:
     (order,) = first.actions
     assert isinstance(order, LaunchNodes)
     assert order.offer == OFFERS[0]
-    assert (first.plan.stops, first.plan.slots) == ((), {})
+    assert (first.plan.jobs.stops, first.plan.jobs.slots) == ((), {})
 
     ready = replace(a_node("s", gpus=1), market="spot")
     then = decided(replace(state, nodes={**state.nodes, "s": ready}))
-    assert then.plan.slots == {"a": some_slots("s", 0)}
+    assert then.plan.jobs.slots == {"a": some_slots("s", 0)}
     assert not any(isinstance(one, LaunchNodes) for one in then.actions)
 
     idle = replace(a_node("d", gpus=1), market="on-demand")
@@ -138,7 +138,7 @@ def test_the_width_names_the_spot_type_if_the_settings_plan_spot_separately() ->
     for width in (None, 1):
         state = alone(a_case(due_in(40.0, widths=(1,)), width=width), market="on-demand")
         found = decided(replace(state, offers=offers), site=site)
-        assert found.plan.widths["a"] == Width("gpu@spot", 1)
+        assert found.plan.jobs.widths["a"] == Width("gpu@spot", 1)
         (order,) = found.actions
         assert isinstance(order, LaunchNodes)
         assert order.offer == offers[0]
@@ -149,7 +149,7 @@ def test_a_job_with_a_date_is_served_first_at_the_node_limit() -> None:
     plan = decided(a_case(due_in(2.5)), site=replace(ONES, max_nodes=4)).plan
 
     assert plan.launches == {NAME: 4}
-    assert plan.waiting["b"] == "node-limit"
+    assert plan.jobs.waiting["b"] == "node-limit"
 
 
 def test_a_hard_cap_overrules_a_date() -> None:
@@ -186,9 +186,9 @@ def test_a_date_that_is_past_or_cannot_be_met_changes_no_width() -> None:
     """One hour is too short for eight GPU-hours on two GPUs."""
     lost, past = a_case(due_in(1.0, widths=(1, 2))), a_case(due_in(-1.0))
 
-    assert decided(lost).plan.widths["a"] == Width("gpu", 1)
-    assert decided(lost).plan.dates["a"].width is None
-    assert decided(past).plan.dates == {}
+    assert decided(lost).plan.jobs.widths["a"] == Width("gpu", 1)
+    assert decided(lost).plan.jobs.dates["a"].width is None
+    assert decided(past).plan.jobs.dates == {}
 
 
 def test_dates_do_not_change_running_rigid_jobs_and_widths_that_users_ordered() -> None:
@@ -197,9 +197,9 @@ def test_dates_do_not_change_running_rigid_jobs_and_widths_that_users_ordered() 
     rigid = replace(state, jobs={**state.jobs, "a": replace(state.jobs["a"], is_rigid=True)})
     terms = replace(due_in(2.5), ordered_gpus=1)
 
-    assert decided(state).plan.widths["a"] == Width("gpu", 4)
-    assert decided(rigid).plan.widths["a"] == Width("gpu", 1)
-    assert decided(a_case(terms)).plan.widths["a"] == Width("gpu", 1)
+    assert decided(state).plan.jobs.widths["a"] == Width("gpu", 4)
+    assert decided(rigid).plan.jobs.widths["a"] == Width("gpu", 1)
+    assert decided(a_case(terms)).plan.jobs.widths["a"] == Width("gpu", 1)
 
 
 def test_a_recorded_state_with_a_date_is_read_back_unchanged() -> None:
