@@ -72,6 +72,36 @@ def test_the_figures_are_those_of_the_bills_and_of_the_jobs_that_ended(play: Dae
     assert (empty.usd, "December 2026 so far" in empty.lead) == (0.0, True)
 
 
+def test_what_happens_after_a_month_is_not_in_its_report(tmp_path: Path) -> None:
+    """A job that runs on, and nodes, boots and jobs of December, change nothing of November."""
+    teams = {"red": {"members": ["ann"]}, "blue": {"members": ["bob"]}}
+    found = DaemonInAFolder(tmp_path, ManualClock(DECEMBER - 3.0 * 3600.0), {"teams": teams})
+    reports = []
+    try:
+        found.service.submit([job_content(hours=20.0)], user="ann")
+        while found.clock.instant < DECEMBER + 30.0 * 3600.0:
+            found.daemon.tick()
+            now = found.clock.instant
+            if now == DECEMBER:
+                reports.append([month_report(found.storage, NOVEMBER, MONEY, now=now)])
+                reports[0] += [
+                    team_month_report(found.storage, NOVEMBER, one, None, now=now) for one in teams
+                ]
+            if now == DECEMBER + 3600.0:
+                for user in ("ann", "bob"):
+                    found.service.submit([job_content(hours=2.0)], user=user)
+            found.clock.instant += 300.0
+        reports.append([month_report(found.storage, NOVEMBER, MONEY, now=now)])
+        reports[1] += [team_month_report(found.storage, NOVEMBER, one, None, now=now) for one in teams]
+    finally:
+        found.close()
+    for then, later in zip(*reports, strict=True):
+        assert later.usd == pytest.approx(then.usd), then.team
+        for by, rows in then.groups.items():
+            assert dict(later.groups[by]) == pytest.approx(dict(rows), abs=1e-6), (then.team, by)
+    assert reports[0][0].usd > 0.0
+
+
 def test_the_report_is_sent_once_after_the_month(
     play: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
