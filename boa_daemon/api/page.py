@@ -18,7 +18,7 @@ from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.service.service_base import NotAllowed
 from boa_daemon.dashboard.assets import asset
 from boa_daemon.dashboard.job_page import job_document
-from boa_daemon.dashboard.market import market_document
+from boa_daemon.dashboard.market import MarketView
 from boa_daemon.dashboard.money import MoneyView
 from boa_daemon.dashboard.overview import overview_document
 from boa_daemon.version import __version__
@@ -54,7 +54,7 @@ def file_routes() -> APIRouter:
 def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
     """Return the routes of the page's documents."""
     router = APIRouter(prefix="/v1")
-    money = MoneyView(service)
+    money, market_view = MoneyView(service), MarketView(service)
     ask = Depends(gatekeeper.admit)
 
     @router.post("/session")
@@ -113,7 +113,7 @@ def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
     @router.get("/page/market")
     def market(caller: Caller = ask) -> dict[str, Any]:
         """Return the prices that plans use, with their sources, and what may still be rented."""
-        return market_document(service)
+        return market_view.document()
 
     @router.get("/months/{month}")
     def month(month: Month, team: TeamName = "", caller: Caller = ask) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class MoneyView:
         """
         daemon, storage = self._service.daemon, self._storage()
         try:
-            site = daemon.planner.record({job.class_name for job in list(storage.queue.active.values())}).site
+            site = daemon.planner.record(daemon.classes_in_use(storage)).site
             problem, budget = site.problem, site.budget.amount
             if self._drawn is None or (self._drawn.problem, self._drawn.budget) != (problem, budget):
                 self._drawn = _Drawn(problem, budget, frontier_document(problem, budget=budget))
