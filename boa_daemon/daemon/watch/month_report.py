@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import select
 
@@ -32,6 +33,8 @@ from boa_daemon.units import SECONDS_PER_HOUR, counted, format_hours
 GROUPS = ("team", "user", "class", "market", "kind")
 OF_A_TEAM = ("user", "class", "job")
 """What a team's report groups by."""
+MOST_NAME_CHARACTERS = 100
+"""Most characters of a team's name in the name of a file."""
 MOST_ROWS = 12
 """Rows of a table; the rest is one row."""
 SEEN_SECONDS = 3 * DAY_SECONDS
@@ -74,6 +77,12 @@ class MonthReport:
     def name(self) -> str:
         """The month, as in ``2026-11``."""
         return f"{_date(self.window.begins_at):%Y-%m}"
+
+    @property
+    def file_name(self) -> str:
+        """The name of the page's file. A team's name may have any characters, a file's may not."""
+        team = quote(self.team, safe="")[:MOST_NAME_CHARACTERS]
+        return f"{'-'.join(part for part in (self.name, team) if part)}.html"
 
     @property
     def usd(self) -> float:
@@ -323,7 +332,7 @@ def send_team_reports(
         if report.usd <= 0.0 and not report.ends:
             continue
         make_folder(folder)
-        path = folder / f"{report.name}-{name}.html"
+        path = folder / report.file_name
         write_whole(path, report.page(made_by=made_by))
         has_own = team.webhook or team.apprise
         owners = [team] if has_own else [users[one] for one in team.members if one in users]
@@ -345,7 +354,7 @@ def send_month_report(
         return None
     report = month_report(storage, begins - 1.0, money, now=now)
     make_folder(folder)
-    path = folder / f"{report.name}.html"
+    path = folder / report.file_name
     write_whole(path, report.page(made_by=made_by))
     if alerts.once(key, f"{report.sentences} The page: {path}", at=now):
         alerts.shout(f"{report.sentences} The page: {path}", key=key, page=path)

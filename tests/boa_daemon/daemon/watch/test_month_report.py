@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -230,6 +231,33 @@ def test_teams_hear_of_their_own_month_once_over_their_own_channels(
     assert said[0][1].startswith("Team red, November 2026: $")
     assert "carol" not in said[0][1] + (folder / "2026-11-red.html").read_text()
     assert send() == []
+
+
+@pytest.mark.parametrize("name", ["nlp/eu", "../x", "ml vision", "größe", "é" * 200, 'a"b', "a\nb", "con"])
+def test_a_team_of_any_name_gets_its_report_and_keeps_no_other_from_it(tmp_path: Path, name: str) -> None:
+    """The file is in the folder of reports, and its name goes into a header."""
+    teams = {name: {"members": ["ann"]}, "last": {"members": ["bob"]}}
+    play = DaemonInAFolder(tmp_path, ManualClock(DECEMBER - 3600.0), {"teams": teams})
+    folder = tmp_path / "reports"
+    try:
+        for user in ("ann", "bob"):
+            play.service.submit([job_content(hours=0.2)], user=user)
+        while play.clock.instant < DECEMBER + 600.0:
+            play.daemon.tick()
+            play.clock.instant += 300.0
+        settings = play.daemon.settings
+        paths = send_team_reports(
+            play.storage, play.daemon.alerts, folder, settings.teams, settings.users,
+            made_by="by a test", now=play.clock.instant,
+        )  # fmt: skip
+        report = play.service.month("2026-11", team=name)
+    finally:
+        play.close()
+    assert len(paths) == 2
+    assert sorted(paths) == sorted(folder.iterdir())
+    assert paths[1].name == "2026-11-last.html"
+    assert report.file_name == paths[0].name
+    assert re.fullmatch(r"[A-Za-z0-9_.~%-]+", report.file_name)
 
 
 @pytest.mark.browser
