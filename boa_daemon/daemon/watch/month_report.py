@@ -72,6 +72,8 @@ class MonthReport:
     ends: Mapping[str, int]
     hours: Sequence[tuple[float, str]]
     team: str = ""
+    boots_usd: float = 0.0
+    """Of a team: what of its cost its cap does not count."""
 
     @property
     def name(self) -> str:
@@ -88,6 +90,11 @@ class MonthReport:
     def usd(self) -> float:
         """Dollars spent in the month."""
         return sum(usd for day, usd in self.days.items() if day.startswith(self.name))
+
+    @property
+    def capped_usd(self) -> float:
+        """Dollars of the month that its cap counts."""
+        return self.usd - self.boots_usd
 
     @property
     def usd_before(self) -> float:
@@ -111,7 +118,9 @@ class MonthReport:
         whose = f"Team {self.team}, " if self.team else ""
         said = f"{whose}{_date(self.window.begins_at):%B %Y}{so_far}: ${self.usd:,.2f} spent"
         if self.team and self.money.cap_usd:
-            said += f", {self.usd / self.money.cap_usd:.0%} of its cap of ${self.money.cap_usd:,.2f}"
+            said += f", {self.capped_usd / self.money.cap_usd:.0%} of its cap of ${self.money.cap_usd:,.2f}"
+            if self.boots_usd >= 0.005:
+                said += f", which does not count ${self.boots_usd:,.2f} of boots"
         budget = self.budget_usd
         if budget:
             said += f", {self.usd / budget:.0%} of the budget of ${budget:,.2f}"
@@ -129,7 +138,7 @@ class MonthReport:
         said, budget, cap = [], self.budget_usd, self.money.cap_usd
         if budget and self.usd > (1.0 + OVER) * budget:
             said.append(f"${self.usd - budget:,.2f} more than the budget were spent.")
-        if cap is not None and self.usd >= 0.98 * cap:
+        if cap is not None and self.capped_usd >= 0.98 * cap:
             whose = "team's" if self.team else "month's"
             said.append(f"The {whose} cap of ${cap:,.2f} was reached.")
         if failed := self.ends.get("failed", 0):
@@ -161,7 +170,7 @@ class MonthReport:
         """Return the report as JSON."""
         return {
             "month": self.name,
-            **({"team": self.team} if self.team else {}),
+            **({"team": self.team, "boots_usd": self.boots_usd} if self.team else {}),
             "since": self.window.begins_at,
             "until": self.until,
             "usd": self.usd,
@@ -287,9 +296,11 @@ def team_month_report(
     jobs = _jobs_of(storage, {job for job, *_ in costs})
     days: Counter[str] = Counter()
     groups: dict[str, Counter[str]] = {by: Counter() for by in OF_A_TEAM}
-    for job, day, usd, _ in costs:
+    boots = 0.0
+    for job, day, usd, gpu_hours in costs:
         days[day] += usd  # type: ignore[assignment]
         if day >= begins:
+            boots += usd if gpu_hours == 0.0 else 0.0
             user, class_name = jobs.get(job, ("", ""))
             for by, name in (("user", user), ("class", class_name.partition("[")[0]), ("job", job)):
                 groups[by][name] += usd  # type: ignore[assignment]
@@ -303,6 +314,7 @@ def team_month_report(
         ends=ends,
         hours=hours,
         team=team,
+        boots_usd=boots,
     )
 
 

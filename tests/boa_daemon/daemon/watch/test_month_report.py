@@ -12,6 +12,7 @@ import pytest
 from accessibility import faults_of
 from browsers import Tab, a_browser
 
+from boa_daemon.daemon.money.purses import Purses, TeamTerms
 from boa_daemon.daemon.watch.month_report import (
     MonthMoney,
     instant_of_month,
@@ -206,6 +207,22 @@ def test_a_teams_cap_that_was_reached_is_said(teams: DaemonInAFolder) -> None:
     report = team_month_report(teams.storage, NOVEMBER, "red", 0.01, now=teams.clock.instant)
     assert "The team's cap of $0.01 was reached." in report.bad
     assert "The team&#x27;s cap of $0.01 was reached." in report.page(made_by="by a test")
+
+
+def test_a_cap_that_only_boots_exceed_was_not_reached(teams: DaemonInAFolder) -> None:
+    """The purse counts GPUs from claim to release, and so does what is said of the cap."""
+    now = teams.clock.instant
+    whole = team_month_report(teams.storage, NOVEMBER, "red", None, now=now)
+    purses = Purses(queue=teams.storage.queue).money(
+        {"red": TeamTerms(usd_per_month_cap=1.0)}, now=DECEMBER - 1.0, usd_per_hour=1.0, half_life_hours=24.0
+    )
+    assert whole.boots_usd > 0.0
+    assert whole.capped_usd == pytest.approx(purses["red"].spent_month_usd, rel=1e-3)
+    cap = whole.usd - 0.5 * whole.boots_usd
+    report = team_month_report(teams.storage, NOVEMBER, "red", cap / 0.98, now=now)
+    assert not any("was reached" in said for said in report.bad)
+    assert f"does not count ${whole.boots_usd:,.2f} of boots" in report.lead
+    assert report.to_document()["boots_usd"] == whole.boots_usd
 
 
 def test_teams_hear_of_their_own_month_once_over_their_own_channels(
