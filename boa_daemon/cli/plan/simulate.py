@@ -224,7 +224,7 @@ def _pool_sentence(pool: dict[str, float]) -> str:
 
     saved, paid = pool["waiting_saved_fraction"], pool["spend_saved_fraction"]
     return (
-        f"A warm pool of {pool['nodes']:.0f} costs {pool['disk_usd_per_hour']:.3f} USD/hour for disks; "
+        f"A warm pool of {pool['nodes']:.0f} costs ${pool['disk_usd_per_hour']:.3f}/hour for disks; "
         f"with it jobs take {less(saved)} time and {less(paid)} money, disks included."
     )
 

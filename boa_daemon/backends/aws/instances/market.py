@@ -458,7 +458,7 @@ class AwsMarket:
             said = f"{where} has {totals[1]} nodes; it had {totals[0]}"
             if now_has is None:
                 usd = self.list_price(one.instance_type)
-                rate = "at the price on demand" if usd is None else f"at {usd:.2f} USD/hour each, on demand"
+                rate = "at the price on demand" if usd is None else f"at ${usd:.2f}/hour each, on demand"
                 said = f"{where} is not active any more"
                 said += "" if one.is_block else f": its nodes go on {rate}, which the caps count"
             self._changes[one.id] = (now, said)
