@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -380,8 +381,13 @@ def test_check_for_the_local_cloud_ignores_the_cores_of_its_instance_types(boa: 
 def test_check_says_when_cpu_and_memory_limits_are_not_enforced(
     boa: Boa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are not enforced without systemd, except in an image of podman or docker."""
+    """Without systemd and control groups they are not enforced, except in an image of podman or docker."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
     monkeypatch.setattr(container, "BOOTED", tmp_path / "none")
+    monkeypatch.setattr(container.ControlGroup, "make", refused)
     monkeypatch.setattr(planner, "usable_tool", lambda: tool)
     tool = "podman"
     settings, job = tmp_path / "boa.toml", tmp_path / "job.yaml"
@@ -389,8 +395,8 @@ def test_check_says_when_cpu_and_memory_limits_are_not_enforced(
     check = ("submit", "--check", str(job), "--config", str(settings))
     job.write_text("name: a\nclass: default\nrun: sleep 1\nmemory_gb: 2\n")
     why = (
-        "Its cpus and memory_gb are not enforced on this machine: systemd does not run here; in an `image` "
-        "that podman or docker runs they are."
+        "Its cpus and memory_gb are not enforced on this machine: systemd does not run here, and no control "
+        "group can be made (Operation not permitted); in an `image` that podman or docker runs they are."
     )
     assert json.loads(boa(*check, "-o", "json")[1])["not_enforced"] == {"a": why}
     assert f"a: {why}" in " ".join(boa(*check)[1].split())
