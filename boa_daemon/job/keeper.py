@@ -43,6 +43,7 @@ from boa_daemon.job.account import drops, hand_over, mount_point, popen_as, work
 from boa_daemon.job.artifacts import collect
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
 from boa_daemon.job.container import (
+    LIMITED,
     NoContainers,
     command_of,
     ran_out_of_memory,
@@ -149,6 +150,7 @@ class Keeper:
         self._kin: dict[int, int] = {}
         self._group = ControlGroup()
         self._is_out_of_memory = False
+        self._has_met_limit = False
         self._ended: dict[int, int | None] = {}
         self._errands: dict[str, tuple[subprocess.Popen[bytes], float | None]] = {}
         self._codes: dict[str, int] = {}
@@ -286,7 +288,8 @@ class Keeper:
     def _see_through(self, child: int, log: LogWriter) -> None:
         """Supervise the command to its end, and record the end."""
         code = self._watch(child, log)
-        is_out_of_memory = self._has_met_its_limit() or ran_out_of_memory(self.unit)
+        self._has_met_limit = self._has_met_its_limit() or ran_out_of_memory(self.unit)
+        is_out_of_memory = self._has_met_limit or self._was_killed_for_memory()
         lingering = self._gather()
         self._remove_leavings(log)
         if self._pump is not None:
@@ -491,7 +494,7 @@ class Keeper:
             now = time.monotonic()
             if self._stop_asked_at is not None:
                 self._go_on_stopping(child, log)
-            if self.unit.memory_gb and not self._hard and self._has_met_its_limit():
+            if not self._hard and self._has_met_its_limit():
                 self._is_out_of_memory = self._kill_asked = True
                 log.write_line(
                     f"boa: it used more than its memory_gb of {self.unit.memory_gb:g}: the kernel ended "
@@ -520,9 +523,17 @@ class Keeper:
         """Return how many processes the kernel has ended for memory in the command's group, or in ours."""
         return self._group.memory_kills() if self._group.counts_memory else memory_kills()
 
-    def _has_met_its_limit(self) -> bool:
-        """Return whether the kernel has ended a process of the command for memory."""
+    def _was_killed_for_memory(self) -> bool:
+        """Return whether the kernel has ended a process of the command for memory, or one beside it."""
         return self._memory_kills() > self._course.kills_before
+
+    def _has_met_its_limit(self) -> bool:
+        """Return whether the kernel has ended a process of the unit because of `memory_gb`.
+
+        Where that is not enforced, the kernel's count may be that of a group with others in it.
+        """
+        is_enforced = self._group.limits_memory or bool(os.environ.get(LIMITED))
+        return bool(self.unit.memory_gb) and is_enforced and self._was_killed_for_memory()
 
     def _kill(self) -> None:
         """Kill what is left of the command."""
@@ -832,7 +843,7 @@ class Keeper:
             # Leavings of a command that has ended in time are no sign of a lost step.
             "killed": self._hard and not self._left_over and not self._is_out_of_memory,
             "out_of_memory": out_of_memory,
-            **({"memory_gb": unit.memory_gb} if out_of_memory and unit.memory_gb else {}),
+            **({"memory_gb": unit.memory_gb} if self._has_met_limit and unit.memory_gb else {}),
             "lingering": max(lingering, self._left_over),
             "why_lost": "" if loss is None else loss.why,
             **_ends(unit),

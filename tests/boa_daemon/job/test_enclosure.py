@@ -191,3 +191,49 @@ def test_a_job_over_its_memory_is_ended_with_a_sentence(tmp_path: Path, needs: A
     assert time.monotonic() < began + 60.0
     assert (end.phase, end.cause) == ("failed", "out-of-memory")
     assert end.evidence.endswith("it used more than its memory_gb of 0.15")
+
+
+_BESIDE = """
+import sys
+import time
+from pathlib import Path
+from engine_bench import Bench, until
+from boa_daemon.engines.local import LocalEngine
+top = Path(sys.argv[1])
+benches = []
+for job in ("big", "calm"):
+    (top / job / "work").mkdir(parents=True)
+    benches.append(Bench(engine=LocalEngine(top / job / "root"), workdir=top / job / "work", job=job))
+big, calm = benches
+calm.admit("echo begun; while [ ! -e go ]; do sleep 0.05; done; echo whole", memory_gb=5.0)
+calm.start()
+until(lambda: "begun" in calm.printed())
+print(big.run_to_end(f"{sys.executable} -c 'bytearray(900 * 10**6)'").cause)
+time.sleep(2.0)  # A keeper looks twice a second.
+(calm.workdir / "go").touch()
+print(calm.wait_end().phase)
+"""
+
+
+@pytest.mark.skipif(not _can_limit(), reason="no limit of memory can be set here")
+def test_a_job_whose_limit_is_not_enforced_is_not_ended_for_the_memory_of_another(tmp_path: Path) -> None:
+    """As in a container that may make no groups: the kernel's count is that of all in it."""
+    outer = ControlGroup.make(f"boa-try-{os.getpid()}", memory_bytes=500 * 10**6)
+    assert outer.limits_memory
+    for folder in outer.folders:
+        if (folder / "memory.oom.group").exists():
+            (folder / "memory.oom.group").write_text("0")
+    (tmp_path / "t.py").write_text(_BESIDE)
+    closed = "for each in $(findmnt -nro TARGET -t cgroup,cgroup2); do mount -o remount,bind,ro $each; done"
+    words = f"{closed}; exec {sys.executable} {tmp_path}/t.py {tmp_path}"
+    try:
+        done = subprocess.run(
+            ["unshare", "-m", "/bin/bash", "-c", words],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            preexec_fn=outer.enter,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    finally:
+        outer.kill()
+        outer.remove()
+    assert done.stdout.split() == ["out-of-memory", "finished"], done.stdout + done.stderr
