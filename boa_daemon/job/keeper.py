@@ -390,7 +390,7 @@ class Keeper:
                 0
             )  # Should this keeper be killed now, the next one knows that there is a command.
 
-        enclosure = None if is_keepers else Enclosure(self.unit, told)
+        enclosure = None if is_keepers else Enclosure(self.unit, {**os.environ, **told})
         if enclosure is not None:
             self._group = enclosure.group
             self._course.group = [str(folder) for folder in self._group.folders]

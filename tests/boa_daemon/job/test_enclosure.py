@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -121,17 +122,25 @@ def test_jobs_have_shared_memory_apart_and_leave_none(tmp_path: Path) -> None:
 
 
 @root_only
-def test_data_that_a_person_has_put_into_shared_memory_is_found(tmp_path: Path) -> None:
-    """The log says that the job shares it."""
+@pytest.mark.parametrize("run", ["cat DATA/rows", "cat DATA/*", "tool"])
+def test_data_that_a_person_has_put_into_shared_memory_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str
+) -> None:
+    """The log says that the job shares it. Programs may be there, too, by the daemon's search path."""
     data = Path(f"/dev/shm/boa_data_{os.getpid()}")
-    data.write_text("rows")
+    data.mkdir()
+    (data / "rows").write_text("rows")
+    (data / "tool").write_text("#!/bin/sh\necho rows\n")
+    (data / "tool").chmod(0o755)
+    if run == "tool":
+        monkeypatch.setenv("PATH", f"{data}:{os.environ['PATH']}")
     try:
         bench = a_bench(tmp_path)
-        assert bench.run_to_end(f"cat {data}").exit_code == 0
+        assert bench.run_to_end(run.replace("DATA", str(data))).exit_code == 0
     finally:
-        data.unlink()
+        shutil.rmtree(data)
     assert "rows" in bench.printed()
-    assert f"boa: it shares /dev/shm with everybody on this machine: {data}, which" in bench.printed()
+    assert f"boa: it shares /dev/shm with everybody on this machine: {data}" in bench.printed()
 
 
 def test_what_cannot_be_given_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

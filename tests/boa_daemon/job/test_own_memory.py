@@ -6,6 +6,7 @@ import os
 import subprocess
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,32 @@ def test_a_unit_gets_its_own_unless_it_uses_the_machines(
     assert why_shared(a_unit(tmp_path, workdir=str(shared)), {}) == said
     (tmp_path / "link").symlink_to(shared)
     assert "link/c, which it names" in why_shared(a_unit(tmp_path, checkpoint_dir=f"{tmp_path}/link/c"), {})
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "cat SHARED/*.tar",
+        "train 'SHARED/shard-{000..099}.tar'",
+        "train --data=SHARED/%05d.rec",
+        "train $WHERE/rows",
+        "train ${WHERE}/rows",
+        "train file://SHARED/rows",
+        "train --data link/rows",
+        "train --data=./link",
+        "(cd link && ls)",
+    ],
+)
+def test_data_in_shared_memory_is_seen_behind_patterns_variables_and_links(
+    tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch, run: str
+) -> None:
+    """A job that finds nothing there fails, or trains on nothing."""
+    monkeypatch.setattr(own_memory, "MPS", tmp_path / "none")
+    (tmp_path / "link").symlink_to(shared)
+    unit = a_unit(tmp_path, run=run.replace("SHARED", str(shared)))
+    variables = {"WHERE": str(shared)} if "WHERE" in run else {}
+    assert "is in the machine's" in why_shared(unit, variables)
+    assert not why_shared(replace(unit, run="train rows /dev/shm/*", workdir="/"), {"PATH": "/usr/bin:/bin"})
 
 
 def test_clients_of_mps_meet_in_the_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
