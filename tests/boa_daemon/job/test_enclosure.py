@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from command_shapes import kill_keepers
+from enclosing import can_have_own_memory, can_make_groups
 from engine_bench import Bench, script, until
 
 from boa_daemon.engines.local import LocalEngine
@@ -24,7 +25,9 @@ from boa_daemon.job.processes import PROC
 from boa_daemon.job.unit import Unit
 from boa_daemon.tick.facts.ports import Accepted
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root encloses jobs")
+enclosed_only = pytest.mark.skipif(
+    not can_have_own_memory(), reason="a job gets no shared memory of its own here"
+)
 ESCAPES = {
     "double fork, new session, no variables": (
         "import os\n"
@@ -73,7 +76,7 @@ def mark_of(folder: Path) -> str:
 @pytest.mark.parametrize("without_keepers", [False, True], ids=["kept", "its keepers killed"])
 def test_nothing_of_a_command_outlives_its_job(tmp_path: Path, way: str, *, without_keepers: bool) -> None:
     """Also if keeper and guard were killed, after which it descends from nobody of the unit."""
-    if without_keepers and os.geteuid() != 0:
+    if without_keepers and not can_make_groups():
         pytest.skip("only a control group tells")
     bench, mark = a_bench(tmp_path), mark_of(tmp_path)
     text = f"import time; MARK = {mark!r}\n{ESCAPES[way]}\nprint('left', flush=True); time.sleep(600)"
@@ -95,7 +98,7 @@ def _groups(folder: Path) -> list[str]:
     return [each for course in courses if course for each in course.group if os.path.exists(each)]
 
 
-@root_only
+@enclosed_only
 def test_jobs_have_shared_memory_apart_and_leave_none(tmp_path: Path) -> None:
     """Two jobs make one name at the same time; a command beside one sees its own; then all is gone."""
     name = f"boa_apart_{os.getpid()}"
@@ -121,7 +124,7 @@ def test_jobs_have_shared_memory_apart_and_leave_none(tmp_path: Path) -> None:
     assert not os.path.exists(f"/dev/shm/{name}")
 
 
-@root_only
+@enclosed_only
 @pytest.mark.parametrize("run", ["cat DATA/rows", "cat DATA/*", "tool"])
 def test_data_that_a_person_has_put_into_shared_memory_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str
@@ -172,15 +175,12 @@ def test_what_cannot_be_given_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not made.has_own_memory
 
 
-def _can_limit() -> bool:
-    try:
-        ControlGroup.make(f"boa-try-{os.getpid()}", memory_bytes=10**9).remove()
-    except OSError:
-        return False
-    return True
+limited_only = pytest.mark.skipif(
+    not can_make_groups(memory_bytes=10**9), reason="no limit of memory can be set here"
+)
 
 
-@pytest.mark.skipif(not _can_limit(), reason="no limit of memory can be set here")
+@limited_only
 @pytest.mark.parametrize(
     "needs",
     {
@@ -206,6 +206,7 @@ _BESIDE = """
 import sys
 import time
 from pathlib import Path
+from enclosing import can_have_own_memory, can_make_groups
 from engine_bench import Bench, until
 from boa_daemon.engines.local import LocalEngine
 top = Path(sys.argv[1])
@@ -224,7 +225,7 @@ print(calm.wait_end().phase)
 """
 
 
-@pytest.mark.skipif(not _can_limit(), reason="no limit of memory can be set here")
+@limited_only
 def test_a_job_whose_limit_is_not_enforced_is_not_ended_for_the_memory_of_another(tmp_path: Path) -> None:
     """As in a container that may make no groups: the kernel's count is that of all in it."""
     outer = ControlGroup.make(f"boa-try-{os.getpid()}", memory_bytes=500 * 10**6)
