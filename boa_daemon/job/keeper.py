@@ -385,11 +385,6 @@ class Keeper:
             log.write_line(f"boa: {note}")
         # The checkpoint from which the command resumes is already kept.
         self._kept_from = (self._stamp(Path(self.unit.checkpoint_dir) / MANIFEST), (0, 0))
-        if not early:
-            self._note_start(
-                0
-            )  # Should this keeper be killed now, the next one knows that there is a command.
-
         enclosure = None if is_keepers else Enclosure(self.unit, {**os.environ, **told})
         if enclosure is not None:
             self._group = enclosure.group
@@ -397,6 +392,9 @@ class Keeper:
             for line in enclosure.notes:
                 log.write_line(f"boa: {line}")
         self._course.kills_before = self._memory_kills()
+        if not early:
+            # Should this keeper be killed now, the next one knows that there is a command, and its group.
+            self._note_start(0)
 
         def become_child() -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)

@@ -164,6 +164,7 @@ def test_what_cannot_be_given_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     )  # fmt: skip
     made = Enclosure(unit, {})
     assert not made.group.folders
+    assert made.notes == (["it has no control group: Permission denied"] if os.geteuid() == 0 else [])
     has_memory = made.has_own_memory
     pid = os.fork()
     if pid == 0:
