@@ -66,7 +66,11 @@ class Enclosure:
                 step()
             except OSError as error:
                 os.write(self._writer, f"it has {without}: {error.strerror}\n".encode())
-        become(self._unit)
+        try:
+            become(self._unit)
+        except OSError as error:
+            os.write(self._writer, f"it cannot run as its user: {error.strerror}\n".encode())
+            raise
 
     def is_closed(self) -> list[str]:
         """Return what could not be given, once the command's first process has entered."""

@@ -421,6 +421,10 @@ class Keeper:
         except OSError:
             os.close(reader)
             raise
+        except subprocess.SubprocessError as error:
+            # Its first process has failed before it was the command.
+            os.close(reader)
+            raise OSError("; ".join(enclosure.is_closed() if enclosure else ()) or str(error)) from error
         finally:
             os.close(writer)
         for line in () if enclosure is None else enclosure.is_closed():
