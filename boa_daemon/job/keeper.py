@@ -325,14 +325,17 @@ class Keeper:
         if unit.waits == "start" and early_start.has_room_for(unit.wait_bytes):
             with suppress(OSError, NoContainers, SecretMissing):
                 child = self._start(log, early=True)
-        write_json(unit.folder / READY, sealed_document(unit.folder, {"is_started": child is not None}))
+        ready = {"is_started": child is not None, "group": self._course.group}
+        write_json(unit.folder / READY, sealed_document(unit.folder, ready))
         until = time.monotonic() + MOST_WAIT_SECONDS
         while not (unit.folder / GO).exists() and not self._is_over_already:
             self._listen(TURN_SECONDS)
             self._kill_asked |= time.monotonic() > until
             if not unit.folder.is_dir():
                 # The folder was dropped. Kill the command here: the engine may not have seen its start.
+                self._group.kill()
                 kill_all_carrying(f"BOA_UNIT={unit.name}")
+                self._group.remove()
                 raise SystemExit(1)
         self.unit = Unit.read(unit.folder)  # Its errands now name the last checkpoint, which is fetched next.
         self._hand_over()
