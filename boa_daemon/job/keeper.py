@@ -719,7 +719,7 @@ class Keeper:
     def _remove_leavings(self, log: LogWriter) -> None:
         """Free the shared memory that the command left on the node, and say so in its log.
 
-        What had its own, a container too, has left none.
+        What had its own has left none.
         """
         if self._course.has_own_memory:
             return
