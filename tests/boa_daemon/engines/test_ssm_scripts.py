@@ -55,7 +55,7 @@ UNIT = {
     ids=["prepare", "start", "start elsewhere", "stop", "kill", "status", "prefetch"],
 )
 def test_every_script_for_a_node_is_understood_by_a_plain_shell(script: str) -> None:
-    """SSM runs scripts with `sh`: dash on Ubuntu, an old bash without its extensions on Amazon Linux 2."""
+    """SSM runs scripts with `sh`, which is dash on Ubuntu."""
     shell = shutil.which("dash") or "sh"
     done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
