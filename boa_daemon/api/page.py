@@ -18,7 +18,7 @@ from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.service.service_base import NotAllowed
 from boa_daemon.dashboard.assets import asset
 from boa_daemon.dashboard.job_page import job_document
-from boa_daemon.dashboard.market import market_document
+from boa_daemon.dashboard.market import MarketView
 from boa_daemon.dashboard.money import MoneyView
 from boa_daemon.dashboard.overview import overview_document
 from boa_daemon.version import __version__
@@ -27,7 +27,7 @@ _TYPES = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/ja
 Hours = Annotated[float, Query(gt=0.0, le=24.0 * 90, description="number of hours until now")]
 UserName = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9_.@+-]{1,64}$", description="name of a user")]
 Month = Annotated[str, PathParameter(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$", description="as in 2026-11")]
-TeamName = Annotated[str, Query(pattern=r"^[A-Za-z0-9_.@+-]{0,64}$", description="name of a team")]
+TeamName = Annotated[str, Query(max_length=200, description="name of a team")]
 JobName = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 
 
@@ -54,7 +54,7 @@ def file_routes() -> APIRouter:
 def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
     """Return the routes of the page's documents."""
     router = APIRouter(prefix="/v1")
-    money = MoneyView(service)
+    money, market_view = MoneyView(service), MarketView(service)
     ask = Depends(gatekeeper.admit)
 
     @router.post("/session")
@@ -113,7 +113,7 @@ def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
     @router.get("/page/market")
     def market(caller: Caller = ask) -> dict[str, Any]:
         """Return the prices that plans use, with their sources, and what may still be rented."""
-        return market_document(service)
+        return market_view.document()
 
     @router.get("/months/{month}")
     def month(month: Month, team: TeamName = "", caller: Caller = ask) -> dict[str, Any]:
@@ -124,10 +124,10 @@ def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
     @router.get("/months/{month}/page", response_model=None, responses={200: {"content": {"text/html": {}}}})
     def month_page(month: Month, team: TeamName = "", caller: Caller = ask) -> HTMLResponse:
         """Return the report of a month, of the site or of a team, as one HTML file to keep or to forward."""
-        text = service.month(month, team=team).page(made_by=f"Written by boa {__version__}.")
+        report = service.month(month, team=team)
+        text = report.page(made_by=f"Written by boa {__version__}.")
         # A file to be saved: the policy of our own pages allows no styles inside a document.
-        name = "-".join(part for part in ("boa", month, team) if part)
-        kept = {"content-disposition": f'attachment; filename="{name}.html"'}
+        kept = {"content-disposition": f'attachment; filename="boa-{report.file_name}"'}
         return HTMLResponse(text, headers=kept)
 
     @router.get("/page/jobs/{name}")

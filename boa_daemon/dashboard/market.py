@@ -15,13 +15,12 @@ from boa_daemon.daemon.service.service import Service
 from boa_daemon.inputs.catalog import CatalogEntry
 from boa_daemon.inputs.price_age import STALE_DAYS, days_old
 from boa_daemon.planning.budget_plan import QUOTA_SHARE
-from boa_daemon.planning.plan_documents import worth_document
 from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.tick.facts.offers import Cooldown, Market, Offer, closing
 from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
 from policies.errors import PolicyError
 from policies.links.gpu_kinds import is_spot, without_market
-from policies.model import InstanceType
+from policies.model import InstanceType, Problem
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.swing import swings
 from policies.site import Site
@@ -34,23 +33,37 @@ REFUSALS = {
 """What closes an offer, in words."""
 
 
-def market_document(service: Service) -> dict[str, Any]:
-    """Return prices, room and quotas, and what the last dollars of the budget buy."""
-    daemon = service.daemon
-    now = daemon.world.clock.now()
-    decision, machines = daemon.standing.decision, daemon.planner.machines
-    ages = dict(daemon.world.cloud.ages())
-    site = _site(service)
-    needed = {} if site is None else _needed(site)
-    return {
-        "as_of": now,
-        "provider": daemon.settings.cloud.provider,
-        "prices": _prices(machines, daemon.planner.catalog.entries, ages, decision, now),
-        "room": _room(machines, decision, needed, now),
-        "limit": _limit(decision, daemon.settings.budget.max_instances),
-        "quota_share": QUOTA_SHARE,
-        "worth": None if site is None else _worth(site),
-    }
+class MarketView:
+    """Answers about the market; the plan's nodes are cached until the problem or the budget changes."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._planned: tuple[Problem, float, dict[str, int]] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return prices, room and quotas."""
+        daemon = self._service.daemon
+        now = daemon.world.clock.now()
+        decision, machines = daemon.standing.decision, daemon.planner.machines
+        ages = dict(daemon.world.cloud.ages())
+        return {
+            "as_of": now,
+            "provider": daemon.settings.cloud.provider,
+            "prices": _prices(machines, daemon.planner.catalog.entries, ages, decision, now),
+            "room": _room(machines, decision, self._needed_nodes(), now),
+            "limit": _limit(decision, daemon.settings.budget.max_instances),
+            "quota_share": QUOTA_SHARE,
+        }
+
+    def _needed_nodes(self) -> dict[str, int]:
+        """Return the nodes that the plan needs by GPU type; none where no plan is possible."""
+        site = _site(self._service)
+        if site is None:
+            return {}
+        asked = site.problem, site.budget.amount
+        if self._planned is None or self._planned[:2] != asked:
+            self._planned = *asked, _needed(site)
+        return self._planned[2]
 
 
 def _site(service: Service) -> Site | None:
@@ -58,17 +71,8 @@ def _site(service: Service) -> Site | None:
     daemon = service.daemon
     if daemon.storage is None:
         return None
-    names = {job.class_name for job in list(daemon.storage.queue.active.values())}
     try:
-        return daemon.planner.record(names).site
-    except PolicyError:
-        return None
-
-
-def _worth(site: Site) -> dict[str, Any] | None:
-    """Return what the last dollars of the budget buy; None for a budget that cannot run every job."""
-    try:
-        return {"unit": site.budget.unit, **worth_document(site.problem, site.budget.amount)}
+        return daemon.planner.record(daemon.classes_in_use(daemon.storage)).site
     except PolicyError:
         return None
 

@@ -11,6 +11,7 @@ from sqlalchemy import select
 from boa_daemon.daemon.money.commitment_worth import commitment_worths
 from boa_daemon.daemon.money.cost_labels import CostBy
 from boa_daemon.daemon.money.cost_uses import cost_uses
+from boa_daemon.daemon.money.costs import nodes_within
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.service.service_base import NotReady
 from boa_daemon.daemon.watch.purse_alerts import purse_document
@@ -52,7 +53,7 @@ class MoneyView:
         """
         daemon, storage = self._service.daemon, self._storage()
         try:
-            site = daemon.planner.record({job.class_name for job in list(storage.queue.active.values())}).site
+            site = daemon.planner.record(daemon.classes_in_use(storage)).site
             problem, budget = site.problem, site.budget.amount
             if self._drawn is None or (self._drawn.problem, self._drawn.budget) != (problem, budget):
                 self._drawn = _Drawn(problem, budget, frontier_document(problem, budget=budget))
@@ -97,8 +98,7 @@ class MoneyView:
         seen, answer = self._uses.get(hours, (None, {}))
         if seen is None or seen is not picture:
             since, paid = max(now - hours * SECONDS_PER_HOUR, 0.0), daemon.planner.paid
-            nodes = {record.node.id: record.node for record in storage.queue.past_instances(since)}
-            nodes |= {name: record.node for name, record in list(storage.queue.instances.items())}
+            nodes = nodes_within(storage.queue, since, now)
             answer = {
                 "since": since,
                 "uses": cost_uses(storage.queue, since=since, now=now, fixed=paid.fixed).to_document(),

@@ -69,8 +69,11 @@ class About:
             return True
         if any(self._fits(action) for action in decision["actions"]):
             return True
-        asks_action = self.user or self.node or self.kind not in ("", HELD)
-        return not asks_action and any(self.job in held["what"] for held in decision["held"])
+        if self.user or self.kind not in ("", HELD):
+            return False
+        named = {self.job, self.node} - {""}
+        # As words: the name of job a-1 is part of that of job a-10.
+        return any(named <= set(held["what"].split()) for held in decision["held"])
 
     def _fits(self, action: Mapping[str, Any]) -> bool:
         if self.kind and action["kind"] != self.kind:

@@ -1,4 +1,4 @@
-"""docs/reference/cli.md names exactly the verbs, flags and keys of the program."""
+"""docs/reference/cli.md names exactly the verbs and flags of the program, json-answers.md the keys."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from policies.registry import DEFAULT_POLICY
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+ANSWERS_PAGE = (ROOT / "docs" / "reference" / "json-answers.md").read_text(encoding="utf-8")
 SHARED = {"--output", "--json", "--help"}
 DEMO = ["--trace", "boa_daemon/data/demo/trace.csv", "--classes", "boa_daemon/data/demo/classes.yaml"]
 LISTED = ["plan", "--classes", "boa_daemon/data/demo/classes.yaml", "--jobs", "examples/jobs.csv"]
@@ -37,7 +38,7 @@ ANSWERS: dict[str, list[list[str]]] = {
         ["commit", "--offers", OFFERS, "--classes", TWO, "--budget", "27/h"],
         ["commit", "--offers", OFFERS, *DEMO, "--budget", "30/h"],
     ],
-    "simulate": [["simulate", *DEMO, "--budget", "30/h"]],
+    "simulate": [["simulate", *DEMO, "--budget", "30/h", "--warm-pool", "2"]],
     "compare": [
         [
             *("compare", "--trace", "{tmp}/first.csv", *DEMO[2:], "--budget", "60/h", "--on", "local:1"),
@@ -55,9 +56,14 @@ ANSWERS: dict[str, list[list[str]]] = {
 }
 
 
-def section(verb: str) -> str:
-    """Return the page's section about a verb."""
-    return PAGE.split(f"\n## boa {verb}\n")[1].split("\n## ")[0]
+def section(verb: str, page: str = PAGE) -> str:
+    """Return a page's section about a verb."""
+    return page.split(f"\n## boa {verb}\n")[1].split("\n## ", maxsplit=1)[0]
+
+
+def keys_of(verb: str, heading: str = "key") -> set[str]:
+    """Return the keys of a verb's answer, from the tables whose header begins with this heading."""
+    return documented(section(verb, ANSWERS_PAGE), heading)
 
 
 def verbs() -> Iterator[tuple[str, Any]]:
@@ -146,14 +152,14 @@ def test_the_page_names_exactly_the_keys_of_real_answers(
     """The section's table lists the keys of the verb's answers and no other."""
     monkeypatch.chdir(ROOT)
     (tmp_path / "first.csv").write_text("".join(Path(DEMO[1]).read_text().splitlines(keepends=True)[:26]))
-    stems = documented(section(verb))
+    stems = keys_of(verb)
     found = {
         path
         for arguments in ANSWERS[verb]
         for path in paths(answer([word.format(tmp=tmp_path) for word in arguments]), stems)
     }
     if verb == "plan":
-        found -= set(documented(section("solve")))
+        found -= set(keys_of("solve"))
         found -= {path for path in found if path.startswith("floor_weighted")}
     if verb == "frontier":
         found = {"points[]" if path.startswith("points[]") else path for path in found}
@@ -164,7 +170,7 @@ def test_the_page_names_exactly_the_keys_of_real_answers(
 def test_the_page_names_the_keys_of_an_answer_for_a_job_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """With --jobs the answer has other keys; an infeasible budget is included."""
     monkeypatch.chdir(ROOT)
-    stems = documented(section("plan"), "key of a list")
+    stems = keys_of("plan", "key of a list")
     found = set(paths(answer([*LISTED, "--min-budget"]), stems))
     found |= set(paths(answer([*LISTED, "--budget", "1"]), stems))
 
@@ -181,13 +187,13 @@ def test_the_page_names_the_keys_of_commitments(
     monkeypatch.chdir(ROOT)
     paid = answer([*arguments, "--commitments", OFFERS])["commitments"]
 
-    assert {f"commitments.{key}" for key in paid} == documented(section("plan"), "key of commitments")
+    assert {f"commitments.{key}" for key in paid} == keys_of("plan", "key of commitments")
 
 
 def test_the_page_names_the_keys_of_a_calendar(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer is for a monthly budget and a quota; it misses a deadline, so every key is there."""
     monkeypatch.chdir(ROOT)
-    stems = documented(section("plan"), "key of a calendar")
+    stems = keys_of("plan", "key of a calendar")
 
     assert set(paths(answer([*LISTED, "--budget", "5/month", "--quota", "t4=1"]), stems)) == stems
 
@@ -210,9 +216,10 @@ def test_the_demo_answers_with_runs_of_boa_and_its_rivals(monkeypatch: pytest.Mo
     assert ratios["efficiency"] == pytest.approx(1.24, abs=0.05)
     assert mine["mean_jct_hours"] * 60.0 == pytest.approx(23.2, abs=1.0)
 
-    assert {f"{key}[]" for key in document} == documented(section("demo"))
-    promises = {key for key in documented(section("simulate")) if key.startswith("promises[]")}
+    assert {f"{key}[]" for key in document} == keys_of("demo")
+    promises = {key for key in keys_of("simulate") if key.startswith("promises[]")}
     assert len(promises) == 3
-    keys = documented(section("simulate")) - promises
+    of_pool = {key for key in keys_of("simulate") if key.startswith("warm_pool.")}
+    keys = keys_of("simulate") - promises - of_pool
     found = set().union(*(paths(run, keys | promises) for run in document["runs"]))
     assert found - promises == keys | {"name", "equal_money_jct_hours"}

@@ -147,6 +147,11 @@ def _print_tables(path: str, solution: Solution, problem: Problem, per: Per) -> 
         console.print(indented_lines(worth))
 
 
+def _usd(amount: float) -> str:
+    """Return the cost of a job; two digits below ten cents, because jobs of seconds cost less than a cent."""
+    return f"${amount:,.2f}" if amount >= 0.1 else f"${amount:.2g}"
+
+
 def class_table(solution: Solution) -> Any:
     """Return the table of widths by class and run of phases."""
     spend = "GPU-hours" if solution.budget_unit == "gpus" else "cost"
@@ -163,7 +168,7 @@ def class_table(solution: Solution) -> Any:
                     phases_text(first, last, len(plan.steps)),
                     cell(width_text(step)),
                     f"{step.hours:.4g}",
-                    f"{step.spend:.4g}" if solution.budget_unit == "gpus" else f"${step.spend:,.2f}",
+                    f"{step.spend:.4g}" if solution.budget_unit == "gpus" else _usd(step.spend),
                 )
                 name = share = ""
     return table

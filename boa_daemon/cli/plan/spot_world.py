@@ -90,7 +90,7 @@ def _notes(found: _Chosen, hours: float) -> list[str]:
     )
     notes = [
         f"the world has the price of {found.instance_type} in {found.zone} over {history.hours:.4g} h, on "
-        f"average {history.mean_fraction:.1%} of {found.usd_on_demand:.6g} USD/h on demand; it {reached}",
+        f"average {history.mean_fraction:.1%} of ${found.usd_on_demand:.6g}/h on demand; it {reached}",
         f"a node is taken back after {hours:g} h on average{why}",
     ]
     if found.price_region not in ("", found.region):

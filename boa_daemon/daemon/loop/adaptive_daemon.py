@@ -68,8 +68,7 @@ class AdaptiveDaemon(DaemonComponents):
         Raises:
             PolicyError: when nothing can be planned.
         """
-        in_use = {job.class_name for job in list(storage.queue.active.values())} | self.classes_besides
-        record = self.planner.record(in_use)
+        record = self.planner.record(self.classes_in_use(storage))
         last, now, before = self.standing.decision, self.world.clock.now(), self.watched.account
         if last is not None:
             record = replace(record, site=at_dearer_offers(record.site, last.state.offers))

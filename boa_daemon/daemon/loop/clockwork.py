@@ -20,6 +20,7 @@ from boa_daemon.daemon.watch.safety_nets import LOOK_SECONDS
 from boa_daemon.store.database_setup import backup, newest_backup_age
 from boa_daemon.store.fresh_connections import HUNG_SECONDS
 from boa_daemon.store.leader import RENEW_SECONDS, LedElsewhere
+from boa_daemon.tick.facts.limits import month_of
 from boa_daemon.units import counted
 from boa_daemon.version import __version__
 
@@ -56,6 +57,7 @@ class Clockwork:
             timezone=UTC,
         )
         self._backup_failed, self._backup_again_at = "", 0.0
+        self._reported_at: float | None = None
         daemon.wake = self.wake
         daemon.own_faults["backup"] = self._backup_fault
 
@@ -206,16 +208,19 @@ class Clockwork:
             _LOG.exception("the safety nets could not be looked at")
 
     def _report_month(self) -> None:
-        """Send last month's report, once."""
+        """Send last month's reports, once."""
         daemon, storage = self._daemon, self._daemon.storage
         if storage is None or not daemon.settings.alerts.month_report:
             return
         folder, now = self._there.state / "reports", daemon.world.clock.now()
+        if self._reported_at is not None and month_of(self._reported_at) == month_of(now):
+            return  # A team that spent nothing gets none, and would be reckoned at each look.
         made_by = f"Written by boa {__version__}."
         money = month_money(daemon.settings.budget, daemon.planner.paid.fixed)
         send_month_report(storage, daemon.alerts, folder, money, made_by=made_by, now=now)
         teams, users = daemon.settings.teams, daemon.settings.users
         send_team_reports(storage, daemon.alerts, folder, teams, users, made_by=made_by, now=now)
+        self._reported_at = now
 
     def _backup_fault(self) -> str:
         """Return why there is no backup, or why the next one will fail; empty if all is well."""

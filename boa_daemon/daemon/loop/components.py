@@ -155,6 +155,10 @@ class DaemonComponents:
                 grace_seconds=settings.daemon.checkpoint_seconds,
             )
 
+    def classes_in_use(self, storage: Storage) -> set[str]:
+        """Return the classes of the active jobs, and those that are planned besides."""
+        return {job.class_name for job in list(storage.queue.active.values())} | self.classes_besides
+
     @property
     def database_busy_seconds(self) -> float:
         """For how long the database has not finished what it was asked."""

@@ -19,7 +19,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from boa_daemon.daemon.money.costs import boots_of_jobs, standing_charges
+from boa_daemon.daemon.money.costs import (
+    billed_until,
+    boots_of_jobs,
+    nodes_within,
+    standing_charges,
+    usages_within,
+)
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.tick.facts.limits import FixedCost, Window, fixed_usd
 from boa_daemon.tick.money.ledger import bill_within
@@ -67,9 +73,7 @@ class CostUses:
 
 def cost_uses(queue: JobQueue, *, since: float, now: float, fixed: Sequence[FixedCost] = ()) -> CostUses:
     """Return what was spent since an instant by what it was for. O(nodes + starts), sorted."""
-    nodes = {record.node.id: record.node for record in queue.past_instances(since)}
-    nodes |= {name: record.node for name, record in queue.instances.items()}
-    usages = queue.usages(since)
+    nodes, usages = nodes_within(queue, since, now), usages_within(queue, since, now)
     held: dict[str, _Spans] = defaultdict(list)
     of_jobs: dict[str, float] = defaultdict(float)
     for usage in usages:
@@ -86,18 +90,19 @@ def cost_uses(queue: JobQueue, *, since: float, now: float, fixed: Sequence[Fixe
     window = Window(begins_at=since, ends_at=max(now, since) + 1.0)
     jobs = boot = free = between = never = 0.0
     for name, node in nodes.items():
-        whole = bill_within(node, window, until=now if node.ended_at is None else node.ended_at)
+        whole = bill_within(node, window, until=billed_until(node, now))
+        boot += boots[name]
         if name not in held:
-            never += whole
+            never += whole - boots[name]
             continue
         shared = sum(
             bill_within(node, Window(begins_at=begin, ends_at=end), until=end)
             for begin, end in _union(held[name])
         )
-        jobs, boot = jobs + of_jobs[name], boot + boots[name]
+        jobs += of_jobs[name]
         free += shared - of_jobs[name]
         between += whole - shared - boots[name]
-    standing = sum(micro for _, _, micro in standing_charges(queue.database, since))
+    standing = sum(micro for _, _, micro in standing_charges(queue.database, since, now))
     return CostUses(
         jobs_usd=jobs / MICRO_DOLLARS_PER_DOLLAR,
         boots_usd=boot / MICRO_DOLLARS_PER_DOLLAR,

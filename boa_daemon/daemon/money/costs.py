@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -58,22 +59,20 @@ def cost_rows(
     Raises:
         InputError: when nothing carries a tag of that key.
     """
-    nodes = {record.node.id: record.node for record in queue.past_instances(since)}
-    nodes |= {name: record.node for name, record in queue.instances.items()}
+    nodes = nodes_within(queue, since, now)
     window = Window(begins_at=since, ends_at=max(now, since) + 1.0)
-    stands = standing_charges(queue.database, since)
+    stands = standing_charges(queue.database, since, now)
     if by == "kind":
         return _by_kind(nodes.values(), stands, window, now)
     if by == "day":
         return _by_day(queue.database, nodes, stands, since, now)
     unused: dict[str, float] = {
-        name: bill_within(node, window, until=now if node.ended_at is None else node.ended_at)
-        for name, node in nodes.items()
+        name: bill_within(node, window, until=billed_until(node, now)) for name, node in nodes.items()
     }
     usd: dict[str, float] = defaultdict(float)
     hours: dict[str, float] = defaultdict(float)
     boots: dict[str, float] = defaultdict(float)
-    usages = queue.usages(since)
+    usages = usages_within(queue, since, now)
     labels = labels_by(by, queue.database, usages, nodes.values(), tags)
     for job, node, micro in boots_of_jobs(usages, nodes, since):
         name = labels.of_use(job, node)
@@ -116,15 +115,40 @@ def cost_rows(
     return rows
 
 
-def standing_charges(database: Database, since: float) -> list[tuple[str, int, int]]:
-    """Return (kind, day since the epoch, micro-dollars) of hourly standing costs."""
+def nodes_within(queue: JobQueue, since: float, now: float) -> dict[str, NodeState]:
+    """Return the nodes of which something was billed between two instants, by name."""
+    nodes = {record.node.id: record.node for record in queue.past_instances(since)}
+    # A copy, because requests ask while a tick adds nodes.
+    nodes |= {name: record.node for name, record in list(queue.instances.items())}
+    return {name: node for name, node in nodes.items() if node.launched_at <= now}
+
+
+def billed_until(node: NodeState, now: float) -> float:
+    """Return until when a node had been billed at an instant."""
+    return now if node.ended_at is None else min(node.ended_at, now)
+
+
+def usages_within(queue: JobQueue, since: float, now: float) -> list[GenerationRecord]:
+    """Return the generations that held GPUs between two instants, as they were known at the second.
+
+    A report of a month that is over would count what jobs held after it.
+    """
+    return [
+        usage if usage.ended_at is None or usage.ended_at <= now else replace(usage, ended_at=now)
+        for usage in queue.usages(since)
+        if usage.started_at <= now
+    ]
+
+
+def standing_charges(database: Database, since: float, now: float) -> list[tuple[str, int, int]]:
+    """Return (kind, day since the epoch, micro-dollars) of hourly standing costs between two instants."""
     columns = (CHARGES.c.instance_type, CHARGES.c.started_at, CHARGES.c.micro_dollars)
     # Select by day, which is indexed: node bills are many, and each hourly charge lies within one day.
     query = (
         select(*columns)
         .join(CHARGE_DAYS, CHARGE_DAYS.c.node == CHARGES.c.node)
         .where(CHARGE_DAYS.c.day >= int(since // DAY_SECONDS), CHARGES.c.ended_at > since)
-        .where(CHARGES.c.instance_type.in_(STANDING))
+        .where(CHARGES.c.instance_type.in_(STANDING), CHARGES.c.started_at < now)
     )
     with database.read() as connection:
         rows = connection.execute(query.order_by(CHARGES.c.started_at)).all()
@@ -193,9 +217,7 @@ def team_costs(
 
     These rows add up to the team's row in costs by team.
     """
-    nodes = {record.node.id: record.node for record in queue.past_instances(since)}
-    nodes |= {name: record.node for name, record in queue.instances.items()}
-    usages = queue.usages(since)
+    nodes, usages = nodes_within(queue, since, now), usages_within(queue, since, now)
     own = labels_by("team", queue.database, usages, nodes.values(), NO_TAGS)
     found = [
         (job, _day_name(int(node.launched_at // DAY_SECONDS)), micro / MICRO_DOLLARS_PER_DOLLAR, 0.0)
@@ -203,7 +225,7 @@ def team_costs(
         if own.of_use(job, node) == team
     ]
     for usage in usages:
-        begin, end = max(usage.started_at, since), now if usage.ended_at is None else min(usage.ended_at, now)
+        begin, end = max(usage.started_at, since), now if usage.ended_at is None else usage.ended_at
         slots = [nodes[slot.node] for slot in usage.slots if slot.node in nodes]
         if end <= begin or not slots or own.of_use(usage.job, slots[0]) != team:
             continue
@@ -230,7 +252,7 @@ def _by_kind(
     """Return a row for each billed kind: compute, disk, address, requests, gateway, images, reservations."""
     total: Counter[str] = Counter({COMPUTE: 0})
     for node in nodes:
-        total.update(bill_by_kind_within(node, window, until=now if node.ended_at is None else node.ended_at))
+        total.update(bill_by_kind_within(node, window, until=billed_until(node, now)))
     for kind, _, amount in stands:
         total[kind] += amount
     return [{"name": kind, "usd": dollars(amount)} for kind, amount in total.items()]
@@ -244,7 +266,7 @@ def _kinds_by_day(
     for kind, day, amount in stands:
         days[day][kind] += amount
     for node in nodes:
-        until = now if node.ended_at is None else node.ended_at
+        until = billed_until(node, now)
         first = int(max(since, node.launched_at) // DAY_SECONDS)
         for day in range(first, int(until // DAY_SECONDS) + 1):
             window = Window(begins_at=day * DAY_SECONDS, ends_at=(day + 1) * DAY_SECONDS)
@@ -270,7 +292,7 @@ def _by_day(
             continue
         for day in range(first, int(now // DAY_SECONDS) + 1):
             window = Window(begins_at=day * DAY_SECONDS, ends_at=(day + 1) * DAY_SECONDS)
-            days[day] += bill_within(node, window, until=now if node.ended_at is None else node.ended_at)
+            days[day] += bill_within(node, window, until=billed_until(node, now))
     kinds = _kinds_by_day(nodes.values(), stands, since, now)
     return [
         {

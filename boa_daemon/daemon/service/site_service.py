@@ -121,7 +121,7 @@ class SiteService(ServiceBase):
         daemon = self.daemon
         asked = pace, int(daemon.world.clock.now() // SECONDS_PER_HOUR)
         if daemon.standing.worth is None or daemon.standing.worth[0] != asked:
-            names = {job.class_name for job in list(self._storage().queue.active.values())}
+            names = daemon.classes_in_use(self._storage())
             try:
                 site = daemon.planner.record(names).site
                 found = worth_document(site.problem, site.budget.amount)

@@ -31,6 +31,7 @@ ACCEPT: SettingPath = ("daemon", "accept_changes")
 _BUDGETS = frozenset({("budget", "usd_per_hour"), ("budget", "usd_per_month")})
 _SECRETS = "secrets"
 _MEMBERS = "members"
+_OF_AWS = frozenset((key,) for key in AWS_ONLY)
 _CODE_LETTERS = 12
 
 
@@ -207,7 +208,7 @@ def _loosening(path: SettingPath, was: Any, will: Any, before: Content, after: C
         ]
         if secrets:
             return f"who is added may name the secrets {', '.join(secrets)}"
-    if path[0] == "cloud" and path[1] in AWS_ONLY:
+    if path[0] == "cloud" and path[1:] in _OF_AWS:
         # The section says None for what is not given, and AWS has a default of its own.
         was, will = (_of_aws(path[1]) if value is None else value for value in (was, will))
     by = next((mark.loosened_by for mark in field.metadata if isinstance(mark, Limit)), None)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import select
 
@@ -32,6 +33,8 @@ from boa_daemon.units import SECONDS_PER_HOUR, counted, format_hours
 GROUPS = ("team", "user", "class", "market", "kind")
 OF_A_TEAM = ("user", "class", "job")
 """What a team's report groups by."""
+MOST_NAME_CHARACTERS = 100
+"""Most characters of a team's name in the name of a file."""
 MOST_ROWS = 12
 """Rows of a table; the rest is one row."""
 SEEN_SECONDS = 3 * DAY_SECONDS
@@ -69,6 +72,8 @@ class MonthReport:
     ends: Mapping[str, int]
     hours: Sequence[tuple[float, str]]
     team: str = ""
+    boots_usd: float = 0.0
+    """Of a team: what of its cost its cap does not count."""
 
     @property
     def name(self) -> str:
@@ -76,9 +81,20 @@ class MonthReport:
         return f"{_date(self.window.begins_at):%Y-%m}"
 
     @property
+    def file_name(self) -> str:
+        """The name of the page's file. A team's name may have any characters, a file's may not."""
+        team = quote(self.team, safe="")[:MOST_NAME_CHARACTERS]
+        return f"{'-'.join(part for part in (self.name, team) if part)}.html"
+
+    @property
     def usd(self) -> float:
         """Dollars spent in the month."""
         return sum(usd for day, usd in self.days.items() if day.startswith(self.name))
+
+    @property
+    def capped_usd(self) -> float:
+        """Dollars of the month that its cap counts."""
+        return self.usd - self.boots_usd
 
     @property
     def usd_before(self) -> float:
@@ -102,7 +118,9 @@ class MonthReport:
         whose = f"Team {self.team}, " if self.team else ""
         said = f"{whose}{_date(self.window.begins_at):%B %Y}{so_far}: ${self.usd:,.2f} spent"
         if self.team and self.money.cap_usd:
-            said += f", {self.usd / self.money.cap_usd:.0%} of its cap of ${self.money.cap_usd:,.2f}"
+            said += f", {self.capped_usd / self.money.cap_usd:.0%} of its cap of ${self.money.cap_usd:,.2f}"
+            if self.boots_usd >= 0.005:
+                said += f", which does not count ${self.boots_usd:,.2f} of boots"
         budget = self.budget_usd
         if budget:
             said += f", {self.usd / budget:.0%} of the budget of ${budget:,.2f}"
@@ -120,7 +138,7 @@ class MonthReport:
         said, budget, cap = [], self.budget_usd, self.money.cap_usd
         if budget and self.usd > (1.0 + OVER) * budget:
             said.append(f"${self.usd - budget:,.2f} more than the budget were spent.")
-        if cap is not None and self.usd >= 0.98 * cap:
+        if cap is not None and self.capped_usd >= 0.98 * cap:
             whose = "team's" if self.team else "month's"
             said.append(f"The {whose} cap of ${cap:,.2f} was reached.")
         if failed := self.ends.get("failed", 0):
@@ -152,7 +170,7 @@ class MonthReport:
         """Return the report as JSON."""
         return {
             "month": self.name,
-            **({"team": self.team} if self.team else {}),
+            **({"team": self.team, "boots_usd": self.boots_usd} if self.team else {}),
             "since": self.window.begins_at,
             "until": self.until,
             "usd": self.usd,
@@ -278,9 +296,11 @@ def team_month_report(
     jobs = _jobs_of(storage, {job for job, *_ in costs})
     days: Counter[str] = Counter()
     groups: dict[str, Counter[str]] = {by: Counter() for by in OF_A_TEAM}
-    for job, day, usd, _ in costs:
+    boots = 0.0
+    for job, day, usd, gpu_hours in costs:
         days[day] += usd  # type: ignore[assignment]
         if day >= begins:
+            boots += usd if gpu_hours == 0.0 else 0.0
             user, class_name = jobs.get(job, ("", ""))
             for by, name in (("user", user), ("class", class_name.partition("[")[0]), ("job", job)):
                 groups[by][name] += usd  # type: ignore[assignment]
@@ -294,6 +314,7 @@ def team_month_report(
         ends=ends,
         hours=hours,
         team=team,
+        boots_usd=boots,
     )
 
 
@@ -323,7 +344,7 @@ def send_team_reports(
         if report.usd <= 0.0 and not report.ends:
             continue
         make_folder(folder)
-        path = folder / f"{report.name}-{name}.html"
+        path = folder / report.file_name
         write_whole(path, report.page(made_by=made_by))
         has_own = team.webhook or team.apprise
         owners = [team] if has_own else [users[one] for one in team.members if one in users]
@@ -345,7 +366,7 @@ def send_month_report(
         return None
     report = month_report(storage, begins - 1.0, money, now=now)
     make_folder(folder)
-    path = folder / f"{report.name}.html"
+    path = folder / report.file_name
     write_whole(path, report.page(made_by=made_by))
     if alerts.once(key, f"{report.sentences} The page: {path}", at=now):
         alerts.shout(f"{report.sentences} The page: {path}", key=key, page=path)

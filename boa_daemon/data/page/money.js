@@ -110,7 +110,7 @@ function usesCard(doc, width) {
   return card(["What the money was for ", el("small", {}, rangeName())], width,
     bar(parts, `${usd(total)}: ${parts.map((one) => `${one.name} ${usd(one.value)}`).join(", ")}`),
     el("dl", { class: "facts spaced" }, parts.map((one) => [el("dt", {}, key_(`f${one.colour}`), ` ${one.name}`), el("dd", {}, `${usd(one.value)}, ${Math.round((100 * one.value) / total)} % `, el("small", { class: "soft" }, one.said))]), el("dt", {}, "in all"), el("dd", {}, el("strong", {}, usd(total)))),
-    idle.length ? el("p", { class: "soft" }, `Idle is ${idle.map(([name, value]) => `${usd(value)} ${name}`).join("; ")}. It is the same figure in every table below. By job, user, team and class a boot is on the bill of the job that starts on the node first.`) : null);
+    idle.length ? el("p", { class: "soft" }, `Idle is ${idle.map(([name, value]) => `${usd(value)} ${name}`).join("; ")}. It is the same figure in the tables by job, user, team and class, where a boot is on the bill of the job that starts on the node first; in the others it is within the rows.`) : null);
 }
 
 function costCard(cost) {

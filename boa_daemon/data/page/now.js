@@ -165,14 +165,15 @@ const now = {
   title: "Now", every: 4000,
   load: async () => ({ caps: (await whoAmI()) && me.is_admin ? await ask("caps").catch(() => null) : null, doc: await ask("page/now"), past: await ask("page/history", { hours: 24 }).catch(() => null), week: await weekBefore() }),
   draw({ doc, past, week: lastWeek, caps }) {
-    const burn = doc.usd_per_hour ?? 0, budget = doc.budget_usd_per_hour, nodes = fleetNodes(doc);
+    // Bills and the forecast have what the site costs without nodes, and so has the rate that they are compared with.
+    const burn = doc.usd_per_hour ?? 0, rate = burn + (doc.beside_usd_per_hour ?? 0), budget = doc.budget_usd_per_hour, nodes = fleetNodes(doc);
     const burnt = past?.series.usd_per_hour, [kind, state, words] = verdict(doc), idle = idleUsd(nodes);
     const day = doc.books?.day, month = doc.books?.month, [begins, ends] = monthOf(doc.as_of ?? doc.now ?? 0), ofMonth = pace(month, budget, (ends - begins) / 3600);
     return [el("h1", { class: "verdict" }, el("span", { class: kind }, state), el("span", {}, words), el("small", {}, doc.leader ? `leader: ${doc.leader.host}, process ${doc.leader.pid}` : `${doc.provider} cloud, no other daemon`)),
       el("div", { class: "grid" },
-      tile("Now", usd(burn), "per hour", budget ? `budget ${usd(budget)}/h on average${burn > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set", ...(doc.beside_usd_per_hour >= 0.005 ? [`and ${usd(doc.beside_usd_per_hour)}/h without nodes: commitments, gateway, images`] : [])),
+      tile("Now", usd(burn), "per hour", budget ? `budget ${usd(budget)}/h on average${rate > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set", ...(doc.beside_usd_per_hour >= 0.005 ? [`and ${usd(doc.beside_usd_per_hour)}/h without nodes: commitments, gateway, images`] : [])),
       moneyTile("Today", day, pace(day, budget, 24), "by midnight UTC"),
-      moneyTile("This month", month, ofMonth, "by its end", ofMonth ? `${usd(Math.max(ofMonth.left, 0))} left${burn > 0 && ofMonth.left > 0 ? `: ${span((3600 * ofMonth.left) / burn)} at the present rate` : ""}` : null, lastWeek),
+      moneyTile("This month", month, ofMonth, "by its end", ofMonth ? `${usd(Math.max(ofMonth.left, 0))} left${rate > 0 && ofMonth.left > 0 ? `: ${span((3600 * ofMonth.left) / rate)} at the present rate` : ""}` : null, lastWeek),
       tile("GPUs", number(doc.gpus_used ?? 0), `of ${number(doc.gpus ?? 0)} in use`, `${counted(doc.nodes ?? 0, "node")}${doc.max_instances ? ` of at most ${doc.max_instances}` : ""}${idle >= 0.005 ? `; ${usd(idle)}/h idle or booting` : ""}`),
       doc.books ? card("Caps", "w5", ...Object.entries(doc.books).map(([name, books]) => capBar(name, books)), ...tightPurses(doc)) : null,
       card(["Dollars per hour, last 24 hours"], doc.books ? "w7" : "", burnt ? timeChart({ since: past.since, step: past.step_seconds, height: 190, part: doc.books ? 7 : 12, series: [{ name: "dollars per hour", values: burnt, kind: "line" }], label: "Dollars per hour in the last 24 hours", yName: "$/h", say: usd, marks: budget ? [{ name: "budget", value: budget }] : [] }) : empty("Nothing was written down yet. A minute after the first tick it begins.")),

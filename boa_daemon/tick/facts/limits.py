@@ -144,7 +144,8 @@ NUMBERS: Mapping[HeldNumber, Callable[[float], str]] = MappingProxyType(
         "spent_usd": lambda usd: f"${usd:,.2f} is spent",
         "ahead_usd": lambda usd: f"by ${usd:,.2f}",
         "claim_seconds": lambda seconds: (
-            f"unless that team submits more, its jobs may start within {format_hours(seconds / 3600)}"
+            f"unless a team behind its share submits more, jobs of this team may start within "
+            f"{format_hours(seconds / 3600)}"
         ),
         "cap_usd_per_hour": lambda usd: f"the ceiling is ${usd:,.2f}/hour",
         "usd_per_hour": lambda usd: f"${usd:,.2f}/hour is taken",

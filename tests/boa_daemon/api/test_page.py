@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -163,6 +164,19 @@ def test_money_has_its_sign_and_every_view_one_heading(tab: Tab, site: Served) -
     show(tab, site, "money")
     assert tab.page.locator("h2", has_text="This month").count() == 1
     assert "$" in tab.page.locator("table[aria-label=Cost] td[data-head=cost]").first.inner_text()
+
+
+def test_the_present_rate_counts_what_is_paid_without_nodes(tab: Tab, site: Served) -> None:
+    """The time that the month's money lasts: commitments are paid from it too."""
+    show(tab, site, "now")
+    status = tab.page.evaluate("fetch('v1/status').then((answer) => answer.json())")
+    rate, beside = status["usd_per_hour"] + status["beside_usd_per_hour"], status["beside_usd_per_hour"]
+    assert beside == pytest.approx(8.5)
+    left = status["budget_usd_per_hour"] * 30.0 * 24.0 - status["books"]["month"]["spent_usd"]
+    said = tab.page.locator(".tile", has_text="This month").inner_text()
+    found = re.search(r"left: ([0-9.]+) (h|days) at the present rate", said)
+    assert found is not None, said
+    assert float(found[1]) * {"h": 1.0, "days": 24.0}[found[2]] == pytest.approx(left / rate, rel=0.03)
 
 
 def saved(tab: Tab, name: str) -> str:

@@ -110,7 +110,7 @@ class AwsMarket:
         oldest.refresh(partial(self._ask_price, name), now=now, keep_seconds=0.0)
 
     def _price_of(self, name: str) -> CachedValue[float]:
-        return self._prices.setdefault(name, CachedValue(PRICE_SECONDS, retry_seconds=120.0))
+        return self._prices.setdefault(name, CachedValue(PRICE_SECONDS, retry_seconds=110.0))
 
     def _quota_of(self, code: str) -> CachedValue[float]:
         return self._quotas.setdefault(code, CachedValue(QUOTA_SECONDS, retry_seconds=600.0))
@@ -458,7 +458,7 @@ class AwsMarket:
             said = f"{where} has {totals[1]} nodes; it had {totals[0]}"
             if now_has is None:
                 usd = self.list_price(one.instance_type)
-                rate = "at the price on demand" if usd is None else f"at {usd:.2f} USD/hour each, on demand"
+                rate = "at the price on demand" if usd is None else f"at ${usd:.2f}/hour each, on demand"
                 said = f"{where} is not active any more"
                 said += "" if one.is_block else f": its nodes go on {rate}, which the caps count"
             self._changes[one.id] = (now, said)

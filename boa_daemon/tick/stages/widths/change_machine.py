@@ -15,10 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.needs import only_with
-from boa_daemon.tick.facts.offers import RefusalKind, closed_until, closes_wide_orders, room_to_rent
+from boa_daemon.tick.facts.offers import (
+    OF_PEOPLE,
+    RefusalKind,
+    closed_until,
+    closes_wide_orders,
+    room_to_rent,
+)
 from boa_daemon.tick.facts.state import ClusterState, JobState, Rules, Transfer
 from boa_daemon.tick.room.launches import is_coming
 from boa_daemon.units import format_hours
@@ -30,8 +37,16 @@ from policies.online.fallback_width import fallback_width
 from policies.online.node_prices import WholeNodePrices
 
 _families = LatestMemo(siblings)
-_PASSING: frozenset[RefusalKind] = frozenset({"no-capacity", "busy", "throttled"})
-"""Refusals that end by themselves; a quota, a denial, a bad request and a missing price need a person."""
+_LACKS: Mapping[RefusalKind | None, str] = MappingProxyType(
+    {
+        "denied": "is denied to the account",
+        "bad-request": "is refused as it is asked for",
+        "no-price": "has no price",
+        "throttled": "cannot be asked for yet",
+        "busy": "cannot be asked for yet",
+    }
+)
+"""What a width lacks that is not stock or quota."""
 
 
 @only_with("machines", "market")
@@ -65,7 +80,8 @@ def change_machine(state: ClusterState, draft: Draft) -> Draft:
         if found != width:
             changed[name] = found
             is_there = width.gpus <= room.most(width.gpu_type)
-            notes[name] = _note(width, found, is_held=found == holds, is_there=is_there)
+            lacks = _LACKS.get(room.refusal(width.gpu_type), "has no stock or no quota now")
+            notes[name] = _note(width, found, is_held=found == holds, is_there=is_there, lacks=lacks)
             if found != holds:
                 notes[name] += _transfer_note(job, draft.rules.transfers.get(found.gpu_type))
         if found != holds:
@@ -164,10 +180,15 @@ class _RentableGpus:
 
     def may_come(self, kind: str) -> bool:
         """Return whether more of a GPU type may be had without that somebody changes the account."""
-        known = self._state
-        machine = self._rules.instance_types[kind]
+        return self.refusal(kind) not in OF_PEOPLE
+
+    def refusal(self, kind: str) -> RefusalKind | None:
+        """Return why nothing more of a GPU type can be had now; None if it can."""
+        known, machine = self._state, self._rules.instance_types.get(kind)
+        if machine is None:
+            return None
         rest = closed_until(machine.name, known.offers, known.cooldowns, now=known.now)
-        return rest is None or rest.kind in _PASSING
+        return None if rest is None else rest.kind
 
     def take(self, kind: str, gpus: float) -> None:
         """Assign GPUs to a job: from the fullest zone that has room for it, or else new ones."""
@@ -205,10 +226,10 @@ def _transfer_note(job: JobState, far: Transfer | None) -> str:
     )
 
 
-def _note(width: Width, found: Width, *, is_held: bool, is_there: bool) -> str:
-    """Return why a job has another width than the policy named."""
+def _note(width: Width, found: Width, *, is_held: bool, is_there: bool, lacks: str) -> str:
+    """Return why a job has another width than the policy named; `lacks` is what that one lacks."""
     if not is_held:
-        return f"the next best width: {width} has no stock or no quota now"
+        return f"the next best width: {width} {lacks}"
     if is_there:
         return f"it runs on {found}: the change to {width} would cost more than it saves"
-    return f"it runs on {found}: {width} has no stock or no quota now"
+    return f"it runs on {found}: {width} {lacks}"

@@ -150,6 +150,17 @@ def test_the_table_shows_widths_spend_and_optimality_gap(problem: Path) -> None:
         assert words in shown
 
 
+def test_a_job_that_costs_less_than_a_cent_has_its_cost(tmp_path: Path) -> None:
+    """It was shown as free: a GPU for seven seconds at two dollars an hour."""
+    file = tmp_path / "short.yaml"
+    file.write_text(
+        "gpu_types: {gpu: {usd_per_gpu_hour: 2.0}}\nbudget: {usd_per_hour: 1}\nclasses:\n- name: short\n"
+        "  arrivals_per_hour: 10\n  phases: [{size_gpu_hours: 0.002, speedup: {table: {1: 1.0}}}]\n"
+    )
+    (row,) = [line for line in boa(file).stdout.splitlines() if line.startswith("short")]
+    assert row.split()[-1] == "$0.004"
+
+
 def test_brackets_in_names_are_not_read_as_markup(problem: Path) -> None:
     """A class may be called [/red]."""
     problem.write_text(PROBLEM.replace("name: vision", 'name: "[/red] [bold]x"'))

@@ -140,6 +140,29 @@ def test_a_key_of_aws_that_was_unset_has_its_default(key: str, value: float) -> 
     assert [change.name for change in found if change.why] == [f"[cloud] {key}"]
 
 
+CHEAPER = {**SIDE_PRICES, "address_usd_per_hour": 0.001}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "needs_consent"),
+    [
+        ({}, {"eu-west-1": {"side_prices": SIDE_PRICES}}, False),
+        ({"eu-west-1": {}}, {"eu-west-1": {"side_prices": SIDE_PRICES}}, False),
+        ({"eu-west-1": {"side_prices": SIDE_PRICES}}, {"eu-west-1": {"side_prices": CHEAPER}}, True),
+        ({"eu-west-1": {"side_prices": SIDE_PRICES}}, {"eu-west-1": {}}, True),
+        ({"eu-west-1": {"side_prices": SIDE_PRICES}}, {}, True),
+        ({"eu-west-1": {"zones": ["eu-west-1a"]}}, {"eu-west-1": {"zones": ["eu-west-1b"]}}, False),
+    ],
+)
+def test_prices_of_a_further_region_are_compared_with_its_own(
+    before: dict[str, Any], after: dict[str, Any], needs_consent: bool
+) -> None:
+    """What a region leaves unset has no default among the keys of the section."""
+    found = between({"cloud": {"by_region": before}}, {"cloud": {"by_region": after}})
+    assert found != []
+    assert any(one.why for one in found) is needs_consent
+
+
 def test_a_row_within_a_section_is_named_as_its_table() -> None:
     """The table's header, as people write it, and the key."""
     found = changed("cloud", "partitions", {"gpu": {**PARTITION, "nodes": 3}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from accessibility import faults_of
 from browsers import Tab, a_browser
 
+from boa_daemon.daemon.money.purses import Purses, TeamTerms
 from boa_daemon.daemon.watch.month_report import (
     MonthMoney,
     instant_of_month,
@@ -70,6 +72,36 @@ def test_the_figures_are_those_of_the_bills_and_of_the_jobs_that_ended(play: Dae
     assert "against the month before" not in report.lead
     empty = month_report(play.storage, DECEMBER, MONEY, now=play.clock.instant)
     assert (empty.usd, "December 2026 so far" in empty.lead) == (0.0, True)
+
+
+def test_what_happens_after_a_month_is_not_in_its_report(tmp_path: Path) -> None:
+    """A job that runs on, and nodes, boots and jobs of December, change nothing of November."""
+    teams = {"red": {"members": ["ann"]}, "blue": {"members": ["bob"]}}
+    found = DaemonInAFolder(tmp_path, ManualClock(DECEMBER - 3.0 * 3600.0), {"teams": teams})
+    reports = []
+    try:
+        found.service.submit([job_content(hours=20.0)], user="ann")
+        while found.clock.instant < DECEMBER + 30.0 * 3600.0:
+            found.daemon.tick()
+            now = found.clock.instant
+            if now == DECEMBER:
+                reports.append([month_report(found.storage, NOVEMBER, MONEY, now=now)])
+                reports[0] += [
+                    team_month_report(found.storage, NOVEMBER, one, None, now=now) for one in teams
+                ]
+            if now == DECEMBER + 3600.0:
+                for user in ("ann", "bob"):
+                    found.service.submit([job_content(hours=2.0)], user=user)
+            found.clock.instant += 300.0
+        reports.append([month_report(found.storage, NOVEMBER, MONEY, now=now)])
+        reports[1] += [team_month_report(found.storage, NOVEMBER, one, None, now=now) for one in teams]
+    finally:
+        found.close()
+    for then, later in zip(*reports, strict=True):
+        assert later.usd == pytest.approx(then.usd), then.team
+        for by, rows in then.groups.items():
+            assert dict(later.groups[by]) == pytest.approx(dict(rows), abs=1e-6), (then.team, by)
+    assert reports[0][0].usd > 0.0
 
 
 def test_the_report_is_sent_once_after_the_month(
@@ -177,6 +209,22 @@ def test_a_teams_cap_that_was_reached_is_said(teams: DaemonInAFolder) -> None:
     assert "The team&#x27;s cap of $0.01 was reached." in report.page(made_by="by a test")
 
 
+def test_a_cap_that_only_boots_exceed_was_not_reached(teams: DaemonInAFolder) -> None:
+    """The purse counts GPUs from claim to release, and so does what is said of the cap."""
+    now = teams.clock.instant
+    whole = team_month_report(teams.storage, NOVEMBER, "red", None, now=now)
+    purses = Purses(queue=teams.storage.queue).money(
+        {"red": TeamTerms(usd_per_month_cap=1.0)}, now=DECEMBER - 1.0, usd_per_hour=1.0, half_life_hours=24.0
+    )
+    assert whole.boots_usd > 0.0
+    assert whole.capped_usd == pytest.approx(purses["red"].spent_month_usd, rel=1e-3)
+    cap = whole.usd - 0.5 * whole.boots_usd
+    report = team_month_report(teams.storage, NOVEMBER, "red", cap / 0.98, now=now)
+    assert not any("was reached" in said for said in report.bad)
+    assert f"does not count ${whole.boots_usd:,.2f} of boots" in report.lead
+    assert report.to_document()["boots_usd"] == whole.boots_usd
+
+
 def test_teams_hear_of_their_own_month_once_over_their_own_channels(
     teams: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -200,6 +248,33 @@ def test_teams_hear_of_their_own_month_once_over_their_own_channels(
     assert said[0][1].startswith("Team red, November 2026: $")
     assert "carol" not in said[0][1] + (folder / "2026-11-red.html").read_text()
     assert send() == []
+
+
+@pytest.mark.parametrize("name", ["nlp/eu", "../x", "ml vision", "größe", "é" * 200, 'a"b', "a\nb", "con"])
+def test_a_team_of_any_name_gets_its_report_and_keeps_no_other_from_it(tmp_path: Path, name: str) -> None:
+    """The file is in the folder of reports, and its name goes into a header."""
+    teams = {name: {"members": ["ann"]}, "last": {"members": ["bob"]}}
+    play = DaemonInAFolder(tmp_path, ManualClock(DECEMBER - 3600.0), {"teams": teams})
+    folder = tmp_path / "reports"
+    try:
+        for user in ("ann", "bob"):
+            play.service.submit([job_content(hours=0.2)], user=user)
+        while play.clock.instant < DECEMBER + 600.0:
+            play.daemon.tick()
+            play.clock.instant += 300.0
+        settings = play.daemon.settings
+        paths = send_team_reports(
+            play.storage, play.daemon.alerts, folder, settings.teams, settings.users,
+            made_by="by a test", now=play.clock.instant,
+        )  # fmt: skip
+        report = play.service.month("2026-11", team=name)
+    finally:
+        play.close()
+    assert len(paths) == 2
+    assert sorted(paths) == sorted(folder.iterdir())
+    assert paths[1].name == "2026-11-last.html"
+    assert report.file_name == paths[0].name
+    assert re.fullmatch(r"[A-Za-z0-9_.~%-]+", report.file_name)
 
 
 @pytest.mark.browser

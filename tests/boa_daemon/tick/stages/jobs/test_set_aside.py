@@ -172,5 +172,8 @@ def test_a_team_ahead_of_its_share_is_told_when_its_jobs_may_start_at_the_latest
         replace(state, teams=teams), allocator=Wishes(widths={"b": 1}), placer=FirstFit(), rules=site
     )
 
-    assert f"unless that team submits more, its jobs may start within {said}" in found.explain("b")
+    assert (
+        f"unless a team behind its share submits more, jobs of this team may start within {said}"
+        in found.explain("b")
+    )
     assert found.wake_at == min(DAY_SECONDS, NOON + 3600.0 * (24.0 - waited_hours))
