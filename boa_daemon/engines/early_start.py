@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from boa_daemon.job.container import pull_script
+from boa_daemon.job.control_group import ControlGroup
 from boa_daemon.job.early_start import are_all_there, read_start_notes
 from boa_daemon.job.keeper import GO, READY
 from boa_daemon.job.leavings import remove_trees
@@ -84,8 +85,13 @@ def drop_units(generation: Path) -> None:
             for one in keepers_of(read_own(folder, "keeper.json")):
                 if is_alive(*one):
                     send([one[0]], signal.SIGKILL)
+            group = ControlGroup()
+            with suppress(OSError, ValueError, TypeError):
+                group = ControlGroup(tuple(map(Path, (read_own(folder, READY) or {}).get("group", ()))))
+            group.kill()
             with suppress(OSError, ValueError, TypeError):
                 kill_all_carrying(f"BOA_UNIT={Unit.read(folder).name}")
+            group.remove()
     remove_trees(gone)
 
 

@@ -1,7 +1,8 @@
 """The shell scripts that the `ssm` engine sends to nodes, and the errands that units run there.
 
 They need bash, systemd, Python 3.9 and the AWS command line, which AWS's images include. Nothing listens on a
-node, and no SSH keys are needed: SSM delivers the scripts, and all results come back through S3 and SQS.
+node, and no SSH keys are needed: SSM delivers the scripts, and all results come back through S3 and SQS. SSM
+runs them with `sh`, which is dash on Ubuntu; errands are run by bash.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ UNIT
   mv {quote(folder)}/unit.part {quote(folder)}/unit.json
 fi
 if [ -e {quote(folder)}/keeper.json ] || systemctl is-active --quiet {quote(name)}; then exit 0; fi
-read -r _ version _ < <(systemctl --version)
-oom=; [ "${{version%%[!0-9]*}}" -lt 243 ] || oom='-p OOMPolicy=continue'
+set -- $(systemctl --version)
+oom=; [ "${{2%%[!0-9]*}}" -lt 243 ] || oom='-p OOMPolicy=continue'
 systemd-run --unit={quote(name)} --collect -p KillMode=process -p Restart=on-failure \\
   -p RestartSec={RESTART_SECONDS:g} -p Delegate=yes $oom \\
   -p TimeoutStopSec=infinity -p LimitMEMLOCK=infinity \\

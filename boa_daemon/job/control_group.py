@@ -30,6 +30,7 @@ _HELD, _FREEZE_SECONDS = "held", 0.2
 _LEAVE_SECONDS = 0.3
 """How long the removal of a group is tried."""
 _EVENTS = ("memory.events", "memory.oom_control")
+_NO_LIMIT_BYTES = 2**60
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,16 @@ class ControlGroup:
     def counts_memory(self) -> bool:
         """Whether the kernel counts here what it ends for memory."""
         return any((folder / name).exists() for folder in self.folders for name in _EVENTS)
+
+    @property
+    def limits_memory(self) -> bool:
+        """Whether the group has a limit of memory of its own."""
+        for folder in self.folders:
+            for name in ("memory.max", "memory.limit_in_bytes"):
+                with suppress(OSError, ValueError):  # "max", and a number of 63 bits, are no limit.
+                    if int((folder / name).read_text()) < _NO_LIMIT_BYTES:
+                        return True
+        return False
 
     def memory_kills(self) -> int:
         """Return how many processes of the group the kernel has ended for memory."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 
 from boa_daemon.job.account import become
 from boa_daemon.job.container import LIMITED
@@ -42,8 +41,12 @@ class Enclosure:
         name = f"{unit.name[:100]}-{hashlib.sha256(os.fsencode(unit.folder)).hexdigest()[:12]}"
         limits = {"cpus": unit.cpus, "memory_bytes": round(unit.memory_gb * 1e9)}
         for given in (limits, {}) if unit.has_limits and not is_limited else ({},):
-            with suppress(OSError):
+            try:
                 return ControlGroup.make(name, **given)  # type: ignore[arg-type]
+            except OSError as error:
+                why = error.strerror or str(error)
+        if os.geteuid() == 0:
+            self.notes.append(f"it has no control group: {why}")
         return ControlGroup()
 
     def enter(self, workdir: int) -> None:
@@ -63,7 +66,11 @@ class Enclosure:
                 step()
             except OSError as error:
                 os.write(self._writer, f"it has {without}: {error.strerror}\n".encode())
-        become(self._unit)
+        try:
+            become(self._unit)
+        except OSError as error:
+            os.write(self._writer, f"it cannot run as its user: {error.strerror}\n".encode())
+            raise
 
     def is_closed(self) -> list[str]:
         """Return what could not be given, once the command's first process has entered."""

@@ -43,6 +43,7 @@ from boa_daemon.job.account import drops, hand_over, mount_point, popen_as, work
 from boa_daemon.job.artifacts import collect
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
 from boa_daemon.job.container import (
+    LIMITED,
     NoContainers,
     command_of,
     ran_out_of_memory,
@@ -149,6 +150,7 @@ class Keeper:
         self._kin: dict[int, int] = {}
         self._group = ControlGroup()
         self._is_out_of_memory = False
+        self._has_met_limit = False
         self._ended: dict[int, int | None] = {}
         self._errands: dict[str, tuple[subprocess.Popen[bytes], float | None]] = {}
         self._codes: dict[str, int] = {}
@@ -286,7 +288,8 @@ class Keeper:
     def _see_through(self, child: int, log: LogWriter) -> None:
         """Supervise the command to its end, and record the end."""
         code = self._watch(child, log)
-        is_out_of_memory = self._has_met_its_limit() or ran_out_of_memory(self.unit)
+        self._has_met_limit = self._has_met_its_limit() or ran_out_of_memory(self.unit)
+        is_out_of_memory = self._has_met_limit or self._was_killed_for_memory()
         lingering = self._gather()
         self._remove_leavings(log)
         if self._pump is not None:
@@ -322,14 +325,17 @@ class Keeper:
         if unit.waits == "start" and early_start.has_room_for(unit.wait_bytes):
             with suppress(OSError, NoContainers, SecretMissing):
                 child = self._start(log, early=True)
-        write_json(unit.folder / READY, sealed_document(unit.folder, {"is_started": child is not None}))
+        ready = {"is_started": child is not None, "group": self._course.group}
+        write_json(unit.folder / READY, sealed_document(unit.folder, ready))
         until = time.monotonic() + MOST_WAIT_SECONDS
         while not (unit.folder / GO).exists() and not self._is_over_already:
             self._listen(TURN_SECONDS)
             self._kill_asked |= time.monotonic() > until
             if not unit.folder.is_dir():
                 # The folder was dropped. Kill the command here: the engine may not have seen its start.
+                self._group.kill()
                 kill_all_carrying(f"BOA_UNIT={unit.name}")
+                self._group.remove()
                 raise SystemExit(1)
         self.unit = Unit.read(unit.folder)  # Its errands now name the last checkpoint, which is fetched next.
         self._hand_over()
@@ -382,18 +388,16 @@ class Keeper:
             log.write_line(f"boa: {note}")
         # The checkpoint from which the command resumes is already kept.
         self._kept_from = (self._stamp(Path(self.unit.checkpoint_dir) / MANIFEST), (0, 0))
-        if not early:
-            self._note_start(
-                0
-            )  # Should this keeper be killed now, the next one knows that there is a command.
-
-        enclosure = None if is_keepers else Enclosure(self.unit, told)
+        enclosure = None if is_keepers else Enclosure(self.unit, {**os.environ, **told})
         if enclosure is not None:
             self._group = enclosure.group
             self._course.group = [str(folder) for folder in self._group.folders]
             for line in enclosure.notes:
                 log.write_line(f"boa: {line}")
         self._course.kills_before = self._memory_kills()
+        if not early:
+            # Should this keeper be killed now, the next one knows that there is a command, and its group.
+            self._note_start(0)
 
         def become_child() -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -420,6 +424,10 @@ class Keeper:
         except OSError:
             os.close(reader)
             raise
+        except subprocess.SubprocessError as error:
+            # Its first process has failed before it was the command.
+            os.close(reader)
+            raise OSError("; ".join(enclosure.is_closed() if enclosure else ()) or str(error)) from error
         finally:
             os.close(writer)
         for line in () if enclosure is None else enclosure.is_closed():
@@ -491,7 +499,7 @@ class Keeper:
             now = time.monotonic()
             if self._stop_asked_at is not None:
                 self._go_on_stopping(child, log)
-            if self.unit.memory_gb and not self._hard and self._has_met_its_limit():
+            if not self._hard and self._has_met_its_limit():
                 self._is_out_of_memory = self._kill_asked = True
                 log.write_line(
                     f"boa: it used more than its memory_gb of {self.unit.memory_gb:g}: the kernel ended "
@@ -520,9 +528,17 @@ class Keeper:
         """Return how many processes the kernel has ended for memory in the command's group, or in ours."""
         return self._group.memory_kills() if self._group.counts_memory else memory_kills()
 
-    def _has_met_its_limit(self) -> bool:
-        """Return whether the kernel has ended a process of the command for memory."""
+    def _was_killed_for_memory(self) -> bool:
+        """Return whether the kernel has ended a process of the command for memory, or one beside it."""
         return self._memory_kills() > self._course.kills_before
+
+    def _has_met_its_limit(self) -> bool:
+        """Return whether the kernel has ended a process of the unit because of `memory_gb`.
+
+        Where that is not enforced, the kernel's count may be that of a group with others in it.
+        """
+        is_enforced = self._group.limits_memory or bool(os.environ.get(LIMITED))
+        return bool(self.unit.memory_gb) and is_enforced and self._was_killed_for_memory()
 
     def _kill(self) -> None:
         """Kill what is left of the command."""
@@ -703,7 +719,7 @@ class Keeper:
     def _remove_leavings(self, log: LogWriter) -> None:
         """Free the shared memory that the command left on the node, and say so in its log.
 
-        What had its own, a container too, has left none.
+        What had its own has left none.
         """
         if self._course.has_own_memory:
             return
@@ -832,7 +848,7 @@ class Keeper:
             # Leavings of a command that has ended in time are no sign of a lost step.
             "killed": self._hard and not self._left_over and not self._is_out_of_memory,
             "out_of_memory": out_of_memory,
-            **({"memory_gb": unit.memory_gb} if out_of_memory and unit.memory_gb else {}),
+            **({"memory_gb": unit.memory_gb} if self._has_met_limit and unit.memory_gb else {}),
             "lingering": max(lingering, self._left_over),
             "why_lost": "" if loss is None else loss.why,
             **_ends(unit),

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from string import Template
 
 from boa_daemon.job.unit import Unit
 
@@ -24,14 +25,19 @@ MPS_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 _CLONE_NEWNS, _CLONE_NEWIPC = 0x00020000, 0x08000000
 _MS_NOSUID, _MS_NODEV, _MS_REC, _MS_SLAVE = 2, 4, 0x4000, 0x80000
 _NAMED = re.compile(r"/dev/shm/[^\s'\";:,()]+")
+_WORD = re.compile(r"[^\s'\";:,()=]+")
 _SPACES = {"mnt": _CLONE_NEWNS, "ipc": _CLONE_NEWIPC}
 
 
 def why_shared(unit: Unit, environment: Mapping[str, str]) -> str:
-    """Return why a unit's command has to use the machine's shared memory; empty if it can have its own."""
+    """Return why a unit's command has to use the machine's shared memory; empty if it can have its own.
+
+    `environment` are its variables, but secrets.
+    """
     if not SHARED_MEMORY.is_dir() or SHARED_MEMORY.is_symlink():
         return f"there is no folder {SHARED_MEMORY}"
-    named = next(iter(_below(SHARED_MEMORY, _paths_of(unit, environment))), "")
+    with unit.as_user():
+        named = next(iter(_below(SHARED_MEMORY, _paths_of(unit, environment))), "")
     if named:
         return f"{named}, which it names, is in the machine's"
     if environment.get(MPS_VARIABLE) or MPS.exists():
@@ -40,14 +46,27 @@ def why_shared(unit: Unit, environment: Mapping[str, str]) -> str:
 
 
 def _paths_of(unit: Unit, environment: Mapping[str, str]) -> Iterable[str]:
-    """Yield the paths that a unit's command uses, as far as anybody can know them."""
+    """Yield the paths that a unit's command uses, as far as anybody can know them.
+
+    A word of the command may be a link in its working folder to data in shared memory.
+    """
     yield from (unit.workdir, unit.checkpoint_dir, unit.progress_file, str(unit.folder), str(unit.own))
     data = unit.folder / "data"
     for link in (data, *(data / name for name in unit.data)):
         with suppress(OSError):
             yield os.readlink(link)
-    for text in (unit.run, *environment.values()):
-        yield from (path for path in _NAMED.findall(text) if os.path.lexists(path))
+    run = Template(unit.run).safe_substitute(environment)
+    variables = [word for text in environment.values() for word in _WORD.findall(text) if word[0] == os.sep]
+    named = [path for text in (run, *environment.values()) for path in _NAMED.findall(text)]
+    for word in (*_WORD.findall(run), *variables, *named):
+        yield _existing(os.path.join(unit.workdir, word))
+
+
+def _existing(path: str) -> str:
+    """Return a path up to its last part that exists: the folder in `/folder/shard-{000..099}.tar`."""
+    while not os.path.lexists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def _below(top: Path, paths: Iterable[str]) -> Iterable[str]:

@@ -108,18 +108,18 @@ class UnitAccess:
             raise UnitAccessFailed(str(error)) from None
 
         def become_child() -> None:
+            if not is_ours:
+                with unit.as_user():
+                    os.fchdir(workdir)
+                if beside:
+                    enter_memory_of(beside)
+                    with unit.as_user():
+                        os.chdir(unit.workdir)
+                become(unit)
+            # The kernel forgets it when a process changes its user.
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(1)
-            if is_ours:
-                return
-            with unit.as_user():
-                os.fchdir(workdir)
-            if beside:
-                enter_memory_of(beside)
-                with unit.as_user():
-                    os.chdir(unit.workdir)
-            become(unit)
 
         # A tool that enters the container has our rights: it gets our variables, and none of the job's.
         is_ours = tool in RUN_AS_USER
@@ -142,8 +142,9 @@ class UnitAccess:
         course = read_course(self.unit.folder)
         if course is None or not course.has_own_memory:
             return 0
-        pids = [course.child, *course.control_group.pids()]
-        return next((pid for pid in pids if pid and has_own_memory(pid)), 0)
+        # The number of a first process that has ended may be that of another job's by now.
+        pids = [*([course.child] if course.child_lives else []), *course.control_group.pids()]
+        return next(filter(has_own_memory, pids), 0)
 
     def _end(self, _number: int, _frame: object) -> None:
         self._is_to_end = True

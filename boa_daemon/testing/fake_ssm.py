@@ -120,7 +120,7 @@ class FakeSsm:
             script.write_text(text if self._users else re.sub('"uid": [0-9]+', '"uid": null', text))
             with output.open("wb") as file:
                 process = subprocess.Popen(
-                    ["/bin/bash", str(script)],
+                    ["/bin/sh", str(script)],
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=file,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from enclosing import can_make_groups
 from engine_bench import NUMPY, Bench, numpy_loss, until
 
 from boa_daemon.engines import early_start
@@ -61,6 +62,14 @@ def _left(bench: Bench, generation: int) -> list[int]:
     return carrying(f"BOA_UNIT={unit_name(_engine(bench).layout, bench.job, generation, 0)}")
 
 
+def _groups(bench: Bench) -> list[Path]:
+    """Return the control groups of the waiting generation's first unit."""
+    folder = _engine(bench).layout.unit(bench.job, 2, 0)
+    groups = [Path(each) for each in json.loads((folder / "ready").read_text())["group"]]
+    assert bool(groups) is can_make_groups()
+    return groups
+
+
 def test_a_waiting_generation_goes_on_in_its_turn(bench: Bench) -> None:
     """The earlier generation trains and saves meanwhile; no step is lost."""
     order = _waits(bench)
@@ -106,23 +115,26 @@ def test_a_waiting_generation_of_another_width_is_ended(bench: Bench) -> None:
 def test_a_waiting_generation_ends_when_its_folder_is_gone(bench: Bench) -> None:
     """The waiting processes end without an order."""
     _waits(bench)
-    keeper = _keeper(bench, 2)
+    keeper, groups = _keeper(bench, 2), _groups(bench)
     folder = _engine(bench).layout.generation(bench.job, 2)
     folder.rename(folder.with_name("dropped"))
     until(lambda: started_ticks(keeper) is None and not _left(bench, 2))
+    until(lambda: not any(group.exists() for group in groups), seconds=5)
 
 
 @pytest.mark.exhaustive  # A rare end that takes several seconds.
 def test_a_waiting_generation_that_is_no_longer_asked_for_is_removed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No process and no folder stays, and the running generation goes on."""
+    """No process, folder or control group stays, and the running generation goes on."""
     _waits(bench)
+    groups = _groups(bench)
     monkeypatch.setattr("boa_daemon.engines.local.FORGET_SECONDS", 0.0)
     time.sleep(0.01)
     step = bench.report().step or 0
     assert not _left(bench, 2)
     assert not _engine(bench).layout.generation(bench.job, 2).exists()
+    assert not any(group.exists() for group in groups)
     bench.wait_step(step + 6)
 
 

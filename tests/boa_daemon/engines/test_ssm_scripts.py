@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.engines import ssm_scripts
+from boa_daemon.engines.layout import Layout
+from boa_daemon.engines.ssm_prefetch import prefetch_script
+from boa_daemon.tick.facts.ports import JobSpec
 
 COPY = 'cp "$3" "$4"'
 
@@ -24,6 +28,37 @@ def test_the_bundle_is_the_same_in_every_thread() -> None:
             packed |= set(pool.map(lambda _: ssm_scripts.bundle(), range(8)))
 
     assert len(packed) == 1
+
+
+UNIT = {
+    "folder": "/opt/a b/n0", "name": "boa-a-g1-n0", "checkpoint_dir": "/opt/a b/a/checkpoint",
+    "workdir": "/opt/a b/a/work", "uid": 5, "gid": 5, "cpus": 2.0, "memory_gb": 3.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        ssm_scripts.prepare_script("/opt/a b", "s3://b/packed"),
+        ssm_scripts.start_script("/opt/a b", UNIT, key="ab"),
+        ssm_scripts.start_script("/opt/a b", {**UNIT, "workdir": "/home/her work"}),
+        ssm_scripts.stop_script("boa-a-*"),
+        ssm_scripts.kill_script("boa-a-*"),
+        ssm_scripts.status_script("/opt/a b", "/opt/a b/n0", key="ab"),
+        prefetch_script(
+            JobSpec(job="a", name="a", class_name="c", run="x", code="c", image="i"),
+            Layout(root=Path("/opt/a b")),
+            "/opt/a b",
+            code_at="s3://b/code",
+        ),
+    ],
+    ids=["prepare", "start", "start elsewhere", "stop", "kill", "status", "prefetch"],
+)
+def test_every_script_for_a_node_is_understood_by_a_plain_shell(script: str) -> None:
+    """SSM runs scripts with `sh`, which is dash on Ubuntu."""
+    shell = shutil.which("dash") or "sh"
+    done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("damage", ["", "byte", "cut", "gone"])

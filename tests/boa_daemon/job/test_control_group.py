@@ -7,10 +7,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from enclosing import can_make_groups
 from engine_bench import until
 
 from boa_daemon.job import control_group
@@ -91,18 +91,10 @@ def test_a_process_in_a_group_that_is_not_mounted_makes_none(machine: Path) -> N
         ControlGroup.make(NAME)
 
 
-def can_make() -> bool:
-    """Return whether this process may make control groups on this machine."""
-    with suppress(OSError):
-        ControlGroup.make(NAME).remove()
-        return True
-    return False
-
-
 @pytest.fixture
 def group() -> Iterator[ControlGroup]:
     """A real group of this machine."""
-    if not can_make():
+    if not can_make_groups():
         pytest.skip("no control group can be made here")
     made = ControlGroup.make(NAME)
     yield made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from command_shapes import kill_keepers
+from enclosing import can_have_own_memory, can_make_groups
 from engine_bench import Bench, script, until
 
 from boa_daemon.engines.local import LocalEngine
@@ -23,7 +25,9 @@ from boa_daemon.job.processes import PROC
 from boa_daemon.job.unit import Unit
 from boa_daemon.tick.facts.ports import Accepted
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root encloses jobs")
+enclosed_only = pytest.mark.skipif(
+    not can_have_own_memory(), reason="a job gets no shared memory of its own here"
+)
 ESCAPES = {
     "double fork, new session, no variables": (
         "import os\n"
@@ -72,7 +76,7 @@ def mark_of(folder: Path) -> str:
 @pytest.mark.parametrize("without_keepers", [False, True], ids=["kept", "its keepers killed"])
 def test_nothing_of_a_command_outlives_its_job(tmp_path: Path, way: str, *, without_keepers: bool) -> None:
     """Also if keeper and guard were killed, after which it descends from nobody of the unit."""
-    if without_keepers and os.geteuid() != 0:
+    if without_keepers and not can_make_groups():
         pytest.skip("only a control group tells")
     bench, mark = a_bench(tmp_path), mark_of(tmp_path)
     text = f"import time; MARK = {mark!r}\n{ESCAPES[way]}\nprint('left', flush=True); time.sleep(600)"
@@ -94,7 +98,7 @@ def _groups(folder: Path) -> list[str]:
     return [each for course in courses if course for each in course.group if os.path.exists(each)]
 
 
-@root_only
+@enclosed_only
 def test_jobs_have_shared_memory_apart_and_leave_none(tmp_path: Path) -> None:
     """Two jobs make one name at the same time; a command beside one sees its own; then all is gone."""
     name = f"boa_apart_{os.getpid()}"
@@ -120,18 +124,26 @@ def test_jobs_have_shared_memory_apart_and_leave_none(tmp_path: Path) -> None:
     assert not os.path.exists(f"/dev/shm/{name}")
 
 
-@root_only
-def test_data_that_a_person_has_put_into_shared_memory_is_found(tmp_path: Path) -> None:
-    """The log says that the job shares it."""
+@enclosed_only
+@pytest.mark.parametrize("run", ["cat DATA/rows", "cat DATA/*", "tool"])
+def test_data_that_a_person_has_put_into_shared_memory_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str
+) -> None:
+    """The log says that the job shares it. Programs may be there, too, by the daemon's search path."""
     data = Path(f"/dev/shm/boa_data_{os.getpid()}")
-    data.write_text("rows")
+    data.mkdir()
+    (data / "rows").write_text("rows")
+    (data / "tool").write_text("#!/bin/sh\necho rows\n")
+    (data / "tool").chmod(0o755)
+    if run == "tool":
+        monkeypatch.setenv("PATH", f"{data}:{os.environ['PATH']}")
     try:
         bench = a_bench(tmp_path)
-        assert bench.run_to_end(f"cat {data}").exit_code == 0
+        assert bench.run_to_end(run.replace("DATA", str(data))).exit_code == 0
     finally:
-        data.unlink()
+        shutil.rmtree(data)
     assert "rows" in bench.printed()
-    assert f"boa: it shares /dev/shm with everybody on this machine: {data}, which" in bench.printed()
+    assert f"boa: it shares /dev/shm with everybody on this machine: {data}" in bench.printed()
 
 
 def test_what_cannot_be_given_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +164,7 @@ def test_what_cannot_be_given_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     )  # fmt: skip
     made = Enclosure(unit, {})
     assert not made.group.folders
+    assert made.notes == (["it has no control group: Permission denied"] if os.geteuid() == 0 else [])
     has_memory = made.has_own_memory
     pid = os.fork()
     if pid == 0:
@@ -163,15 +176,12 @@ def test_what_cannot_be_given_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not made.has_own_memory
 
 
-def _can_limit() -> bool:
-    try:
-        ControlGroup.make(f"boa-try-{os.getpid()}", memory_bytes=10**9).remove()
-    except OSError:
-        return False
-    return True
+limited_only = pytest.mark.skipif(
+    not can_make_groups(memory_bytes=10**9), reason="no limit of memory can be set here"
+)
 
 
-@pytest.mark.skipif(not _can_limit(), reason="no limit of memory can be set here")
+@limited_only
 @pytest.mark.parametrize(
     "needs",
     {
@@ -191,3 +201,50 @@ def test_a_job_over_its_memory_is_ended_with_a_sentence(tmp_path: Path, needs: A
     assert time.monotonic() < began + 60.0
     assert (end.phase, end.cause) == ("failed", "out-of-memory")
     assert end.evidence.endswith("it used more than its memory_gb of 0.15")
+
+
+_BESIDE = """
+import sys
+import time
+from pathlib import Path
+from enclosing import can_have_own_memory, can_make_groups
+from engine_bench import Bench, until
+from boa_daemon.engines.local import LocalEngine
+top = Path(sys.argv[1])
+benches = []
+for job in ("big", "calm"):
+    (top / job / "work").mkdir(parents=True)
+    benches.append(Bench(engine=LocalEngine(top / job / "root"), workdir=top / job / "work", job=job))
+big, calm = benches
+calm.admit("echo begun; while [ ! -e go ]; do sleep 0.05; done; echo whole", memory_gb=5.0)
+calm.start()
+until(lambda: "begun" in calm.printed())
+print(big.run_to_end(f"{sys.executable} -c 'bytearray(900 * 10**6)'").cause)
+time.sleep(2.0)  # A keeper looks twice a second.
+(calm.workdir / "go").touch()
+print(calm.wait_end().phase)
+"""
+
+
+@limited_only
+def test_a_job_whose_limit_is_not_enforced_is_not_ended_for_the_memory_of_another(tmp_path: Path) -> None:
+    """As in a container that may make no groups: the kernel's count is that of all in it."""
+    outer = ControlGroup.make(f"boa-try-{os.getpid()}", memory_bytes=500 * 10**6)
+    assert outer.limits_memory
+    for folder in outer.folders:
+        if (folder / "memory.oom.group").exists():
+            (folder / "memory.oom.group").write_text("0")
+    (tmp_path / "t.py").write_text(_BESIDE)
+    closed = "for each in $(findmnt -nro TARGET -t cgroup,cgroup2); do mount -o remount,bind,ro $each; done"
+    words = f"{closed}; exec {sys.executable} {tmp_path}/t.py {tmp_path}"
+    try:
+        done = subprocess.run(
+            ["unshare", "-m", "/bin/bash", "-c", words],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            preexec_fn=outer.enter,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    finally:
+        outer.kill()
+        outer.remove()
+    assert done.stdout.split() == ["out-of-memory", "finished"], done.stdout + done.stderr

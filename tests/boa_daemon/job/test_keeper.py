@@ -72,6 +72,21 @@ def test_a_unit_ends_after_the_upload_of_its_last_checkpoint(tmp_path: Path) -> 
     assert (read_json(unit.folder / "exit.json") or {})["code"] == 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs as other users")
+def test_a_command_whose_user_the_kernel_refuses_is_said_not_to_start() -> None:
+    """As for a group that a user namespace lacks. No other keeper tries it again, and nothing is lost."""
+    top = Path(tempfile.mkdtemp())
+    top.chmod(0o755)
+    unit = a_unit(top, uid=65534, gid=65534, groups=(-1,), workdir="/", after="")
+    Path(unit.checkpoint_dir).mkdir()
+    with kept(unit) as keeper:
+        assert keeper.wait(timeout=60) == 0
+    end = read_json(unit.folder / "exit.json") or {}
+    assert "boa: cannot start in /: it cannot run as its user: Invalid argument" in printed(unit)
+    assert (end["code"], end.get("agent_lost", False)) == (127, False)
+    shutil.rmtree(top)
+
+
 def test_very_deep_folders_of_a_command_do_not_stay(tmp_path: Path) -> None:
     """Also folders below which no path is short enough for one call of the system."""
     deep = f"import os\nfor top in os.environ['TMPDIR'], '{tmp_path}/unit/{SCRATCH}':\n    os.chdir(top)\n"

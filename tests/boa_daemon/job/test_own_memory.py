@@ -6,16 +6,18 @@ import os
 import subprocess
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from enclosing import can_have_own_memory
 
 from boa_daemon.job import own_memory
 from boa_daemon.job.own_memory import enter_memory_of, enter_own_memory, has_own_memory, why_shared
 from boa_daemon.job.unit import Unit
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may have other namespaces")
+enclosed_only = pytest.mark.skipif(not can_have_own_memory(), reason="no namespaces can be made here")
 
 
 @pytest.fixture
@@ -50,6 +52,32 @@ def test_a_unit_gets_its_own_unless_it_uses_the_machines(
     assert "link/c, which it names" in why_shared(a_unit(tmp_path, checkpoint_dir=f"{tmp_path}/link/c"), {})
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        "cat SHARED/*.tar",
+        "train 'SHARED/shard-{000..099}.tar'",
+        "train --data=SHARED/%05d.rec",
+        "train $WHERE/rows",
+        "train ${WHERE}/rows",
+        "train file://SHARED/rows",
+        "train --data link/rows",
+        "train --data=./link",
+        "(cd link && ls)",
+    ],
+)
+def test_data_in_shared_memory_is_seen_behind_patterns_variables_and_links(
+    tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch, run: str
+) -> None:
+    """A job that finds nothing there fails, or trains on nothing."""
+    monkeypatch.setattr(own_memory, "MPS", tmp_path / "none")
+    (tmp_path / "link").symlink_to(shared)
+    unit = a_unit(tmp_path, run=run.replace("SHARED", str(shared)))
+    variables = {"WHERE": str(shared)} if "WHERE" in run else {}
+    assert "is in the machine's" in why_shared(unit, variables)
+    assert not why_shared(replace(unit, run="train rows /dev/shm/*", workdir="/"), {"PATH": "/usr/bin:/bin"})
+
+
 def test_clients_of_mps_meet_in_the_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its daemon listens, by default or by the variable."""
     monkeypatch.setattr(own_memory, "MPS", tmp_path / "none")
@@ -58,7 +86,7 @@ def test_clients_of_mps_meet_in_the_machines(tmp_path: Path, monkeypatch: pytest
     assert "MPS" in why_shared(a_unit(tmp_path), {})
 
 
-@root_only
+@enclosed_only
 def test_its_own_is_empty_as_large_as_the_machines_and_gone_with_it(shared: Path) -> None:
     """Another process can join it; the machine sees nothing of it."""
     words = "ls -A /dev/shm; echo x > /dev/shm/mine; ipcmk -M 64 > /dev/null; echo made; read -r _"

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engine_bench import until
 
 from boa_daemon.job.keeper import start_apart
-from boa_daemon.job.processes import kill_all_carrying
+from boa_daemon.job.processes import children, kill_all_carrying, started_ticks
 from boa_daemon.job.unit import Unit
 from boa_daemon.job.unit_access import MOST_DOCUMENT, NOT_HERE, words_of
 
@@ -101,3 +105,23 @@ def test_a_job_in_an_image_is_entered_through_its_container(unit: Unit) -> None:
     assert words_of(in_image, "nvidia-smi", "podman")[:3] == ["podman", "exec", unit.name]
     assert words_of(in_image, "nvidia-smi", "podman")[-1] == "nvidia-smi"
     assert words_of(in_image, "", "docker")[:5] == ["docker", "exec", "--interactive", "--tty", unit.name]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs as other users")
+def test_a_command_of_another_user_ends_with_the_process_that_started_it(unit: Unit) -> None:
+    """The kernel ends it, also if that process had no time to."""
+    top = Path(tempfile.mkdtemp())
+    top.chmod(0o755)
+    other = replace(
+        unit, uid=65534, gid=65534, folder=top / "g1" / "n0", workdir="/", checkpoint_dir=f"{top}/checkpoint"
+    )
+    other.write()
+    shutil.copy(unit.folder / "keeper.json", other.folder)
+    words = [sys.executable, "-m", "boa_daemon.job.unit_access", str(other.folder), "--seconds", "60"]
+    with subprocess.Popen([*words, "sleep 60; true"], stdout=subprocess.PIPE) as process:
+        until(lambda: bool(list(children(process.pid))))
+        (shell,) = children(process.pid)
+        until(lambda: Path(f"/proc/{shell}").stat().st_uid == 65534)
+        process.kill()
+    until(lambda: started_ticks(shell) is None, seconds=10)
+    shutil.rmtree(top)
