@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import boto3
 import pytest
-from aws_rigs import AwsRig
+from aws_rigs import AwsRig, a_rig
 
 from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.instances.event_rules import PATTERNS
 from boa_daemon.daemon.loop.clockwork import REFRESH_SECONDS, SWEEP_SECONDS
 from boa_daemon.daemon.watch.safety_nets import LOOK_SECONDS
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+from boa_daemon.testing.fake_terms import Terms
+from boa_daemon.testing.fronts import FAKE_CREDENTIALS
 
 TYPE, TICK, PRICE, EXTRAS = "g5.xlarge", 30.0, 1.006, 0.026918
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -57,9 +63,7 @@ class Day:
     def step(self) -> None:
         """Do what the daemon's threads do in the time of one tick, and let it pass."""
         if self.is_whole:
-            listener = self.rig.cloud._listener
-            if self.rig.cloud.settings.queue_url and listener is None:
-                self.poll()
+            self.poll()
             self._at(REFRESH_SECONDS, self.rig.cloud.refresh)
             self._at(SWEEP_SECONDS[1], self.play.daemon.sweep)
         self.play.daemon.tick()
@@ -79,6 +83,20 @@ class Day:
     def statuses(self) -> list[str]:
         """Return how the jobs are, in the order of submission."""
         return [str(self.play.service.job(job)["status"]) for job in self.jobs]
+
+    def lost(self) -> set[str]:
+        """Return the nets that the metric shows as lost."""
+        text = self.play.daemon.metrics.text().decode()
+        rows = [row for row in text.splitlines() if row.startswith("boa_safety_net_lost{")]
+        return {row.partition('net="')[2].partition('"')[0] for row in rows if row.endswith(" 1.0")}
+
+    def alerts(self) -> list[str]:
+        """Return the sentences of all alerts, the newest first."""
+        return [str(row["sentence"]) for row in self.play.daemon.alerts.latest(10_000)]
+
+    def notes(self) -> list[str]:
+        """Return the notes of the status."""
+        return list(self.play.service.status()["notes"])
 
     def launched(self) -> int:
         """Return how many instances were ever launched."""
@@ -100,6 +118,64 @@ class Day:
         assert self.rig.fake.live() == []
         assert self.launched() == launched
         assert self.charged() == pytest.approx(self.billed(), rel=0.01)
+
+
+class QueueOfWarnings:
+    """Reads the queue once per tick, in place of the listener's thread."""
+
+    def __init__(self, day: Day) -> None:
+        self._queue, self.fault = day.rig.cloud._queue(), ""
+
+    def poll(self) -> None:
+        """Read what is there."""
+        try:
+            self._queue.poll_once(0)
+            self.fault = ""
+        except CallFailed as error:
+            self.fault = f"spot warnings cannot be received: {error}"
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def make_warnings() -> str:
+    """Make the queue of warnings with its rules, or what of them is missing; return its address."""
+    sqs, events = (boto3.client(name, region_name="us-east-1") for name in ("sqs", "events"))
+    url = str(sqs.create_queue(QueueName="warnings")["QueueUrl"])
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    for name, pattern in PATTERNS.items():
+        events.put_rule(Name=name, EventPattern=json.dumps(pattern), State="ENABLED")
+        events.put_targets(Rule=name, Targets=[{"Id": "queue", "Arn": arn}])
+    return url
+
+
+def with_credentials(patch: pytest.MonkeyPatch) -> None:
+    """Set made-up credentials, and remove the machine's own AWS settings."""
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_CONFIG_FILE"):
+        patch.delenv(name, raising=False)
+    for name, value in (*FAKE_CREDENTIALS.items(), ("AWS_EC2_METADATA_DISABLED", "true")):
+        patch.setenv(name, value)
+
+
+@contextmanager
+def a_day(folder: Path, terms: Terms | None = None, **settings: Any) -> Iterator[Day]:
+    """Yield a whole day with a queue of warnings, on which a job of 200 hours runs on its one node."""
+    terms = terms or Terms(
+        boot_seconds=60.0, shutdown_seconds=30.0, vcpu_quotas={"L-DB2E81BA": 64, "L-3819A6DF": 64}
+    )
+    values = {"instance_types": (TYPE,), "zones": ("us-east-1a", "us-east-1b")} | settings
+    with ExitStack() as stack:
+        rig = stack.enter_context(a_rig("process", terms, **values))
+        rig.cloud = rig.another(queue_url=make_warnings())
+        rig.cloud.listen = lambda wake: None  # type: ignore[method-assign]
+        day = Day(folder, rig, is_whole=True)
+        stack.callback(day.play.close)
+        queue = QueueOfWarnings(day)
+        rig.cloud._listener, day.poll = queue, queue.poll  # type: ignore[assignment, method-assign]
+        day.submit(hours=200.0)
+        day.ticks(6.0)
+        assert day.statuses() == ["running"]
+        yield day
 
 
 def fails(*operations: str, code: str, status: int = 400, said: str = "said by a test") -> Hook:

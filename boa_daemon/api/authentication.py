@@ -103,6 +103,7 @@ class Authenticator:
         self._admins, self._readers = set(settings.admins), set(settings.readers)
         self._tokens: WatchedFiles[Mapping[str, str]] | None = None
         self.sessions = Sessions()
+        self._lookups: dict[int, asyncio.Future[str]] = {}
         self.page_may_order: Callable[[], bool] = lambda: False
         self.listen, self.hosts = settings.listen, tuple(settings.hosts)
         self._header, self._domain = settings.proxy_user_header.lower(), settings.proxy_user_domain
@@ -135,6 +136,8 @@ class Authenticator:
         if isinstance(known_caller, Caller):
             return known_caller
         host = "" if request.client is None else request.client.host
+        if host.startswith("uid:"):
+            await self._look_up(int(host.removeprefix("uid:")))
         is_proxied = self.is_proxied(host)
         if is_proxied and self._header in request.headers:
             return self._caller(self._named_by_proxy(request))
@@ -155,6 +158,16 @@ class Authenticator:
                 self._check_order(request)
             return self._caller(known)
         raise _unknown()
+
+    async def _look_up(self, uid: int) -> None:
+        """Look a user's name up aside: a directory that does not answer keeps that user waiting alone."""
+        if _known_name(uid) is not None:
+            return
+        lookup = self._lookups.get(uid)
+        if lookup is None:
+            lookup = self._lookups[uid] = asyncio.ensure_future(asyncio.to_thread(user_name, uid))
+            lookup.add_done_callback(lambda _: self._lookups.pop(uid, None))
+        await asyncio.shield(lookup)
 
     def _check_order(self, request: Request) -> None:
         """Refuse a session's request to change something, unless the page may order it and it bears its word.
@@ -181,7 +194,7 @@ class Authenticator:
             return self._caller(user)
         _LOG.warning("a wrong token came from %s", "" if request.client is None else request.client.host)
         await asyncio.sleep(WRONG_TOKEN_SECONDS)
-        raise _unknown()
+        raise _unknown("the token is not known here: it is misspelt, of another daemon, or was withdrawn")
 
     def user_of(self, token: str) -> str | None:
         """Return the owner of a token, or None."""
@@ -230,8 +243,8 @@ class Authenticator:
         return Caller(user=user, is_admin=user in self._admins, is_reader=user in self._readers)
 
 
-def _unknown() -> HTTPException:
-    return HTTPException(401, "a bearer token is needed over TCP", headers={"WWW-Authenticate": "Bearer"})
+def _unknown(said: str = "a bearer token is needed over TCP") -> HTTPException:
+    return HTTPException(401, said, headers={"WWW-Authenticate": "Bearer"})
 
 
 _UNMAPPED = (
@@ -256,17 +269,27 @@ def unmapped_uid() -> int | None:
         return _OVERFLOW_UID if Path("/proc/self/uid_map").exists() else None
 
 
+_NAMES: dict[int, tuple[str, float]] = {}
+MOST_NAMES = 1024
+
+
 def user_name(uid: int) -> str:
     """Return the name of a user, or the number as text; kept for a while, as a user directory may be slow."""
-    return _user_name(uid, int(time.monotonic() // USER_SECONDS))
+    name = _known_name(uid)
+    if name is None:
+        name = str(uid)
+        with suppress(KeyError):
+            name = pwd.getpwuid(uid).pw_name
+        if len(_NAMES) >= MOST_NAMES:
+            _NAMES.clear()
+        _NAMES[uid] = (name, time.monotonic())
+    return name
 
 
-@lru_cache(maxsize=1024)
-def _user_name(uid: int, era: int) -> str:
-    del era
-    with suppress(KeyError):
-        return pwd.getpwuid(uid).pw_name
-    return str(uid)
+def _known_name(uid: int) -> str | None:
+    """Return the name of a user if it was looked up lately."""
+    name, at = _NAMES.get(uid, (None, 0.0))
+    return name if time.monotonic() - at < USER_SECONDS else None
 
 
 def is_system_account(name: str) -> bool:

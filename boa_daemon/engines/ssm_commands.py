@@ -53,14 +53,26 @@ def is_certain(error: Exception) -> bool:
     return 400 <= status < 500 or never_sent or is_about_the_node(said)
 
 
+FAULT_SECONDS = 180.0
+"""How long a failed request counts as the state of SSM; silent units are asked every 20 s."""
+
+
 class SsmCommands:
     """Sends scripts and reads their results; returns errors of SSM as values."""
 
     def __init__(self, ssm: SsmClient, *, region: str = "") -> None:
         self._ssm = ssm
         self._region = region
-        self.fault = ""
-        """Why SSM did not take or answer the last request, for another reason than its node; else empty."""
+        self._failed: tuple[float, str] = (float("-inf"), "")
+
+    @property
+    def fault(self) -> str:
+        """Why SSM did not take or answer the last request, for another reason than its node; else empty.
+
+        Without another request nothing is known after `FAULT_SECONDS`: most units report by themselves.
+        """
+        at, said = self._failed
+        return said if time.monotonic() - at <= FAULT_SECONDS else ""
 
     def at_home(self, script: str) -> str:
         """Return a script whose AWS calls go to the home region, on a node of any: the bucket is there."""
@@ -98,7 +110,7 @@ class SsmCommands:
             if is_certain(error):
                 return Refused(reason=f"SSM did not take the command: {error}")
             return InDoubt(reason=f"it is unknown whether SSM took the command: {error}")
-        self.fault = ""
+        self._failed = (float("-inf"), "")
         try:
             return str(answer["Command"]["CommandId"])
         except (KeyError, TypeError):
@@ -116,7 +128,7 @@ class SsmCommands:
         except Exception as error:
             self._note(error)
             return _status_of(error), str(error)
-        self.fault = ""
+        self._failed = (float("-inf"), "")
         if not isinstance(answer, Mapping) or not isinstance(answer.get("Status"), str):
             DROPPED_MESSAGES.note("SSM", "an answer without a status")
             return "Unasked", ""
@@ -126,7 +138,8 @@ class SsmCommands:
     def _note(self, error: Exception) -> None:
         """Note a failure that is about SSM itself, the rights to it or the way to it."""
         is_own = _status_of(error) == "Unasked" and getattr(error, "code", "") != NOT_SENT
-        self.fault = f"no command reaches a node through SSM: {error}" if is_own else ""
+        said = f"no command reaches a node through SSM: {error}" if is_own else ""
+        self._failed = (time.monotonic(), said)
 
 
 def _status_of(error: Exception) -> str:

@@ -63,7 +63,8 @@ class SimulatedCloud:
         topology: SimulatedTopology | None = None,
     ) -> None:
         self.meter = NodeTotals()
-        self.stopped = stopped or StoppedNodes()
+        # No nodes are stopped at first, so an empty pool is given.
+        self.stopped = StoppedNodes() if stopped is None else stopped
         self.loses: Callable[[JobId], None] = lambda _job: None
         self.kinds: dict[NodeId, InstanceType] = {}
         self.tiers: dict[NodeId, tuple[str, ...]] = {}

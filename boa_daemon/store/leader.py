@@ -200,7 +200,8 @@ class Leadership:
         name = self._engine.url.database
         if self._file is not None or not name or name == ":memory:":
             return True
-        file = Path(f"{name}.leader").open("a+", encoding="utf-8")  # noqa: SIM115 - the lock lasts as long
+        # By whatever link the database is named, its lock is beside the file itself.
+        file = Path(f"{os.path.realpath(name)}.leader").open("a+", encoding="utf-8")  # noqa: SIM115 - the lock lasts as long
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -540,8 +540,11 @@ def _seen(before: Evidence | None, committed: float, yardstick: float, money: Mo
     # Jobs that end before they took what was believed are no bursts.
     arrived = max(actual - before.new_value, 0.0)
     stated = before.stated_per_hour * dearer * came
-    # What a long tick brings evenly is no job.
-    beyond = arrived - before.came_ratio * stated
+    # What a long tick brings evenly is no job. After the first jobs the ratio alone is hundreds, and the
+    # square of a tick without jobs would count as one huge job for weeks.
+    first = before.stated_per_hour * FIRST_EVIDENCE_HOURS
+    even = (before.came + first) / (before.stated + first) if before.stated + first > 0.0 else 1.0
+    beyond = arrived - min(even, MOST_RATIO) * stated
     is_new = pace.is_calendar and money.period_elapsed_hours < before.period_elapsed
     return Evidence(
         committed=committed,

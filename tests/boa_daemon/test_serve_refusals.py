@@ -73,7 +73,8 @@ def test_settings_that_cannot_be_read_for_a_moment(
                 os.kill(os.getpid(), signal.SIGTERM)
             raise OSError(number, os.strerror(number), str(file))
 
-    real_open, real_text = Path.open, Path.read_text
+    real_open, real_text, real_os_open = Path.open, Path.read_text, os.open
+    monkeypatch.setattr(os, "open", lambda path, *a, **k: fail(Path(path)) or real_os_open(path, *a, **k))
     monkeypatch.setattr(Path, "open", lambda self, *a, **k: fail(self) or real_open(self, *a, **k))
     monkeypatch.setattr(Path, "read_text", lambda self, *a, **k: fail(self) or real_text(self, *a, **k))
     monkeypatch.setattr("boa_daemon.daemon.loop.waiting.STANDBY_SECONDS", 0.01)

@@ -37,7 +37,7 @@ ANSWERS: dict[str, list[list[str]]] = {
         ["commit", "--offers", OFFERS, "--classes", TWO, "--budget", "27/h"],
         ["commit", "--offers", OFFERS, *DEMO, "--budget", "30/h"],
     ],
-    "simulate": [["simulate", *DEMO, "--budget", "30/h"]],
+    "simulate": [["simulate", *DEMO, "--budget", "30/h", "--warm-pool", "2"]],
     "compare": [
         [
             *("compare", "--trace", "{tmp}/first.csv", *DEMO[2:], "--budget", "60/h", "--on", "local:1"),
@@ -213,6 +213,7 @@ def test_the_demo_answers_with_runs_of_boa_and_its_rivals(monkeypatch: pytest.Mo
     assert {f"{key}[]" for key in document} == documented(section("demo"))
     promises = {key for key in documented(section("simulate")) if key.startswith("promises[]")}
     assert len(promises) == 3
-    keys = documented(section("simulate")) - promises
+    of_pool = {key for key in documented(section("simulate")) if key.startswith("warm_pool.")}
+    keys = documented(section("simulate")) - promises - of_pool
     found = set().union(*(paths(run, keys | promises) for run in document["runs"]))
     assert found - promises == keys | {"name", "equal_money_jct_hours"}

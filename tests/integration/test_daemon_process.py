@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -16,6 +19,7 @@ from daemon_site import PATIENCE_SECONDS, SETTINGS, Site, a_site, wait_for
 from verbs import exit_code
 
 from boa_daemon.api.client import Client
+from boa_daemon.testing.daemon_in_a_folder import job_content
 
 
 @pytest.fixture
@@ -99,6 +103,33 @@ def test_a_reload_while_the_program_starts_does_not_end_it(site: Site) -> None:
         time.sleep(0.1)
     wait_for(lambda: site.get("/status").get("tick", 0) > 0, site)
     assert site.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.exhaustive  # starts the program
+def test_a_log_that_nobody_reads_stops_neither_ticks_nor_the_end(site: Site) -> None:
+    """A pager, or a terminal after Ctrl-S, reads nothing for hours."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, bytes(1 << 12))
+    os.set_blocking(writer, True)
+    site.process = subprocess.Popen(
+        [sys.executable, "-m", "boa_daemon", "daemon"],
+        cwd=site.folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        stdout=writer,
+        stderr=writer,
+    )
+    wait_for(lambda: site.get("/status").get("tick", 0) > 0, site)
+    site.process.send_signal(signal.SIGHUP)
+    with Client(site.socket) as boa:
+        (job,) = boa.submit(job_content(hours=0.01))
+        (ended,) = boa.wait(job, timeout_seconds=PATIENCE_SECONDS)
+    assert ended["status"] == "finished"
+    assert site.end(signal.SIGTERM) == 0
+    os.close(reader)
+    os.close(writer)
 
 
 @pytest.mark.exhaustive  # Starts the program four times; test_recovery has the cases of recovery.

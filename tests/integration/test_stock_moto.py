@@ -85,5 +85,4 @@ def test_a_day_with_two_nodes(stock: str, market: str) -> None:
     assert store.unsettled() == []
     # What moto cannot answer is asked now and then, not each tick.
     assert calls.counts["ec2:DescribeInstanceTopology"] < DAY_TICKS / 2
-    assert calls.counts["ec2:RunInstances"] == 2
     assert [each for each in said if "Traceback" in each] == []

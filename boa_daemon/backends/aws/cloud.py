@@ -153,7 +153,7 @@ class AwsCloud(Provider):
         self.health = InstanceHealth(self.calls, clock)
         self.rehearsals = Rehearsals(self.calls, self.launcher, clock)
         self.rules = EventRuleProbe(self.calls, clock)
-        self.quiet = QuietTicks(self.calls)
+        self.quiet = QuietTicks(self.calls, lease_seconds=60.0 * settings.lease_minutes)
         self.leases = LeaseRenewer(self.calls, seconds=60.0 * settings.lease_minutes, say=say)
         self._told: set[tuple[str, str]] = set()
         self._news: deque[tuple[str, str]] = deque(maxlen=MOST_NEWS)
@@ -214,7 +214,7 @@ class AwsCloud(Provider):
         self.rules.refresh(self.settings.queue_url)
         self.launcher.refresh()
         if self._touches:
-            self.rehearsals.refresh(self._rehearsed(), running)
+            self.rehearsals.refresh(self._rehearsed(), running, in_turn=not self.settings.queue_url)
         self._images.refresh(lambda: own_images(self.calls), now=self._clock.now())
 
     def standing(self) -> Extras:
@@ -354,7 +354,9 @@ class AwsCloud(Provider):
             CallFailed: when EC2 cannot be asked: no list is not an empty list.
         """
         now = self._clock.now()
-        listed = None if self._missing else self.quiet.listing(now, notices=self.notices.count)
+        listed = None
+        if not self._missing:
+            listed = self.quiet.listing(now, notices=self.notices.count, is_told=self._is_told)
         if listed is None:
             listed = instances_of(self.calls, self.settings.cluster)
             now = self._clock.now()
@@ -384,6 +386,12 @@ class AwsCloud(Provider):
         self._forget(found, now)
         self._live = self.topology.placed(self._live, instances)
         return [*self._live.values(), *self._ended.values()]
+
+    @property
+    def _is_told(self) -> bool:
+        """Whether a queue that works tells of every change of an instance's state."""
+        listener = self._listener
+        return listener is not None and not listener.fault and self.rules.is_well
 
     def _finish_stops(self, instances: Sequence[Mapping[str, Any]]) -> None:
         """Repeat orders to stop that had no effect, as after a crash; end nodes that do not stop."""

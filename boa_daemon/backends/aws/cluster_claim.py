@@ -25,6 +25,7 @@ from boa_daemon.tick.facts.ports import Clock
 RENEW_SECONDS, STALE_SECONDS = 60.0, 600.0
 """Seconds between renewals, and seconds without a renewal after which another daemon may take over."""
 _TAKEN = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
+_GONE = ("NoSuchKey", "404", "NotFound")
 
 
 class ClusterClaim:
@@ -77,7 +78,7 @@ class ClusterClaim:
         """Write the claim, or read who owns it; return as `hold` does."""
         if self._etag and self._written(self.epoch, IfMatch=self._etag):
             return ""
-        if not self._etag and self._written(1, IfNoneMatch="*"):
+        if not self._etag and self._written(max(self.epoch, 1), IfNoneMatch="*"):
             return ""
         found, etag, age = self._read()
         epoch = found["epoch"] if isinstance(found.get("epoch"), int) else 0
@@ -110,7 +111,8 @@ class ClusterClaim:
         try:
             answer = self._calls.call("s3:PutObject", **self._where, Body=body, **condition)
         except CallFailed as error:
-            if error.code in _TAKEN:
+            # A claim that somebody deleted, with its bucket or without, is written anew.
+            if error.code in _TAKEN or (error.code in _GONE and "IfMatch" in condition):
                 self._etag = ""
                 return False
             raise

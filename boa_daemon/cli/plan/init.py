@@ -162,10 +162,23 @@ def _settings(
             if where is CloudName.aws
             else ""
         )
+        + (_warm_pool(machines, usd_per_month) if where is CloudName.aws and _may_stop(market) else "")
         + f'\n[engine]\nname = "{engine}"\n'
         + (shared if whose is JobOwners.everybodys and where is not CloudName.aws else "")
         + '\n[workload]\nclasses = "classes.yaml"\n\n[daemon]\nstate_dir = "state"\n'
     )
+
+
+def _may_stop(market: RentalMarket) -> bool:
+    """Return whether nodes may be on demand; EC2 stops no spot instance."""
+    return market is not RentalMarket.spot
+
+
+def _warm_pool(machines: list[InstanceType], usd_per_month: float) -> str:
+    """Return the line that keeps at most as many nodes stopped as the budget rents on average."""
+    cheapest = min(kind.usd_per_hour for kind in machines)
+    nodes = max(1, round(usd_per_month / HOURS_PER_MONTH / cheapest))
+    return f"warm_pool_nodes = {nodes}             # at most, while starts save more than disks cost\n"
 
 
 def _classes(machines: list[InstanceType]) -> str:

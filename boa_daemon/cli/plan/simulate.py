@@ -179,6 +179,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         result = run.finish(on_tick)
     if bound is BoundChoice.boots or (bound is BoundChoice.auto and _is_cheap(run)):
         result = run.with_boot_bound(result)
+    pool = _pool_worth(run, result, is_tuned=rehearse) if warm_pool else None
     pace, work = run.policy.pace, work_of(settings.trace, settings.problem.classes)
     promised = [] if pace is None else promise_rows(pace, work)
     bill = None if paid is None else _bill(run, paid)
@@ -186,11 +187,45 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         output,
         result.to_document()
         | ({"promises": promised} if promised else {})
+        | ({} if pool is None else {"warm_pool": pool})
         | ({} if bill is None else {"commitments": bill}),
         rows=lambda: [_row(result)],
         table=lambda: _print_table(
-            result, bill, _worth(settings, per_of(budget)), promised, per=per_of(budget)
+            result,
+            bill,
+            [*([] if pool is None else [_pool_sentence(pool)]), *_worth(settings, per_of(budget))],
+            promised,
+            per=per_of(budget),
         ),
+    )
+
+
+def _pool_worth(run: PreparedRun, result: Simulation, *, is_tuned: bool) -> dict[str, float]:
+    """Return what the warm pool cost and saved, beside a run on the same jobs without it."""
+    settings = replace(run.settings, warm_pool_nodes=0)
+    # A tuned plan is for the pool's spend, so the run without a pool is tuned as well.
+    plain = prepare(
+        tune_planning_budget(replace(settings, planning_budget=None)) if is_tuned else settings
+    ).finish()
+    disks = result.node_hours_stopped * run.world.cloud.stopped.disk_usd_per_hour
+    return {
+        "nodes": run.settings.warm_pool_nodes,
+        "disk_usd_per_hour": disks / result.simulated_hours,
+        "waiting_saved_fraction": 1.0 - result.mean_jct_hours / plain.mean_jct_hours,
+        "spend_saved_fraction": 1.0 - result.spent_usd / plain.spent_usd,
+    }
+
+
+def _pool_sentence(pool: dict[str, float]) -> str:
+    """Return the cost and the gain of the warm pool as a sentence."""
+
+    def less(fraction: float) -> str:
+        return f"{abs(100.0 * fraction):.1f} % {'less' if fraction >= 0.0 else 'more'}"
+
+    saved, paid = pool["waiting_saved_fraction"], pool["spend_saved_fraction"]
+    return (
+        f"A warm pool of {pool['nodes']:.0f} costs {pool['disk_usd_per_hour']:.3f} USD/hour for disks; "
+        f"with it jobs take {less(saved)} time and {less(paid)} money, disks included."
     )
 
 

@@ -517,7 +517,11 @@ class Daemon(AdaptiveDaemon):
         return len(leaks)
 
     def look_at_nets(self) -> None:
-        """Look which safety nets and facts from outside are lost, without the lock that a tick may hold."""
+        """Look which safety nets and facts from outside are lost, without the lock that a tick may hold.
+
+        Alerts that a channel did not take are sent again.
+        """
+        self.alerts.send_again()
         runner = self.world.runner
         nets = dict(self.world.cloud.nets())
         if isinstance(runner, NetSource):

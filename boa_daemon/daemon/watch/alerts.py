@@ -5,7 +5,7 @@ month's cap is used up, or when the forecast to the end of the day or month at t
 the cap. Each alert's key contains its period, so it is sent once per period, also after a restart.
 
 A separate thread sends, with time limits. A channel that fails is logged without its address, which may be a
-secret, and does not affect the others.
+secret, and does not affect the others; its message is sent again for two hours.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -53,6 +54,9 @@ SUBJECT_LETTERS = 100
 SEND_SECONDS, MOST_SEND_SECONDS, CLOSE_SECONDS = 10.0, 30.0, 10.0
 """Seconds for each part of an answer, for a whole message, and for all that wait when the daemon stops."""
 PROBE_SECONDS, CONNECT_SECONDS = 120.0, 5.0
+AGAIN_SECONDS, MOST_TRIES, MOST_WAITING = 30.0, 9, 200
+"""Seconds until a message that a channel did not take is sent again, each time twice as many (two hours in
+all), and how many such messages are kept, the newest."""
 
 
 def spent_in(state: ClusterState, window: Window, settled: int) -> float:
@@ -159,12 +163,7 @@ class Alerts:
         """
         sentence = plain_text(sentence)
         _LOG.warning(sentence, extra={"alert": key})
-        settings = self.settings
-        channels = _channels(
-            settings.webhook, settings.sns_topic, settings.command, settings.apprise, settings.notifiers,
-            page=page,
-        )  # fmt: skip
-        if channels:
+        if channels := self._own_channels(page=page):
             self._sender.send(channels, sentence, self._failed)
 
     def fault(self) -> str:
@@ -184,6 +183,16 @@ class Alerts:
         """Take over new settings: what the old channels lost does not matter any more."""
         self.settings, self._probed = settings, (float("-inf"), "")
         self._failed.clear()
+        self._sender.forget("", self._own_channels())
+
+    def send_again(self) -> None:
+        """Send messages again that a channel did not take; to be called now and then."""
+        self._sender.send_again()
+
+    def _own_channels(self, *, page: Path | None = None) -> list[_Channel]:
+        """Return the site's channels; a `page` goes to those that take files."""
+        of = self.settings
+        return _channels(of.webhook, of.sns_topic, of.command, of.apprise, of.notifiers, page=page)
 
     def tell(self, user: UserSettings, sentence: str, *, whose: str = "a user") -> None:
         """Send one user a message about their jobs, over the channels in the user's settings."""
@@ -262,12 +271,27 @@ def _channels(
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    """A sentence for one channel; `tries` is how often it was not taken, `again_at` when it is due again."""
+
+    channel: _Channel
+    sentence: str
+    failed: dict[str, str]
+    whose: str
+    said_at: datetime
+    tries: int = 0
+    again_at: float = 0.0
+
+
 class _Sender:
     """Sends messages one after the other, away from the ticks, each with a limit of time."""
 
     def __init__(self) -> None:
         self._line = ThreadPoolExecutor(max_workers=1, thread_name_prefix="boa-alerts")
         self._until = inf
+        self._lock = threading.Lock()
+        self._waiting: list[_Message] = []
 
     def send(
         self, channels: Sequence[_Channel], sentence: str, failed: dict[str, str], whose: str = ""
@@ -276,22 +300,49 @@ class _Sender:
 
         `failed` has why the last message of each kind of channel was lost; `whose` tells channels apart.
         """
-        self._line.submit(self._send, channels, sentence, failed, whose)
+        now = datetime.now(UTC)
+        for channel in channels:
+            message = _Message(channel=channel, sentence=sentence, failed=failed, whose=whose, said_at=now)
+            self._line.submit(self._send, message)
+
+    def send_again(self) -> None:
+        """Have messages sent again that were not taken, as their server was down or had enough."""
+        now = time.monotonic()
+        with self._lock:
+            due = [one for one in self._waiting if one.again_at <= now]
+            self._waiting = [one for one in self._waiting if one.again_at > now]
+        for message in due:
+            self._line.submit(self._send, message)
+
+    def forget(self, whose: str, kept: Sequence[_Channel]) -> None:
+        """Give up messages that wait for channels which are no longer among somebody's."""
+        known = {channel[:2] for channel in kept}
+        with self._lock:
+            self._waiting = [one for one in self._waiting if one.whose != whose or one.channel[:2] in known]
 
     def close(self) -> None:
         """Send what waits, for `CLOSE_SECONDS` at most, and stop."""
         self._until = time.monotonic() + CLOSE_SECONDS
         self._line.shutdown(wait=True)
 
-    def _send(self, channels: Sequence[_Channel], sentence: str, failed: dict[str, str], whose: str) -> None:
-        for name, address, do in channels:
-            said = self._tried(partial(do, address, sentence))
-            if said:
-                # The address of a webhook is a secret, and errors quote it.
-                _LOG.error("an alert could not be sent to the %s: %s", name, said)
-                failed[f"{name}{whose}"] = said
-            else:
-                failed.pop(f"{name}{whose}", None)
+    def _send(self, message: _Message) -> None:
+        name, address, do = message.channel
+        late = "" if message.tries == 0 else f" (said first at {message.said_at:%Y-%m-%d %H:%M} UTC)"
+        said = self._tried(partial(do, address, message.sentence + late))
+        if not said:
+            message.failed.pop(f"{name}{message.whose}", None)
+            return
+        tries = message.tries + 1
+        more = "" if tries < MOST_TRIES else "; it is given up"
+        # The address of a webhook is a secret, and errors quote it.
+        _LOG.error("an alert could not be sent to the %s: %s%s", name, said, more)
+        message.failed[f"{name}{message.whose}"] = said
+        if tries < MOST_TRIES:
+            again_at = time.monotonic() + AGAIN_SECONDS * 2.0 ** (tries - 1)
+            with self._lock:
+                self._waiting = [*self._waiting, replace(message, tries=tries, again_at=again_at)][
+                    -MOST_WAITING:
+                ]
 
     def _tried(self, do: Callable[[], None]) -> str:
         """Return why a message could not be sent; empty if it was.

@@ -69,3 +69,16 @@ def test_a_start_takes_its_own_time_and_at_most_a_boot(seconds: float) -> None:
     cloud.launch(replace(LAUNCH, id="t2-launch", starts=("n1~2",)))
 
     assert events.next_at == min(30.0, seconds)
+
+
+def test_a_run_starts_stopped_nodes_in_the_time_of_its_settings() -> None:
+    """Starts of 150 s boot for longer than starts of 1 s, and both for less than boots of 180 s."""
+    plain = replace(settings_of(SCENARIOS[0], hours=2.0), boot_seconds=180.0, warm_pool_nodes=16)
+    runs = [prepare(replace(plain, start_seconds=seconds)).finish() for seconds in (1.0, 150.0)]
+
+    booted = [run.nodes_launched - run.nodes_started for run in runs]
+    gpus = {kind.gpus for kind in plain.instance_types.values()}.pop()
+    for run, boots, seconds in zip(runs, booted, (1.0, 150.0), strict=True):
+        assert run.nodes_started > 0
+        paid = gpus * (180.0 * boots + seconds * run.nodes_started) / 3600.0
+        assert run.gpu_hours_booting == pytest.approx(paid)

@@ -67,6 +67,35 @@ def test_a_second_daemon_is_refused_until_the_leader_gives_up(open_it: Callable[
     second.give_up()
 
 
+@pytest.mark.parametrize("way", ["a link to the file", "a link to its folder", "a relative path", "dots"])
+def test_a_database_has_one_leader_by_whatever_path_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Two daemons by two names of one file would both act."""
+    file = tmp_path / "data" / "boa.sqlite"
+    file.parent.mkdir()
+    monkeypatch.chdir(tmp_path)
+    first = open_engine(sqlite_url(file))
+    migrate(first)
+    names = {
+        "a link to the file": tmp_path / "link.sqlite",
+        "a link to its folder": tmp_path / "link" / "boa.sqlite",
+        "a relative path": Path("data/boa.sqlite"),
+        "dots": tmp_path / "data" / ".." / "data" / "boa.sqlite",
+    }
+    (tmp_path / "link.sqlite").symlink_to(file)
+    (tmp_path / "link").symlink_to(file.parent)
+    second = open_engine(sqlite_url(names[way]))
+    one, other = Leadership(first), Leadership(second)
+    try:
+        assert one.take() is None
+        assert other.take() is not None
+    finally:
+        for each, engine in ((one, first), (other, second)):
+            each.give_up()
+            engine.dispose()
+
+
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO])
 def test_a_disk_that_cannot_lock_is_no_other_leader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int

@@ -283,6 +283,20 @@ def test_the_load_correction_survives_a_change_of_prices() -> None:
     assert after.load_correction == pytest.approx(steps[-1].load_correction, rel=0.01)
 
 
+def test_hours_without_jobs_after_the_first_ones_are_no_huge_job() -> None:
+    """A job of each class comes seconds after the opening, then none: no job is larger than those."""
+    memory: tuple[float, ...] = ()
+    hours, jobs = (0.0, 0.001, 0.5, 1.0), (np.zeros(3), np.ones(3), np.ones(3), np.ones(3))
+    for before, hour, present in zip((0.0, *hours), hours, jobs, strict=False):
+        money = books(spent=0.0, elapsed_hours=hour, memory=memory)
+        memory = pace_step(PACE, TABLE, present, replace(money, memory_age_hours=hour - before)).memory
+    found = Evidence.of(memory)
+    assert found is not None
+
+    # Half an hour without jobs lacks half of the stated load of an hour.
+    assert found.came_squared <= (found.came + 60.0) ** 2
+
+
 def test_a_new_belief_about_sizes_is_no_burst() -> None:
     """A step after which jobs are believed a quarter as large keeps the noise; earlier jobs were as small."""
     jobs, memory = np.array([2.0, 1.0, 1.0]), tuple[float, ...]()

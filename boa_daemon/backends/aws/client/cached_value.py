@@ -14,13 +14,15 @@ from typing import Generic, TypeVar
 from boa_daemon.backends.aws.client.errors import CallFailed
 
 Value = TypeVar("Value")
+PASSING_SECONDS = 110.0
 
 
 @dataclass(slots=True)
 class CachedValue(Generic[Value]):
     """One answer of the cloud, kept for `keep_seconds`.
 
-    After a failure the next try waits `retry_seconds`. A value older than `useless_seconds` is dropped:
+    After a failure the next try waits `retry_seconds`, and at most `PASSING_SECONDS` if the failure was about
+    credentials, the network or AWS itself, which pass. A value older than `useless_seconds` is dropped:
     unknown is better than wrong.
     """
 
@@ -31,6 +33,7 @@ class CachedValue(Generic[Value]):
     as_of: float | None = None
     failed: str = ""
     tried_at: float = float("-inf")
+    _is_passing: bool = False
 
     def get(self, ask: Callable[[], Value], *, now: float, may_ask: bool = True) -> Value | None:
         """Return the value, refreshed if it is old; None if it is not known.
@@ -47,13 +50,15 @@ class CachedValue(Generic[Value]):
         """Refresh a value that is older than `keep_seconds`, by default half the time that it is kept."""
         keep = self.keep_seconds / 2.0 if keep_seconds is None else keep_seconds
         is_fresh = self.as_of is not None and now - self.as_of < keep
-        if is_fresh or now - self.tried_at < self.retry_seconds:
+        retry = min(self.retry_seconds, PASSING_SECONDS) if self._is_passing else self.retry_seconds
+        if is_fresh or now - self.tried_at < retry:
             return
         self.tried_at = now
         try:
             self.value, self.as_of, self.failed = ask(), now, ""
         except CallFailed as error:
             self.failed = str(error)
+            self._is_passing = error.meaning in ("credentials", "unknown", "throttled")
 
     def begin_retry(self, now: float, seconds: float) -> bool:
         """Have the next `refresh` ask if the last try failed, so many seconds ago or more; return whether."""

@@ -25,6 +25,13 @@ _BY_NAME: Mapping[str, Meaning] = MappingProxyType(
     {
         "Throttl": "throttled",
         "RequestLimitExceeded": "throttled",
+        "BandwidthLimitExceeded": "throttled",
+        "ThroughputExceeded": "throttled",
+        "NotComplete": "throttled",
+        "InProgress": "throttled",
+        "Timeout": "unknown",
+        "QuotaExceeded": "quota",
+        "CapacityExceeded": "no-capacity",
         "Insufficient": "no-capacity",
         "LimitExceeded": "quota",
         "CountExceeded": "quota",
@@ -41,7 +48,9 @@ _BY_NAME: Mapping[str, Meaning] = MappingProxyType(
     }
 )
 """What the name of an unlisted code says; the first part that occurs counts."""
-_BY_STATUS: Mapping[int, Meaning] = MappingProxyType({401: "credentials", 403: "denied", 429: "throttled"})
+_BY_STATUS: Mapping[int, Meaning] = MappingProxyType(
+    {401: "credentials", 403: "denied", 408: "unknown", 429: "throttled"}
+)
 """What the HTTP status says of an unlisted code whose name says nothing."""
 _OF_NO_ANSWER: Mapping[str, str] = MappingProxyType(
     {
@@ -54,6 +63,20 @@ _OF_NO_ANSWER: Mapping[str, str] = MappingProxyType(
     }
 )
 """Advice for calls that AWS did not answer, whatever the service."""
+_DELETED: Mapping[str, str] = MappingProxyType(
+    {
+        "NonExistentQueue": "It was deleted: make it again under its name (`aws sqs create-queue`); "
+        "`boa doctor` then prints the policy and the rules that it lacks",
+        "QueueDoesNotExist": "It was deleted: make it again under its name (`aws sqs create-queue`); "
+        "`boa doctor` then prints the policy that it lacks",
+        "QueueDeletedRecently": "SQS takes a name of a deleted queue again after 60 s",
+        "NoSuchBucket": "It was deleted, with its checkpoints and logs: make it again under its name "
+        "(`aws s3 mb`), and jobs go on from what their nodes have; `boa doctor` then prints its policy",
+    }
+)
+"""Advice for things that a person deleted, by a part of the code."""
+_ENDS = ("ec2:TerminateInstances", "ec2:StopInstances", "ec2:DeleteVolume", "ec2:DeleteNetworkInterface")
+"""Calls that a protection of the resource refuses."""
 _LIMIT = re.compile(r"vCPU limit of (\d+)")
 _DENIED = re.compile(r"not authorized to perform: (\S+) on resource: (\S+)")
 _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
@@ -73,12 +96,15 @@ class CallFailed(CloudFailed):
     ) -> None:
         self.operation, self.http_status = operation, http_status
         # As CloudTrail and older clients write them.
-        code = code.removeprefix("Client.").removeprefix("Server.")
+        code = code.removeprefix("Client.").removeprefix("Server.") or f"Http{http_status}"
         self.message = _ENCODED.sub("", message).strip().rstrip(".")
         self.encoded = message if _ENCODED.search(message) else ""
         """The whole message where it has an encoded reason, which only `aws sts` can read."""
         self.retry_after_seconds = retry_after_seconds
         meaning = meaning_of(code, http_status)
+        if meaning == "protected" and operation not in _ENDS:
+            # The code is also that of an account that may not do something at all.
+            meaning = "denied"
         self.rule: RefusalRule = rule_of(code, meaning, message)
         # EC2 uses a code of credentials for an image that is not shared with the account, too.
         is_about_image = meaning == "credentials" and self.rule.scope == "image"
@@ -91,6 +117,8 @@ class CallFailed(CloudFailed):
             return "Check the network, and AWS_ENDPOINT_URL where it is set; `boa doctor` tries each service"
         if code in _OF_NO_ANSWER:
             return _OF_NO_ANSWER[code]
+        if gone := next((advice for part, advice in _DELETED.items() if part in code), ""):
+            return gone
         if self.operation.startswith(("ec2:", "ssm:GetParameter")):
             has_row = has_own_row(code) or self.rule is not BY_MEANING.get(self.meaning)
             is_known = has_row or self.meaning not in ("unknown", "bad-request", "dry-run")

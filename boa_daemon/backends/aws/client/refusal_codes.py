@@ -447,6 +447,20 @@ def rule_of(code: str, meaning: str, message: str) -> RefusalRule:
         )
     if meaning == "credentials" and ("signature expired" in said or "not yet current" in said):
         return _CLOCK
+    if "free tier" in said or "free plan" in said:
+        return replace(
+            BY_MEANING["not-offered"],
+            scope="type",
+            advice="The account is on AWS's free plan, which has no GPUs: upgrade it to the paid plan in the "
+            "AWS console",
+        )
+    if meaning == "denied" and "suspended" in said:
+        return _ACCOUNT
+    if meaning == "denied" and code == "OperationNotPermitted":
+        return replace(
+            BY_MEANING["denied"],
+            advice="AWS does not let this account do it: its words say why; `boa doctor` tries each call",
+        )
     if code == "OptInRequired" and "marketplace" in said:
         return replace(
             BY_CODE["InvalidAMIID.NotFound"],
@@ -471,6 +485,14 @@ def rule_of(code: str, meaning: str, message: str) -> RefusalRule:
         for begin, known in _BY_FAMILY:
             if code.startswith(begin):
                 return BY_CODE[known]
+    is_listed = code in BY_CODE
+    if (
+        meaning == "quota"
+        and not is_listed
+        and not any(part in code.lower() for part in ("vcpu", "spot", "instance"))
+    ):
+        # A limit on something else says nothing of the vCPUs that are left.
+        return replace(_LIMIT, scope="offer")
     if meaning == "denied":
         return _denied(message)
     return BY_MEANING.get(meaning, BY_MEANING["bad-request"])

@@ -23,6 +23,8 @@ class EventRuleProbe:
         self._ask_at = 0.0
         self._account = ""
         self.fault = ""
+        self.is_well = False
+        """Whether the last look found all rules."""
 
     def refresh(self, queue_url: str) -> None:
         """Look if it is time; `fault` says what is lost."""
@@ -32,8 +34,9 @@ class EventRuleProbe:
         self._ask_at = now + PROBE_SECONDS
         try:
             self.fault = self._look(queue_url)
+            self.is_well = not self.fault
         except CallFailed as error:
-            self._ask_at = now + AGAIN_SECONDS
+            self._ask_at, self.is_well = now + AGAIN_SECONDS, False
             self.fault = f"the rules that fill the queue of spot warnings cannot be read: {error}"
 
     def _look(self, queue_url: str) -> str:

@@ -92,7 +92,8 @@ class Launcher:
         try:
             kind = self._catalog.instance_type(offer.instance_type)
             action = LaunchNodes(id="rehearsal", instance_type=kind, count=1, offer=offer, reason="rehearsal")
-            place = replace(self.site(offer), subnet=next(iter(self.open_subnets(offer.zone)), ""))
+            known = (self._subnets.value or {}).get(offer.zone) or self.open_subnets(offer.zone)
+            place = replace(self.site(offer), subnet=next(iter(known), ""))
             lease = self._clock.now() + 60.0 * self._settings.lease_minutes
             request = run_request(
                 action, offer, place, self._settings, ledger_id=self._ledger_id, lease=lease

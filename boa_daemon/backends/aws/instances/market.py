@@ -110,7 +110,7 @@ class AwsMarket:
         oldest.refresh(partial(self._ask_price, name), now=now, keep_seconds=0.0)
 
     def _price_of(self, name: str) -> CachedValue[float]:
-        return self._prices.setdefault(name, CachedValue(PRICE_SECONDS, retry_seconds=120.0))
+        return self._prices.setdefault(name, CachedValue(PRICE_SECONDS, retry_seconds=110.0))
 
     def _quota_of(self, code: str) -> CachedValue[float]:
         return self._quotas.setdefault(code, CachedValue(QUOTA_SECONDS, retry_seconds=600.0))

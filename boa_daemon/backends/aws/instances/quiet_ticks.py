@@ -1,9 +1,9 @@
 """Which ticks need no new listing: while nothing happens, a probe takes the place of one listing.
 
-Status checks, renewed leases and the probes of safety nets are calls beside the listing of each tick. A tick
-in which nothing is open, no notice has come and all instances run may use the listing of the tick before
-instead, once for each such call. So a quiet site makes about one call per tick, probes included, and no
-listing in use is older than two ticks.
+Status checks, renewed leases, rehearsals and the probes of safety nets are calls beside the listing of each
+tick. A tick in which nothing is open, no notice has come and all instances run may use the last listing
+instead, once for each such call. So a quiet site makes about one call per tick, probes included. A queue of
+warnings that works tells of each change at once: then a listing is used for longer than without one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.instances.leases import RENEWED_AFTER
 
 QUIET_SECONDS = 600.0
 """Seconds without a launch, an end or a change of the listing after which ticks are quiet."""
-LISTING_SECONDS = 45.0
-"""A listing older than this is never used again; a site whose ticks are longer lists in each."""
+LISTING_SECONDS, TOLD_LISTING_SECONDS = 105.0, 225.0
+"""A listing older than this is never used again, without a queue that tells of changes and with one. A site
+whose ticks are longer lists in each."""
 LISTING = "ec2:DescribeInstances"
 _OTHER_THREADS = ("sqs:", "ssm:", "s3:", "sns:")
 """Calls that are as frequent with or without listings: queues, commands and files of jobs."""
@@ -25,8 +27,9 @@ _OTHER_THREADS = ("sqs:", "ssm:", "s3:", "sns:")
 class QuietTicks:
     """Counts the calls beside listings, and says when the last listing is used in place of a new one."""
 
-    def __init__(self, calls: AwsCalls) -> None:
-        self._calls = calls
+    def __init__(self, calls: AwsCalls, *, lease_seconds: float) -> None:
+        # Leases are renewed after a fresh listing, once a quarter of them has passed.
+        self._calls, self._most_seconds = calls, RENEWED_AFTER * lease_seconds
         self._owed, self._counted = 0, 0
         self._changed_at: float | None = None
         self._listed_at: float | None = None
@@ -44,8 +47,11 @@ class QuietTicks:
         """Return the age of the listing in use; None before the first."""
         return None if self._listed_at is None else now - self._listed_at
 
-    def listing(self, now: float, *, notices: int) -> Sequence[dict[str, Any]] | None:
-        """Return the last listing if this tick may use it, else None; `notices` counts those received."""
+    def listing(self, now: float, *, notices: int, is_told: bool = False) -> Sequence[dict[str, Any]] | None:
+        """Return the last listing if this tick may use it, else None.
+
+        `notices` counts the notices received; a site that `is_told` has a queue that works.
+        """
         count = sum(
             number
             for name, number in self._calls.counts.copy().items()
@@ -55,7 +61,8 @@ class QuietTicks:
         self._owed = min(self._owed + count - self._counted, 10)
         self._counted = count
         is_news, self._notices = notices != self._notices, notices
-        if is_news or not self._owed or not self.is_fresh or not self._is_quiet(now):
+        most = min(TOLD_LISTING_SECONDS if is_told else LISTING_SECONDS, self._most_seconds)
+        if is_news or not self._owed or not self._is_quiet(now, most):
             return None
         self._owed -= 1
         self.is_fresh = False
@@ -68,11 +75,11 @@ class QuietTicks:
             self._changed_at = now
         self._listed, self._states, self._listed_at, self.is_fresh = list(listed), states, now, True
 
-    def _is_quiet(self, now: float) -> bool:
+    def _is_quiet(self, now: float, most_seconds: float) -> bool:
         return (
             self._changed_at is not None
             and now - self._changed_at >= QUIET_SECONDS
             and self._listed_at is not None
-            and 0.0 <= now - self._listed_at <= LISTING_SECONDS
+            and 0.0 <= now - self._listed_at <= most_seconds
             and all(state in ("running", "stopped", "terminated") for state in self._states.values())
         )

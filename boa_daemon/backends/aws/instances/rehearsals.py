@@ -37,8 +37,12 @@ class Rehearsals:
         """Rehearse at the next refresh."""
         self._due_at = 0.0
 
-    def refresh(self, offers: Sequence[Offer], running: Sequence[str]) -> None:
-        """Rehearse a launch of one of the offers, and the end of one of the running instances, in turn."""
+    def refresh(self, offers: Sequence[Offer], running: Sequence[str], *, in_turn: bool = False) -> None:
+        """Rehearse a launch of one of the offers and the end of one of the running instances.
+
+        With `in_turn`, rehearse only one of both each time: a site without a queue of warnings lists more
+        often, and its calls are as few.
+        """
         now = self._clock.now()
         if self._due_at is None:
             # What was launched or ended last says the same for a while.
@@ -46,12 +50,14 @@ class Rehearsals:
         if now < self._due_at:
             return
         self._due_at, self._turn = now + REHEARSE_SECONDS, self._turn + 1
-        if offers:
-            self._launch(offers[self._turn % len(offers)])
-        if running:
-            self._end(running[self._turn % len(running)])
-        else:
+        number = self._turn // 2 if in_turn else self._turn
+        is_launch = not in_turn or self._turn % 2 == 0 or not running
+        if offers and is_launch:
+            self._launch(offers[number % len(offers)])
+        if not running:
             self.end_fault = ""
+        elif not (in_turn and is_launch):
+            self._end(running[number % len(running)])
 
     def _launch(self, offer: Offer) -> None:
         error = self._launcher.rehearse(offer)

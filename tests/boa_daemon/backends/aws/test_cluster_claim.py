@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
+import boto3
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -173,3 +174,28 @@ def test_the_claim_works_with_the_conditional_writes_of_moto(monkeypatch: pytest
     clock.instant += RENEW_SECONDS + 1.0
     assert first.hold() == ""
     assert second.hold() != ""
+
+
+@mock_aws
+def test_a_claim_that_somebody_deleted_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone or with its bucket: the daemon goes on without a restart once the bucket is there again."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    s3 = boto3.client("s3", region_name="us-east-1")
+    s3.create_bucket(Bucket="boa-claims")
+    clock = ManualClock(START)
+    claim = a_claim(AwsCalls(AwsSettings(), tries=1), "one", clock)
+    assert claim.hold() == ""
+    for with_bucket in (False, True):
+        s3.delete_object(Bucket="boa-claims", Key="k")
+        if with_bucket:
+            s3.delete_bucket(Bucket="boa-claims")
+            clock.instant += RENEW_SECONDS + 1.0
+            claim.hold()
+            assert "NoSuchBucket" in claim.fault
+            assert "aws s3 mb" in claim.fault
+            s3.create_bucket(Bucket="boa-claims")
+        clock.instant += RENEW_SECONDS + 1.0
+        assert claim.hold() == ""
+        assert claim.fault == ""
+    assert claim.epoch == 1

@@ -49,6 +49,19 @@ def test_every_choice_makes_settings_that_load(
     assert (settings.cloud.market, settings.cloud.provider) == (market, where)
     assert settings.engine.shared_account is (whose is JobOwners.everybodys and where is not CloudName.aws)
     assert settings.cloud.instance_types == ["g5.xlarge", "g5.12xlarge", "p4d.24xlarge"]
+    is_warm = where is CloudName.aws and market is not RentalMarket.spot
+    assert settings.cloud.warm_pool_nodes == (1 if is_warm else 0)
+
+
+@pytest.mark.parametrize(("usd_per_month", "nodes"), [(50, 1), (2000, 3), (25000, 34)])
+def test_a_new_site_on_aws_keeps_as_many_nodes_stopped_as_its_budget_rents(
+    usd_per_month: int, nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A g5.xlarge costs 1.006 USD/hour; the number is a limit, and one node is always permitted."""
+    words = ("--gpus", "g5.xlarge", "--usd-per-month", str(usd_per_month), "--folder", str(tmp_path))
+    words += ("--market", "on-demand", "--whose", "mine", "--where", "aws")
+    assert exit_code(monkeypatch, "init", *words) == 0
+    assert load_settings(tmp_path / "boa.toml").settings.cloud.warm_pool_nodes == nodes
 
 
 def test_existing_files_are_kept_without_force(

@@ -292,7 +292,19 @@ def test_a_warm_pool_is_counted_and_needs_a_budget_in_dollars(case: list[str], t
     document = json.loads(boa(*case, *flags, "--json").stdout)
     assert document["nodes_started"] > 0
     assert document["node_hours_stopped"] > 0.0
-    assert "of these started" in boa(*case, *flags).stdout
+    shown = boa(*case, *flags).stdout
+    assert "of these started" in shown
+
+    plain = json.loads(boa(*case, "--budget", "20/h", "--json").stdout)
+    pool = document["warm_pool"]
+    assert pool["waiting_saved_fraction"] == pytest.approx(
+        1.0 - document["mean_jct_hours"] / plain["mean_jct_hours"]
+    )
+    assert pool["spend_saved_fraction"] == pytest.approx(1.0 - document["spent_usd"] / plain["spent_usd"])
+    assert pool["waiting_saved_fraction"] > 0.0
+    assert 0.0 < pool["disk_usd_per_hour"] <= 4 * 0.0219
+    assert f"{100.0 * pool['waiting_saved_fraction']:.1f} % less time" in " ".join(shown.split())
+    assert "warm_pool" not in plain
 
     result = boa(*case, "--budget", "gpus:20", "--warm-pool", "4")
     assert isinstance(result.exception, InputError)

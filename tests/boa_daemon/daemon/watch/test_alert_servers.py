@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import socketserver
 import ssl
 import subprocess
@@ -12,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_bytes
 from email.message import Message
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -193,6 +196,88 @@ def test_a_server_that_misbehaves_keeps_nobody_waiting(
     assert (tmp_path / "told").exists()
     assert list(sender._failed) == ["webhook" if kind == "webhook" else "apprise channel"]
     assert time.monotonic() - began < 8.0
+
+
+class Moody(BaseHTTPRequestHandler):
+    """Takes messages only when it is well: a web server behind a proxy that is restarted."""
+
+    said: ClassVar[list[str]] = []
+    answers: ClassVar[list[int]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        status = self.answers.pop(0) if self.answers else 200
+        if status == 200:
+            self.said.append(body["text"])
+        self.send_response(status)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("answers", [[503], [429, 429], [500, 502, 504], []], ids=str)
+def test_a_message_that_was_not_taken_is_sent_again(
+    answers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is down, restarts, or has enough: the alert arrives later, once, and says so."""
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.0)
+    Moody.said, Moody.answers = [], list(answers)
+    server = HTTPServer(("127.0.0.1", 0), Moody, bind_and_activate=bool(answers))
+    if not answers:
+        server.server_bind()  # Nobody listens yet.
+    sender = Alerts(None, AlertSettings(webhook=f"http://127.0.0.1:{server.server_address[1]}/hook"))
+    sender.say("day:0.5", SENTENCE, at=0.0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    if answers:
+        thread.start()
+    until = time.monotonic() + 30.0
+    while not Moody.said and time.monotonic() < until:
+        if not answers and sender._failed and not thread.is_alive():
+            server.server_activate()
+            thread.start()
+        sender.send_again()
+        time.sleep(0.05)
+    for _ in range(5):
+        sender.send_again()
+    sender.close()
+    server.shutdown()
+    server.server_close()
+    (said,) = Moody.said
+    assert said.startswith(f"BOA: {SENTENCE} (said first at 2")
+    assert not sender._failed
+
+
+def test_a_message_that_nobody_takes_is_given_up_and_settings_that_change_forget_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing is kept for ever, and nothing goes to an address that was taken out of the settings."""
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.0)
+    told = tmp_path / "told"
+    settings = AlertSettings(command=f"sh -c 'echo x >> {told}; exit 1'")
+    sender = Alerts(None, settings)
+    sender.say("day:0.5", SENTENCE, at=0.0)
+    until = time.monotonic() + 60.0
+    while len(told.read_text().split() if told.exists() else ()) < module.MOST_TRIES:
+        assert time.monotonic() < until
+        sender.send_again()
+        time.sleep(0.02)
+    for _ in range(20):
+        sender.send_again()
+        time.sleep(0.02)
+    assert len(told.read_text().split()) == module.MOST_TRIES
+    assert sender._failed
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 3600.0)
+    sender.say("day:0.8", SENTENCE, at=0.0)
+    while not sender._sender._waiting:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    sender.use(settings)
+    assert len(sender._sender._waiting) == 1
+    sender.use(AlertSettings())
+    assert not sender._sender._waiting
+    sender.close()
 
 
 def test_a_daemon_that_stops_does_not_wait_for_a_message(monkeypatch: pytest.MonkeyPatch) -> None:

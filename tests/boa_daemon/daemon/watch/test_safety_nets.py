@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,8 +29,8 @@ __all__ = ["credentials", "make_rig", "rig"]
 class Wall:
     """Looks at nets as the daemon does, and keeps what was said."""
 
-    def __init__(self, faults: Callable[[], dict[str, str]], clock: ManualClock) -> None:
-        self.faults, self.clock = faults, clock
+    def __init__(self, found: Callable[[], Mapping[str, Callable[[], str]]], clock: ManualClock) -> None:
+        self.found, self.clock = found, clock
         self.said: list[str] = []
         self.metric: dict[str, bool] = {}
         self.nets = SafetyNets(lambda _key, sentence: self.said.append(sentence), self.show)
@@ -42,10 +42,10 @@ class Wall:
         """Let time pass until something is so; return how long it took."""
         began = self.clock.now()
         while not is_so():
-            assert self.clock.now() - began <= most, (self.said, self.faults())
+            assert self.clock.now() - began <= most, (self.said, self.nets.notes())
             self.clock.instant += LOOK_SECONDS
             step()
-            self.nets.look(self.faults(), now=self.clock.now())
+            self.nets.look_at(self.found(), now=self.clock.now())
         return self.clock.now() - began
 
 
@@ -78,11 +78,11 @@ def test_a_net_of_the_account_that_is_lost_is_told_within_five_minutes_and_so_is
             rig.cloud.nodes()
         rig.cloud.renew(outcome.nodes)
 
-    wall = Wall(lambda: dict(rig.cloud.faults()), rig.clock)
+    wall = Wall(rig.cloud.nets, rig.clock)
     for _ in range(3):
         step()
         rig.pass_time(LOOK_SECONDS)
-    wall.nets.look(rig.cloud.faults(), now=rig.clock.now())
+    wall.nets.look_at(rig.cloud.nets(), now=rig.clock.now())
     assert wall.metric[net] is False
     _lose(rig, net)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import boa_daemon
 from boa_daemon.backends.aws.client.errors import CallFailed, meaning_of
-from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING, rule_of
+from boa_daemon.backends.aws.client.refusal_codes import BY_CODE, BY_MEANING
 from boa_daemon.backends.aws.instances.refusals import refusal_of
 from boa_daemon.tick.facts.offers import Cooldown, Offer, closing, cooled, covers, open_offers
 from boa_daemon.tick.facts.ports import Launched, Refused, Unknown
@@ -61,11 +61,12 @@ def test_a_refusal_closes_what_its_code_is_about_and_leaves_the_rest_open(
 
     outcome = rig.cloud.launch(a_launch(offer))
 
-    rule = rule_of(code, meaning_of(code, 400), "")
+    error = CallFailed("ec2:RunInstances", code, "", http_status=400)
+    rule = error.rule
     assert rig.fake.live() == []
     assert rule.advice
     if isinstance(outcome, Unknown):
-        assert meaning_of(code, 400) == "unknown"
+        assert error.meaning == "unknown"
         return
     assert isinstance(outcome, Refused)
     assert outcome.kind == rule.answer
@@ -300,3 +301,46 @@ def _seconds_to_a_node(rig: AwsRig, name: str) -> float:
             )
         rig.pass_time(1.0)
     raise AssertionError("no node within a minute")
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said", "wanted", "advice"),
+    [
+        ("RequestTimeout", 400, "", ("unknown", "order"), ""),
+        ("RequestTimeoutException", 400, "", ("unknown", "order"), ""),
+        ("", 408, "", ("unknown", "order"), ""),
+        ("", 503, "", ("unknown", "order"), ""),
+        ("PriorRequestNotComplete", 400, "", ("throttled", "region"), "by itself"),
+        ("TransactionInProgressException", 400, "", ("throttled", "region"), "by itself"),
+        ("ProvisionedThroughputExceededException", 400, "", ("throttled", "region"), "by itself"),
+        ("BandwidthLimitExceeded", 503, "", ("throttled", "region"), "by itself"),
+        ("ServiceQuotaExceededException", 400, "", ("quota", "offer"), "higher limit"),
+        ("HostLimitExceeded", 400, "", ("quota", "offer"), "higher limit"),
+        ("SnapshotLimitExceeded", 400, "", ("quota", "offer"), "higher limit"),
+        ("SpotInstanceCountExceeded", 400, "", ("quota", "quota"), "more vCPUs"),
+        ("MaxScheduledInstanceCapacityExceeded", 400, "", ("no-capacity", "offer"), "other zones"),
+        (
+            "InvalidParameterCombination", 400,
+            "The instance type is not eligible for Free Tier.", ("bad-request", "type"), "paid plan",
+        ),
+        ("AccessDeniedException", 400, "the account is suspended", ("denied", "region"), "AWS Support"),
+        ("OperationNotPermitted", 400, "You may not launch instances", ("denied", "offer"), "its words"),
+    ],
+)  # fmt: skip
+def test_codes_that_no_table_lists_mean_what_they_say(
+    code: str, status: int, said: str, wanted: tuple[str, str], advice: str
+) -> None:
+    """What may have happened is unknown, what is limited is not always vCPUs, and advice fits."""
+    error = CallFailed("ec2:RunInstances", code, said, http_status=status)
+
+    assert (error.meaning, error.rule.scope) == wanted
+    assert advice in str(error)
+    assert "failed: : " not in str(error)
+
+
+def test_a_protected_instance_is_one_that_cannot_be_ended() -> None:
+    """At an end the same code is about the instance, and its cure is another."""
+    error = CallFailed("ec2:TerminateInstances", "OperationNotPermitted", "x", http_status=400)
+
+    assert error.meaning == "protected"
+    assert "termination protection" in str(error)

@@ -69,7 +69,7 @@ def test_the_oldest_lease_is_renewed_early_after_three_quiet_minutes() -> None:
     tags = Tags()
     renewer = LeaseRenewer(tags, seconds=HOUR, say=print)  # type: ignore[arg-type]
     nodes = [an_instance("new", until=4600.0), an_instance("old", until=4500.0)]
-    for now, names in ((1000.0, []), (1180.0, []), (1181.0, ["old"])):
+    for now, names in ((1000.0, []), (1170.0, []), (1171.0, ["old"])):
         renewer.renew(nodes, now=now)
         assert [name for each, _ in tags.written for name in each] == names
     renewer.renew(nodes, now=1200.0)
