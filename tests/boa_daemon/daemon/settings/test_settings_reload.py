@@ -189,7 +189,7 @@ def test_an_unreadable_file_loosens_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as disk:
-        disk.setattr("boa_daemon.inputs.document_file.Path.open", refused)
+        disk.setattr("boa_daemon.inputs.document_file._read_bytes", refused)
         with pytest.raises(InputError, match="cannot be read: Permission denied"):
             read()
 
