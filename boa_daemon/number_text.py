@@ -180,7 +180,6 @@ def without_dollars(text: str) -> str:
         NotOneNumber: when it is in another currency, which it names.
     """
     if other := _OTHER_CURRENCY.search(text):
-        raise NotOneNumber(
-            f"{text.strip()!r} is in {other[0].strip()}: budgets and caps count USD", hint="Convert it to USD"
-        )
+        said = f"is in {other[0].strip()}: budgets and caps count USD"
+        raise NotOneNumber(f"{text.strip()!r} {said}", reason=f", which {said}", hint="Convert it to USD")
     return _DOLLARS.sub("", text.strip()).strip()

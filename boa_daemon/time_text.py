@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 
 from boa_daemon.number_text import ascii_digits
 
-_UTC_NAMES = ("UTC", "GMT", "Z")
+UTC_NAMES = ("UTC", "GMT", "Z")
 _PLAIN = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}", re.ASCII)
 _COUNT = re.compile(r"\d{9,}(\.\d+)?", re.ASCII)
 _COMPACT = re.compile(r"(?P<day>(?:19|20)\d{6})(?P<hour>\d{2})(?P<minute>\d{2})(?P<second>\d{2})?", re.ASCII)
@@ -103,7 +103,7 @@ def _placed(local: datetime, zone: tzinfo) -> datetime:
 
 def _zone_after(text: str, local: datetime) -> tzinfo:
     """Return the zone that is written after a time."""
-    if text.upper() in _UTC_NAMES:
+    if text.upper() in UTC_NAMES:
         return UTC
     offset = _OFFSET.fullmatch(text)
     if offset is not None:
@@ -192,6 +192,12 @@ def has_zone(text: str) -> bool:
         return _COMPACT.fullmatch(text) is None
     found = _ISO.fullmatch(text)
     return bool(found["zone"]) if found else bool(re.search(r"([+-]\d{4}|GMT|UTC)$", text))
+
+
+def is_day(text: str) -> bool:
+    """Return whether a time is a day without a clock, perhaps with its zone."""
+    found = _ISO.fullmatch(ascii_digits(text.strip()))
+    return found is not None and found["clock"] is None
 
 
 @lru_cache(maxsize=64)

@@ -11,15 +11,20 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from glob import iglob
 from pathlib import Path
 from tempfile import mkdtemp
 
-PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "munged", "unshare")
+from boa_daemon.job.processes import descendants, send
+
+PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel", "munged", "unshare")
 CONF = """ClusterName=boatest
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
@@ -75,16 +80,19 @@ PartitionName=many Nodes=big[1-1000] MaxTime=INFINITE State=UP
 """
 """Only with power saving: without it slurmctld looks up the addresses of all cloud nodes when it restarts."""
 
+END_SECONDS = 3.0
+"""How long the processes of a Slurm may take to end before they are killed."""
+
 
 @cache
 def why_no_slurm() -> str:
     """Return why no Slurm can be run here; empty if one can.
 
-    It must be asked for: these tests take half an hour, those marked `slurm` five minutes.
+    It must be asked for: these tests take half an hour, those marked `slurm` some minutes.
     """
     if not os.environ.get("BOA_TEST_SLURM"):
         return "left out: a real Slurm is run with BOA_TEST_SLURM=1"
-    missing = [name for name in PROGRAMS if not shutil.which(name) and not shutil.which(f"/usr/sbin/{name}")]
+    missing = [name for name in PROGRAMS if not shutil.which(name, path=PATH)]
     if missing:
         return f"Slurm is not installed: no {', '.join(missing)}"
     if os.geteuid() != 0:
@@ -119,24 +127,22 @@ class Cluster:
         """The file slurm.conf."""
         return self.root / "slurm.conf"
 
-    def run(self, *command: str) -> str:
+    def run(self, *command: str, seconds: float = 60.0) -> str:
         """Run one of Slurm's commands and return what it printed."""
         done = subprocess.run(
-            command, env=dict(self.environment), capture_output=True, text=True, timeout=60, check=False
+            command, env=dict(self.environment), capture_output=True, text=True, timeout=seconds, check=False
         )
         assert done.returncode == 0, f"{command}: {done.stderr}{done.stdout}"
         return done.stdout
 
     def start_controller(self, *, clean: bool = False) -> None:
         """Start slurmctld; it reads its state back unless it starts `clean`."""
-        self._start(
-            "slurmctld", ["/usr/sbin/slurmctld", "-D", *(["-c"] if clean else []), "-f", str(self.conf)]
-        )
+        self._start("slurmctld", ["slurmctld", "-D", *(["-c"] if clean else []), "-f", str(self.conf)])
         self._until(lambda: "UP" in self.run("scontrol", "ping"), "slurmctld does not answer")
 
     def start_node(self, name: str) -> None:
         """Start the slurmd of a node."""
-        script = f"hostname {name}; exec /usr/sbin/slurmd -D -f {self.conf} -N {name}"
+        script = f"hostname {name}; exec slurmd -D -f {self.conf} -N {name}"
         self._start(name, ["unshare", "-u", "sh", "-c", script])
 
     def kill(self, name: str) -> None:
@@ -167,6 +173,8 @@ class Cluster:
             with suppress(AssertionError):
                 if is_so():  # type: ignore[operator]
                     return
+            ended = [name for name, process in self.processes.items() if process.poll() is not None]
+            assert not ended, f"{said}: {', '.join(ended)} ended\n{self._logs()}"
             assert time.monotonic() < deadline, f"{said}\n{self._logs()}"
             time.sleep(0.2)
 
@@ -182,14 +190,29 @@ class Cluster:
     def close(self) -> None:
         """End all of its processes, with those of its jobs."""
         with suppress(AssertionError, subprocess.TimeoutExpired):
-            self.run("scancel", "--state=RUNNING")
+            # An interrupt may have ended the controller, too: then nobody answers.
+            self.run("scancel", "--state=RUNNING", seconds=END_SECONDS)
         for process in self.processes.values():
             process.terminate()
+        until = time.monotonic() + END_SECONDS
         for process in self.processes.values():
             with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=10)
+                process.wait(timeout=max(0.0, until - time.monotonic()))
             process.kill()
             process.wait()
+        # A slurmstepd tells its controller of its end until one answers, and this one is gone.
+        steps = self._with_our_logs()
+        send([each for step in steps for each in (step, *descendants(step))], signal.SIGKILL)
+
+    def _with_our_logs(self) -> list[int]:
+        """Return the processes that have a log of this Slurm open: each slurmstepd has that of its slurmd."""
+        found = set()
+        # Not `Path.glob`, which fails where a process ends meanwhile.
+        for link in iglob("/proc/[0-9]*/fd/*"):
+            with suppress(OSError):
+                if os.readlink(link).startswith(f"{self.root}/log/"):
+                    found.add(int(link.split("/")[2]))
+        return sorted(found)
 
 
 @contextmanager
@@ -223,13 +246,13 @@ def slurm_cluster(
     )  # fmt: skip
     (root / "munge.key").write_bytes(os.urandom(128))
     (root / "munge.key").chmod(0o600)
-    environment = {**os.environ, "SLURM_CONF": str(root / "slurm.conf")}
+    environment = {**os.environ, "PATH": PATH, "SLURM_CONF": str(root / "slurm.conf")}
     cluster = Cluster(root=root, environment=environment)
     try:
         files = [f"--{name}-file={root}/munge.{name}" for name in ("pid", "log", "seed")]
         cluster._start(
             "munged",
-            ["/usr/sbin/munged", "--foreground", "--force", f"--key-file={root}/munge.key",
+            ["munged", "--foreground", "--force", f"--key-file={root}/munge.key",
              f"--socket={root}/munge.sock", *files],
         )  # fmt: skip
         cluster._until((root / "munge.sock").exists, "munged does not listen")
@@ -241,3 +264,20 @@ def slurm_cluster(
     finally:
         cluster.close()
         shutil.rmtree(root, ignore_errors=True)
+
+
+def main() -> None:
+    """End with a sentence if no Slurm runs a job here: `.ci/try-slurm` asks before the tests."""
+    if why := why_no_slurm():
+        sys.exit(why)
+    try:
+        with slurm_cluster(("n1",)) as cluster:
+            cluster.run("srun", "-N1", "hostname")
+    except (AssertionError, OSError, subprocess.SubprocessError) as error:
+        sys.exit(f"no Slurm runs here: {error}")
+    except KeyboardInterrupt:
+        sys.exit("no Slurm started in time")
+
+
+if __name__ == "__main__":
+    main()

@@ -156,8 +156,8 @@ def _read_bytes(path: Path) -> bytes:
         InputError: when it is a pipe that nobody writes to.
     """
     # Opening a pipe would wait for a writer otherwise, and no signal would end that.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        descriptor = file.fileno()
         if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
             os.set_blocking(descriptor, True)
             return file.read(MAX_BYTES + 1)

@@ -19,7 +19,7 @@ from boa_daemon.csv_text import csv_reader
 from boa_daemon.errors import InputError, column_hint, did_you_mean
 from boa_daemon.inputs.document_file import read_text
 from boa_daemon.number_text import NotOneNumber, number_of
-from boa_daemon.time_text import instant_of_text
+from boa_daemon.time_text import instant_of_text, is_day
 from policies.optimum.job_list import ListedJob
 
 REQUIRED = ("job_id", "class_name")
@@ -106,7 +106,7 @@ def parse_instant(text: str, *, is_end: bool = False) -> datetime:
         ValueError: when the text is not a date.
     """
     found = instant_of_text(text, UTC)
-    return found + timedelta(days=1) if is_end and len(text) <= len("2026-12-31") else found
+    return found + timedelta(days=1) if is_end and is_day(text) else found
 
 
 def _date(column: str, cell: str, path: Path, line: int) -> datetime:

@@ -31,16 +31,10 @@ def usd_cell(
         return None
     try:
         bare = without_dollars(_PER.sub("", text))
-    except NotOneNumber as error:
-        known = str(error).partition(" is in ")[2]
-        raise InputError(
-            f"{name} {text!r} is in {known}", file=path, line=line, hint="Convert the list to USD"
-        ) from None
-    try:
         value = number_of(bare, has_decimal_commas=has_decimal_commas)
     except NotOneNumber as error:
-        both = error.reason.removeprefix(", which ")
-        problem = f"{name} {text!r} {both}" if both else f"{name} must be dollars per hour; got {text!r}"
+        said = error.reason.removeprefix(", which ")
+        problem = f"{name} {text!r} {said}" if said else f"{name} must be dollars per hour; got {text!r}"
         raise InputError(problem, file=path, line=line, hint=error.hint) from None
     if not 0.0 <= value < MAX_USD_PER_HOUR:
         raise InputError(f"{name} must be dollars per hour; got {text!r}", file=path, line=line)

@@ -314,10 +314,9 @@ def _gpus(key: str) -> Callable[[_Said, str], None]:
 
 def _count(said: _Said, key: str, value: str) -> int:
     """Return a number of GPUs, which may have Slurm's suffix for 1,024."""
-    number = value.rstrip("kK")
-    return said.whole(key, value if value[len(number) :] not in ("k", "K") else number) * (
-        1024 if number != value else 1
-    )
+    if value.endswith(("k", "K")):
+        return 1024 * said.whole(key, value[:-1])
+    return said.whole(key, value)
 
 
 def _gres(said: _Said, value: str) -> None:

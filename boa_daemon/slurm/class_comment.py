@@ -10,13 +10,16 @@ MARK = "boa:"
 KEYS = ("class", "min_gpus", "max_gpus", "elastic", "shrink", "tasks", "max_usd", "weight", "scale", "team")
 NUMBERS = ("min_gpus", "max_gpus", "max_usd", "weight", "scale")
 WHOLE = ("min_gpus", "max_gpus")
+FLAGS = ("elastic", "shrink", "tasks")
+OWN_JOBS = ("max_usd", "team")
+"""Keys for jobs of BOA alone: no tick watches the money of a job of Slurm, and its account says the team."""
 
 
 def read_class_comment(comment: str) -> dict[str, str]:
     """Return the keys of a comment with their values; a key without a value is "true". Empty if it has none.
 
     Raises:
-        ValueError: when a key is not known, or a number is none.
+        ValueError: when a key is not known, a number is none or zero, or a flag is neither true nor false.
     """
     found: dict[str, str] = {}
     _, mark, text = comment.partition(MARK)
@@ -28,7 +31,12 @@ def read_class_comment(comment: str) -> dict[str, str]:
             raise ValueError(f"--comment: boa:{key} must be a number; got {given!r}")
         if key in WHOLE and not re.fullmatch(r"[1-9][0-9]{0,6}", given):
             raise ValueError(f"--comment: boa:{key} must be a whole number from 1; got {given!r}")
-        found[key] = given if equals else "true"
+        if key in NUMBERS and float(given) == 0.0:
+            raise ValueError(f"--comment: boa:{key} must be more than zero; got {given!r}")
+        value = given if equals else "true"
+        if key in FLAGS and value not in ("true", "false"):
+            raise ValueError(f"--comment: boa:{key} must be true or false; got {given!r}")
+        found[key] = value
     return found
 
 

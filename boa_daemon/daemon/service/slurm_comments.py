@@ -7,6 +7,7 @@ so only our part is ever replaced: it begins with `boa: `, behind ` | ` where so
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
@@ -17,6 +18,7 @@ _LOG = logging.getLogger("boa.slurm")
 MOST_COMMENTS = 50
 """Jobs of Slurm that are told why they wait, in one comparison: each is a command."""
 MARK, BAR = "boa: ", " | "
+_AT_BAR = r"\s*\|\s*"
 
 
 class WaitComments:
@@ -56,7 +58,7 @@ class WaitComments:
                 self._reasons.pop(job.id, None)
             if job.id in also or job.id in self._reasons or job.id in self._wanted:
                 found = "; ".join(part for part in (self._reasons.get(job.id), also.get(job.id)) if part)
-                self._wanted[job.id] = MARK + found.replace(BAR, "; ") if found else ""
+                self._wanted[job.id] = MARK + re.sub(_AT_BAR, "; ", found) if found else ""
         self._reasons = {number: text for number, text in self._reasons.items() if number in jobs}
         self._wanted = {number: text for number, text in self._wanted.items() if number in jobs}
         # Slurm forgets the comment of a job that it requeues, so one is shown anew when the job waits again.
@@ -71,7 +73,7 @@ class WaitComments:
     def _find(self, jobs: Mapping[str, SlurmJob]) -> None:
         """Find what an earlier daemon has said of jobs that are not over, so that it is cleared in time."""
         for number, text in self._slurm.admin_comments().items():
-            ours = [part for part in text.split(BAR) if part.startswith(MARK)]
+            ours = [part for part in re.split(_AT_BAR, text) if part.startswith(MARK)]
             if ours and number in jobs:
                 self._reasons[number] = ours[-1].removeprefix(MARK)
                 self._wanted[number] = ours[-1]
@@ -97,7 +99,14 @@ class WaitComments:
 
 def merged(before: str, ours: str, *, shown: str = "") -> str:
     """Return a comment with our part replaced by `ours`, or taken out; `shown` is what we last wrote."""
-    # Somebody may have added to what we wrote, without a bar.
-    rest = before.replace(shown, BAR) if shown else before
-    kept = [part.strip() for part in rest.split(BAR.strip()) if part.strip()]
-    return BAR.join([*(part for part in kept if not part.startswith(MARK)), *([ours] if ours else [])])
+    rest = before
+    if shown:
+        # Somebody may have added to what we wrote, without a bar.
+        rest = _without(rest, re.escape(shown)).replace(shown, "")
+    rest = _without(rest, f"{MARK}[^|]*").strip()
+    return BAR.join(text for text in (rest, ours) if text)
+
+
+def _without(comment: str, part: str) -> str:
+    """Return a comment without the parts between bars that match, each with one of its bars."""
+    return re.sub(rf"^(?:{part}(?:{_AT_BAR}|$))+|{_AT_BAR}{part}(?={_AT_BAR}|$)", "", comment)

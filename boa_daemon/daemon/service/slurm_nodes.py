@@ -230,7 +230,7 @@ class SlurmNodes:
         if refused:
             # A job of Slurm leaves the node with the power-down: only now it says for which it waits.
             self._slurm.forget_listings()
-            with suppress(SlurmSilent):
+            with suppress(SlurmSilent, SlurmRefused):
                 self._comments.show(refused)
         by_reason: dict[str, list[str]] = defaultdict(list)
         for name, why in self._owed.items():
@@ -277,12 +277,13 @@ class SlurmNodes:
 
         Raises:
             SlurmSilent: when Slurm does not answer; nothing is ended then.
+            SlurmRefused: when widths or comments could not be set; all that is about nodes is done then.
         """
         nodes = {node.name: node for node in self._managed()}
         with self._lock:
             live, now = self.live(), self._daemon.world.clock.now()
             self._refuse({})
-            self._set_widths()
+            fault = self._set_widths()
             fresh = {name for name, at in self._asked_at.items() if now - at < FRESH_SECONDS}
             given = {name for name, at in self._given_at.items() if now - at < FRESH_SECONDS}
             missing = [
@@ -312,20 +313,29 @@ class SlurmNodes:
                 _LOG.info("Slurm does not want these nodes any more: %s", ", ".join(unwanted[:10]))
                 self._daemon.cancel_all(unwanted)
             self._say_what_waits(live, now)
+            self._drain(live)
+            if fault is not None:
+                raise fault
             joined = {name for name, node in nodes.items() if node.is_joined}
             self._comments.show(self._why, also=self._widths.troubles, joined=joined)
-            self._drain(live)
 
-    def _set_widths(self) -> None:
-        """Set the widths that were decided; nodes that nobody needs any more are not powered up."""
-        self._widths.see(self._slurm.jobs())
-        unneeded = self._widths.carry_out()
-        if unneeded:
-            reason = "boa: its job was planned on fewer nodes"
-            self._slurm.update_nodes(unneeded, state="power_down_force", reason=reason)
-            at = dict.fromkeys(unneeded, self._daemon.world.clock.now())
-            self._given_at |= at
-            self._unneeded_at |= at
+    def _set_widths(self) -> SlurmRefused | None:
+        """Set the widths that were decided; nodes that nobody needs any more are not powered up.
+
+        Return what Slurm refused of it: its nodes are served all the same.
+        """
+        try:
+            self._widths.see(self._slurm.jobs())
+            unneeded = self._widths.carry_out()
+            if unneeded:
+                at = dict.fromkeys(unneeded, self._daemon.world.clock.now())
+                self._given_at |= at
+                self._unneeded_at |= at
+                reason = "boa: its job was planned on fewer nodes"
+                self._slurm.update_nodes(unneeded, state="power_down_force", reason=reason)
+        except SlurmRefused as error:
+            return error
+        return None
 
     def _why_ended(self, name: str) -> str:
         """Return why a node that Slurm has is gone here."""

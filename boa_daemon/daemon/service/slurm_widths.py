@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from boa_daemon.daemon.loop.loop import Daemon
 from boa_daemon.daemon.planner.slurm_classes import CLASS_PREFIX
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.learning.beliefs import remaining_work_of
-from boa_daemon.slurm.class_comment import names_class, read_class_comment
+from boa_daemon.slurm.class_comment import FLAGS, OWN_JOBS, names_class, read_class_comment
 from boa_daemon.slurm.commands import LATER, Slurm, SlurmJob, SlurmRefused
 from boa_daemon.store.records import JobRecord
 from boa_daemon.store.slurm_widths import read_slurm_widths, write_slurm_widths
@@ -108,8 +109,8 @@ class PlannedWidths:
             if (job.waits or job.is_live) and job.partition in partitions and names_class(job.comment)
         ]
         self._read()
-        hosts = [host for job in jobs if job.is_live for host in job.hosts]
-        shared = {host for host in hosts if hosts.count(host) > 1} if found else set[str]()
+        uses = Counter(host for job in jobs if job.is_live for host in job.hosts) if found else {}
+        shared = {host for host, count in uses.items() if count > 1}
         now, before = self._daemon.world.clock.now(), dict(self._known)
         self.troubles, planned, known = {}, dict[str, _Planned](), dict[str, dict[str, Any]]()
         for job in found:
@@ -156,8 +157,11 @@ class PlannedWidths:
             InputError: when no class has its widths.
             ValueError: when its comment cannot be read, or it cannot be planned.
         """
-        said = read_class_comment(job.comment)
+        read = read_class_comment(job.comment)
+        said = {key: value for key, value in read.items() if key not in FLAGS or value == "true"}
         first_nodes = int(row["nodes"])
+        if unkept := [key for key in OWN_JOBS if key in said]:
+            raise ValueError(f"boa:{unkept[0]} is kept for jobs of `boa submit` alone")
         if row["tasks_per_node"] and "tasks" not in said:
             raise ValueError(
                 "sbatch has fixed its number of tasks: leave --ntasks-per-node and --ntasks out, or "

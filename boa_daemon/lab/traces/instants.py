@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.tables import Rows, TableRow
-from boa_daemon.time_text import has_zone, instant_seconds
+from boa_daemon.time_text import UTC_NAMES, has_zone, instant_seconds, named_zone
 
 _PLAIN = "0000-00-00 00:00:00"
 _CLOCK = "00:00:00"
@@ -28,11 +27,11 @@ def zone_of(name: str | None) -> tzinfo:
     Raises:
         InputError: when it is no name of the time zone database.
     """
-    if name is None or name.upper() in ("UTC", "GMT", "Z"):
+    if name is None or name.upper() in UTC_NAMES:
         return UTC
     try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
+        return named_zone(name)
+    except ValueError:
         hint = "Write a name such as Europe/Berlin or America/New_York, or UTC"
         raise InputError(f"--time-zone {name!r} is no time zone", hint=hint) from None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterator
+from itertools import compress
 from pathlib import Path
 
 from boa_daemon.inputs.tables import Rows, read_batches
@@ -48,11 +49,10 @@ def _pods(path: Path, dropped: Counter[str], job_ends: array[float]) -> Iterator
     """Yield each pod that was scheduled, and add the instant of its end to `job_ends`."""
     kinds: dict[str, str] = {}
     for rows in read_batches(path, _NEEDED):
-        rows.numbers("creation_time")
+        created = rows.numbers("creation_time")
         phases, at = rows.texts("pod_phase"), rows.cells("scheduled_time")
-        scheduled = rows.where(
-            [bool(start) and phase != "Pending" for phase, start in zip(phases, at, strict=True)]
-        )
+        was_scheduled = [bool(start) and phase != "Pending" for phase, start in zip(phases, at, strict=True)]
+        scheduled = rows.where(was_scheduled)
         dropped["that were never scheduled"] += len(rows) - len(scheduled)
         starts, ends = scheduled.numbers("scheduled_time"), scheduled.numbers("deletion_time")
         gpus = _gpus(scheduled)
@@ -63,7 +63,7 @@ def _pods(path: Path, dropped: Counter[str], job_ends: array[float]) -> Iterator
         job_ends.extend(ends)
         yield from rigid_jobs(
             scheduled.texts("name"),
-            scheduled.numbers("creation_time"),
+            compress(created, was_scheduled),
             gpus,
             list(map(float.__sub__, ends, starts)),
             gpu_type=scheduled.each("gpu_spec", _kind, kinds),

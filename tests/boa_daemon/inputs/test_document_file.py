@@ -391,3 +391,13 @@ def test_a_link_to_nothing_says_where_it_leads(tmp_path: Path) -> None:
     link.symlink_to("unmounted/boa.toml")
     with pytest.raises(InputError, match=r"it is a link to unmounted/boa.toml, and nothing is there$"):
         read_document(link)
+
+
+def test_a_file_that_cannot_be_read_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    """A daemon reads its files again at each reload."""
+    (tmp_path / "cut.yaml").write_bytes(b"\xff")
+    before = len(os.listdir("/proc/self/fd"))
+    for name in (".", "cut.yaml", "missing.yaml"):
+        with pytest.raises(InputError):
+            read_document(tmp_path / name)
+    assert len(os.listdir("/proc/self/fd")) == before

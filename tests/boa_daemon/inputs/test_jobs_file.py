@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.jobs_file import read_list
+from boa_daemon.inputs.jobs_file import parse_instant, read_list
 from policies.optimum.job_list import ListedJob
 
 CLASSES = ("vision", "speech")
@@ -107,6 +107,24 @@ def test_dates_become_hours_from_the_first_day(tmp_path: Path) -> None:
         ListedJob(id="a", class_name="vision", submit_hours=6.0, deadline_hours=48.0 - 6.0),
         ListedJob(id="b", class_name="speech", deadline_hours=12.0),
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("2026-12-31", "2027-01-01T00:00:00+00:00"),
+        ("2026-12-31Z", "2027-01-01T00:00:00+00:00"),
+        ("2026-12-31 +01:00", "2027-01-01T00:00:00+01:00"),
+        ("2026-03-29 Europe/Berlin", "2026-03-30T00:00:00+02:00"),
+        ("20261231-0500", "2027-01-01T00:00:00-05:00"),
+        (" 2026-12-31 ", "2027-01-01T00:00:00+00:00"),
+        ("2026-12-31T00Z", "2026-12-31T00:00:00+00:00"),
+        ("2026-12-31 24:00", "2027-01-01T00:00:00+00:00"),
+    ],
+)
+def test_the_end_of_a_day_alone_is_its_end_in_its_zone(text: str, end: str) -> None:
+    """A day with a zone is no clock: its deadline is not the begin of the day."""
+    assert parse_instant(text, is_end=True).isoformat() == end
 
 
 def test_hours_of_submission_may_be_zero(tmp_path: Path) -> None:

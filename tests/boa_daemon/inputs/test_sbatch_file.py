@@ -80,6 +80,7 @@ def a_script(folder: Path, *options: str, body: str = "srun python train.py") ->
         (["-A proj_1.2-x@site"], {"slurm_options": ["--account=proj_1.2-x@site"]}),
         (["--stepmgr --oom-kill-step=1 --exclusive=user -G2"], {"min_gpus": 2}),
         (["-n4 --gpus-per-task=a100:1"], {"min_gpus": 4}),
+        (["--gpus=1k"], {"min_gpus": 1024}),
     ],
 )  # fmt: skip
 def test_options_are_meant(tmp_path: Path, options: list[str], said: dict[str, Any]) -> None:

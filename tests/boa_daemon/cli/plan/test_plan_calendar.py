@@ -147,7 +147,7 @@ def test_hours_off_pause_jobs_and_delay_their_ends(files: list[str], tmp_path: P
         ([], "no budget"),
         (["--quota", "gpu=1", "--off", "nights"], "'nights' are no window"),
         (["--budget", "gpus:8"], "the budget of a calendar is in dollars"),
-        (["--budget", "80/year"], "unknown unit of time 'year'"),
+        (["--budget", "80/decade"], "unknown unit of time 'decade'"),
         (["--quota", "gup=1"], "unknown type 'gup'"),
         (["--quota", "gpu=many"], "no number of instances"),
         (["--quota", "gpu"], "no number of instances"),

@@ -206,7 +206,11 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     ),
     "no price": ("table", "Instance,GPU,GPUs\na,A100,1\n", "no column with a price"),
     "no GPU": ("table", "Instance,Price\na,1\n", "no column with the GPU"),
-    "a month": ("table", "Instance,GPU,Price per month\na,A100,1\n", "no column with a price"),
+    "a month": (
+        "table",
+        "Instance,GPU,Price per month\na,A100,1\n",
+        "no column with dollars per hour: 'Price per month' may be something else",
+    ),
     "half a GPU": ("table", TABLE + "a,A100,0.5,2,x\n", "gpus must be a whole number; got '0.5'"),
     "an answer in euros": (
         "azure",

@@ -24,6 +24,11 @@ from boa_daemon.testing.fake_slurm import FakeSlurm
         ("a | b", "", "a | b | boa: new", "a | b"),
         ("boa: old|seen by ann", "boa: old", "seen by ann | boa: new", "seen by ann"),
         ("über 9000\nlines", "", "über 9000\nlines | boa: new", "über 9000\nlines"),
+        ("a|b", "", "a|b | boa: new", "a|b"),
+        ('{"key": "a|b"}|c | boa: old', "boa: old", '{"key": "a|b"}|c | boa: new', '{"key": "a|b"}|c'),
+        ("a|boa: old|b", "", "a|b | boa: new", "a|b"),
+        ("boa: one | boa: two|a  |  b", "", "a  |  b | boa: new", "a  |  b"),
+        ("grant 17, boa: old", "boa: old", "grant 17, | boa: new", "grant 17,"),
         ("aboa: not ours", "", "aboa: not ours | boa: new", "aboa: not ours"),
     ],
 )
@@ -58,6 +63,14 @@ def test_what_an_earlier_daemon_said_is_cleared_when_the_job_runs(host: str) -> 
     slurm.comments = {"7": "grant 17 | boa: the cap", "8": "boa: the cap", "9": "grant 17"}
     WaitComments(slurm).show({})
     assert slurm.comments == {"7": "grant 17", "8": "boa: the cap", "9": "grant 17"}
+
+
+def test_what_somebody_added_to_an_earlier_daemons_part_stays() -> None:
+    """Also without spaces around the bar."""
+    slurm = FakeSlurm(jobs=[SlurmJob(id="7", state="RUNNING", nodes="c1")])
+    slurm.comments = {"7": "a|b | boa: the cap|seen by ann"}
+    WaitComments(slurm).show({})
+    assert slurm.comments == {"7": "a|b|seen by ann"}
 
 
 def test_a_comment_that_is_longer_than_what_is_read_is_left_alone() -> None:

@@ -205,3 +205,39 @@ def test_nodes_for_slurm_and_own_jobs_share_the_caps(tmp_path: Path) -> None:
     reasons = [values["reason"] for _, values in world.slurm.told]
     assert reasons
     assert all(reason.startswith("boa: ") for reason in reasons)
+
+
+@pytest.mark.parametrize("what", ["jobs", "admin_comments"])
+def test_a_slurm_that_refuses_what_is_beside_its_nodes_gets_them_and_gives_them_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Widths and comments wait for an administrator; nodes that are paid for do not."""
+    world = World(tmp_path)
+
+    def refuses(*_: object) -> None:
+        raise SlurmRefused("Access/permission denied")
+
+    monkeypatch.setattr(world.slurm, what, refuses)
+    world.wants("c1", "c2")
+    with pytest.raises(SlurmRefused, match="denied"):
+        world.passes()
+    assert world.live() == {"c1", "c2"}
+    world.slurm.set("c1", state="idle", marks="~")
+    with pytest.raises(SlurmRefused, match="denied"):
+        world.passes()
+    assert world.live() == {"c2"}
+
+
+def test_a_refusal_is_told_to_the_node_where_its_job_cannot_be_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node whose request is refused would stay in powering up otherwise, and its job with it."""
+    world = World(tmp_path)
+    world.slurm.queue = [SlurmJob(id="7", state="CONFIGURING", nodes="c1", user="ann", account="none")]
+
+    def refuses(*_: object) -> None:
+        raise SlurmRefused("Access/permission denied")
+
+    monkeypatch.setattr(world.slurm, "admin_comments", refuses)
+    world.nodes._refuse({"c1": "the cap"})
+    assert world.slurm.told == [(("c1",), {"state": "power_down_force", "reason": "boa: the cap"})]

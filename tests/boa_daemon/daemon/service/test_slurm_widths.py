@@ -127,6 +127,7 @@ def test_a_waiting_job_is_changed_where_it_waits(tmp_path: Path) -> None:
         ("boa:class=default", []),
         ("boa:class=default,shrink", ["NumNodes"]),
         ("boa:class=default,elastic", ["requeue"]),
+        ("boa:class=default,elastic=false,shrink=false", []),
     ],
 )
 def test_a_running_job_is_changed_only_as_it_says(tmp_path: Path, comment: str, orders: list[str]) -> None:
@@ -182,6 +183,12 @@ def test_a_job_that_may_not_be_requeued_gets_the_nodes_that_it_asked_for(tmp_pat
         ({"comment": "boa:class=default,min_gpu=4"}, "boa:min_gpu is not known"),
         ({"comment": "boa:class=default,min_gpus=2.5"}, "must be a whole number"),
         ({"comment": "boa:class=default,max_gpus=3"}, "no width"),
+        ({"comment": "boa:class=default,min_gpus=8,max_gpus=4"}, "no width"),
+        ({"comment": "boa:class=default,weight=0"}, "must be more than zero"),
+        ({"comment": "boa:class=default,scale=0.00"}, "must be more than zero"),
+        ({"comment": "boa:class=default,elastic=no"}, "boa:elastic must be true or false; got 'no'"),
+        ({"comment": "boa:class=default,max_usd=5"}, "boa:max_usd is kept for jobs of `boa submit` alone"),
+        ({"comment": "boa:class=default,team=vision"}, "boa:team is kept for jobs of `boa submit` alone"),
         ({"is_task": True}, "tasks of arrays"),
     ],
 )
