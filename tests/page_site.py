@@ -87,7 +87,9 @@ class Talking:
         return LogChunk(text=whole[since:], next_offset=len(whole))
 
 
-def a_day(folder: Path, *, hours: float = 24.0, now: float | None = None) -> DaemonInAFolder:
+def a_day(
+    folder: Path, *, hours: float = 24.0, now: float | None = None, is_committed: bool = True
+) -> DaemonInAFolder:
     """Return a daemon with `hours` of history up to now: jobs arrived, ran, were resized and ended."""
     (folder / "classes.yaml").write_text(CLASSES)
     (folder / "commitments.toml").write_text(COMMITMENTS)
@@ -103,7 +105,7 @@ def a_day(folder: Path, *, hours: float = 24.0, now: float | None = None) -> Dae
         "cloud": {
             "instance_types": ["g5.12xlarge"],
             "boot_seconds": 240.0,
-            "commitments": str(folder / "commitments.toml"),
+            **({"commitments": str(folder / "commitments.toml")} if is_committed else {}),
         },
         "teams": {
             "vision": {"members": ["ann", "bob"], "usd_per_day_cap": 900.0, "usd_per_month_cap": 9000.0},

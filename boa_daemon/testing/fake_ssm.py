@@ -118,9 +118,11 @@ class FakeSsm:
             script = self._folder / node / f"{command}.sh"
             text = self._rewrite(node, "\n".join(request["Parameters"]["commands"]))
             script.write_text(text if self._users else re.sub('"uid": [0-9]+', '"uid": null', text))
+            script.chmod(0o700)
             with output.open("wb") as file:
                 process = subprocess.Popen(
-                    ["/bin/sh", str(script)],
+                    # As the agent does: a first line that names another interpreter counts.
+                    ["/bin/sh", *(["-c"] if text.startswith("#!") else []), str(script)],
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=file,

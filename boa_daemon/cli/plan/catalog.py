@@ -78,7 +78,7 @@ def _row(entry: CatalogEntry) -> dict[str, Any]:
 
 def _print_table(entries: Sequence[CatalogEntry], *, hidden: int) -> None:
     """Print the entries as a table; `hidden` is the number of retired types left out."""
-    numbers = ("GPUs", "Gbit/s", "per hour", "per GPU-hour")
+    numbers = ("GPUs", "Gbit/s", "per hour", "per GPU-h")
     table = a_table("Instance types", "type", "GPU", *numbers, "as of", "status", right=numbers)
     for column in table.columns:
         column.no_wrap = True

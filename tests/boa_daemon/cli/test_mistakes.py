@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket as sockets
 import subprocess
 import sys
@@ -60,10 +61,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: dict[str, st
 
 
 def _closed(opened: Any) -> Any:
-    """Return a `Path.open` that refuses locked.yaml, since root may read every file."""
+    """Return a function like `os.open` that refuses locked.yaml, since root may read every file."""
 
-    def opens(path: Path, *how: Any, **more: Any) -> Any:
-        if path.name == "locked.yaml":
+    def opens(path: Any, *how: Any, **more: Any) -> Any:
+        if Path(path).name == "locked.yaml":
             raise PermissionError(13, "Permission denied")
         return opened(path, *how, **more)
 
@@ -79,7 +80,7 @@ def test_each_mistake_gives_its_exit_code_and_message(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """There is no traceback; with --json the message is in the one document."""
-    monkeypatch.setattr(Path, "open", _closed(Path.open))
+    monkeypatch.setattr(os, "open", _closed(os.open))
     # The daemon changes its process before it reads the settings of the cloud.
     monkeypatch.setattr("boa_daemon.serve.keep_answering", lambda: None)
     words = mistake.typed.format(**places).split()

@@ -14,7 +14,7 @@ def test_a_trail_has_the_reported_steps() -> None:
     progress = Progress()
     progress.take("a-1", at=0.0, step=None, loss=None, gpus=1)
     progress.take("a-1", at=10.0, step=5, loss=2.5, gpus=1)
-    assert progress.of("a-1") == [(10.0, 5, 2.5, 1)]
+    assert progress.of("a-1") == [(10.0, 5, 2.5, 1, None)]
     assert progress.of("b-2") == []
 
 
@@ -49,9 +49,9 @@ def test_trails_survive_a_restart() -> None:
     after.restore(before.documents())
 
     assert (after.of("a-1"), after.of("b-2")) == (before.of("a-1"), before.of("b-2"))
-    assert after.of("c-3") == [(5000.0, 9, None, 4)]
+    assert after.of("c-3") == [(5000.0, 9, None, 4, None)]
     after.take("a-1", at=4010.0, step=401, loss=None, gpus=1)
-    assert after.of("a-1")[-1] == (4010.0, 401, None, 1)
+    assert after.of("a-1")[-1] == (4010.0, 401, None, 1, None)
     assert len(after.of("a-1")) <= MOST_POINTS
 
 
@@ -63,5 +63,5 @@ def test_a_restarted_daemon_has_the_trails(tmp_path: Path) -> None:
     play.daemon.work.progress.take("a-1", at=1.0, step=3, loss=0.5, gpus=2)
     play.close()
     again = DaemonInAFolder(tmp_path, clock)
-    assert again.daemon.work.progress.of("a-1") == [(1.0, 3, 0.5, 2)]
+    assert again.daemon.work.progress.of("a-1") == [(1.0, 3, 0.5, 2, None)]
     again.close()

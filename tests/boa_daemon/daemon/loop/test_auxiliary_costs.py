@@ -68,7 +68,7 @@ def test_the_highest_cost_of_an_instance_fits_under_each_cap(tmp_path: Path, win
     settings = site(tmp_path, usd_per_hour=0.01, **{f"usd_per_{window}_cap": 50.0})
     assert has_room(settings, 50.0)
     assert not has_room(settings, 50.01)
-    with pytest.raises(NoRoom, match=rf"usd_per_{window}_cap 50 leaves 50\.00"):
+    with pytest.raises(NoRoom, match=rf"usd_per_{window}_cap \$50 leaves \$50\.00"):
         check_cap_room(settings, 60.0, 0.0, now=NOON)
 
 
@@ -126,7 +126,7 @@ def test_the_ceiling_counts_all_that_runs_and_stands(tmp_path: Path) -> None:
     rented(settings, a_node("i-1", kind=KIND, launched_at=NOON - HOUR), ended("i-0", at=NOON - 60.0))
     assert has_room(settings, 1.0, 2.5, standing_usd_per_hour=0.25)
     assert not has_room(settings, 1.0, 2.51, standing_usd_per_hour=0.25)
-    with pytest.raises(NoRoom, match=r"5\.25 USD/hour would run, and \[budget\] usd_per_hour_ceiling is 5"):
+    with pytest.raises(NoRoom, match=r"\$5\.25/hour would run, and \[budget\] usd_per_hour_ceiling is \$5"):
         check_cap_room(settings, 1.0, 3.0, now=NOON)
 
 

@@ -31,7 +31,8 @@ def play() -> Iterator[DaemonInAFolder]:
     Its folder has a short path because the paths of sockets are limited.
     """
     with tempfile.TemporaryDirectory(prefix="boa") as name:
-        found = a_day(Path(name), hours=3.0, now=NOW)
+        # A replay knows no commitments: it would spend their money on nodes as well.
+        found = a_day(Path(name), hours=3.0, now=NOW, is_committed=False)
         yield found
         found.close()
 
