@@ -101,7 +101,7 @@ def test_the_page_in_a_region_without_prices_under_an_organisations_policy(tmp_p
 
     def edited(text: str) -> str:
         return text.replace("us-east-1", REGION).replace(
-            "1.006 USD/hour, and 0.0219", "1.611 USD/hour, and 0.0416"
+            "$1.006/hour, and $0.0219", "$1.611/hour, and $0.0416"
         )
 
     fake, _ = walk(
