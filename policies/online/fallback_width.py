@@ -52,7 +52,7 @@ def fallback_width(
             for width in columns.widths
         ]
     )
-    if rather_than is not None:
+    if rather_than is not None and rather_than in columns.index:
         allowed &= _pays(job, columns, rather_than, multiplier=multiplier, waited_hours=waited_hours)
     # Each phase needs one allowed width; a width of this phase may be missing in a later one.
     if not np.isfinite(np.where(allowed, columns.hours, np.inf)[job.phase :]).any(axis=1).all():
@@ -73,8 +73,13 @@ def _pays(
     job: Job, columns: WidthColumns, best: Width, *, multiplier: float, waited_hours: float
 ) -> NDArray[np.bool_]:
     """Return for each column whether to work there is better than to wait for `best`, shape (columns,)."""
-    weight, money, hours = columns.job_class.weight, multiplier * columns.rate, columns.hours[job.phase]
+    weight, money = columns.job_class.weight, multiplier * columns.rate
     column = columns.index[best]
+    known: NDArray[np.bool_] = np.isfinite(columns.hours[job.phase])
+    if not known[column]:
+        return known
+    # Infinite hours times free money would not be a number.
+    hours = np.where(known, columns.hours[job.phase], 0.0)
     cost_of_work = hours[column] * (weight + money[column])
     an_hour_pays = cost_of_work >= money * hours
     left = columns.part_left(job) * job.scale

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+
+import pytest
 
 from boa_daemon.testing import a_job
 from policies.model import GpuType, JobClass, Phase, Problem, Width
@@ -58,3 +61,24 @@ def test_a_job_moves_back_when_that_saves_more_than_the_rescale() -> None:
     assert best(room=ROOM, holds=held) == Width("t4@s1", 2)
     assert best(0.1, room=ROOM, holds=held) == held
     assert best(room={}, holds=held) == held, "what it holds it may keep"
+
+
+@pytest.mark.parametrize("multiplier", [0.0, 1.0])
+@pytest.mark.parametrize("rather_than", [Width("t4@s1", 2), Width("t4@s1", 3), Width("t4@s1", 1)])
+def test_waiting_is_weighed_for_widths_that_a_phase_lacks_and_for_unknown_ones(
+    multiplier: float, rather_than: Width
+) -> None:
+    """A width without hours in this phase is never chosen, whatever money costs; nothing is no number."""
+    hours = COLUMNS.hours.copy()
+    hours[0, COLUMNS.index[Width("t4@s1", 2)]] = math.inf
+    hours[0, COLUMNS.index[Width("t4", 2)]] = math.inf
+    found = fallback_width(
+        a_job(remaining_gpu_hours=1.0),
+        replace(COLUMNS, hours=hours),
+        multiplier=multiplier,
+        room={"t4": math.inf},
+        holds=None,
+        rather_than=rather_than,
+        waited_hours=1e6,
+    )
+    assert found == Width("t4", 1)

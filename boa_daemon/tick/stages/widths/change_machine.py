@@ -59,7 +59,7 @@ def change_machine(state: ClusterState, draft: Draft) -> Draft:
     has_others = len(draft.rules.instance_types) > 1
     if not (family or has_others) or draft.has_fixed_fleet or not isinstance(prices, WholeNodePrices):
         return draft
-    room = _RentableGpus(state, draft.rules)
+    room: _RentableGpus | None = None
     changed: dict[JobId, Width] = {}
     notes: dict[JobId, str] = {}
     for name in dict.fromkeys((*wanted.order, *state.jobs)):
@@ -67,6 +67,7 @@ def change_machine(state: ClusterState, draft: Draft) -> Draft:
         holds = _kept(state, job)
         if width is None or width == holds or job.is_stopping:
             continue
+        room = room or _RentableGpus(state, draft.rules)
         found = _width_for(
             job,
             width,
@@ -131,12 +132,14 @@ def _width_for(
         begins=begins,
     )
     most = room.most_gpus()
-    best = next_best(room=most if kinds else {})
+    best = next_best(room=most) if kinds else None
     if holds is not None:
         return holds if best == holds else width
     if best is not None:
         return best
-    others = {kind: gpus for kind, gpus in most.items() if kind != width.gpu_type}
+    others = {kind: gpus for kind, gpus in most.items() if kind != width.gpu_type and gpus >= 1.0}
+    if not others:
+        return width
     waits_for = width if room.may_come(width.gpu_type) else None
     waited = (now - job.job.arrived_at) / 3600.0
     return next_best(room=others, rather_than=waits_for, waited_hours=waited) or width
