@@ -30,6 +30,8 @@ from policies.errors import InfeasibleBudget
 from policies.model import InstanceType
 
 RESULTS = Path(__file__).with_name("results.yaml")
+REFINEMENTS = 6
+"""Further planning budgets, each halving the gap above the best."""
 
 
 class NodeLives:
@@ -113,18 +115,20 @@ def search(settings: SimulationSettings, most_usd: float, plans: int) -> Foresig
     tried = {
         planned: foresee(settings, planned) for planned in np.geomspace(0.4 * amount, 2.0 * amount, plans)
     }
-    for _ in range(6):
-        within = [planned for planned, one in tried.items() if one is not None and one.spent_usd <= most_usd]
-        if not within:
-            break
-        best = min(within, key=lambda planned: tried[planned].mean_jct_hours)  # type: ignore[union-attr]
+    for _ in range(REFINEMENTS):
+        found = {
+            planned: one for planned, one in tried.items() if one is not None and one.spent_usd <= most_usd
+        }
+        if not found:
+            return None
+        best = min(found, key=lambda planned: found[planned].mean_jct_hours)
         above = min((planned for planned in tried if planned > best), default=best)
         if above == best:
             break
         middle = 0.5 * (best + above)
         tried[middle] = foresee(settings, middle)
-    found = [one for one in tried.values() if one is not None and one.spent_usd <= most_usd]
-    return min(found, key=lambda one: one.mean_jct_hours, default=None)
+    within = [one for one in tried.values() if one is not None and one.spent_usd <= most_usd]
+    return min(within, key=lambda one: one.mean_jct_hours)
 
 
 def main() -> None:
