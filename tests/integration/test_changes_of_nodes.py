@@ -18,7 +18,7 @@ TOLD_MINUTES = 5.0
     [
         (
             lambda one: setattr(one, "is_cancelled", True),
-            "is not active any more: its nodes go on at 1.01 USD/hour",
+            "is not active any more: its nodes go on at $1.01/hour",
         ),
         (lambda one: setattr(one, "instances", 1), "has 1 nodes; it had 2"),
         (lambda one: setattr(one, "instances", 5), "has 5 nodes; it had 2"),
