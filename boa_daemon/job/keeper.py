@@ -170,6 +170,7 @@ class Keeper:
         self._spares_upload = False
         self._seen: tuple[int, Any] = (0, None)
         self._kept_from: tuple[Stamp, Stamp] = (None, None)
+        self._has_lost_guard = False
 
     def run(self) -> None:
         """Run the command to its end and record how it ended."""
@@ -179,8 +180,6 @@ class Keeper:
         # Reserve space: on a full disk the end could not be recorded, and the job would run again.
         keep_room(self.unit.folder / "exit.json")
         keep_room(self.unit.folder / "keeper.json")
-        if self._guard:
-            keep_room(self.unit.folder / FIRST)
         if self.unit.after:
             keep_room(self.unit.folder / "ending.json")
         self._end_errands_of_others()
@@ -195,6 +194,9 @@ class Keeper:
             # Nobody knows whether its command was started, and what that has done.
             end_orphaned_unit(self.unit.folder)
             return
+        if self._guard:
+            # Only here: where a command runs already, its guard may be writing this.
+            keep_room(self.unit.folder / FIRST)
         if not drops(self.unit):
             with suppress(OSError):
                 self.unit.own.mkdir(parents=True, exist_ok=True)
@@ -263,10 +265,10 @@ class Keeper:
         self._hard, self._is_late, self._left_over = course.is_hard, course.is_late, course.left_over
         if course.has_ended:
             self._ended[course.child] = course.status
-        is_ordered = (self.unit.folder.parent / "stop").exists()
         asked = [at for at in (course.stop_asked_at, self._stop_asked_at) if at is not None]
-        self._stop_asked_at = min(asked, default=time.monotonic() if is_ordered else None)
-        self._kill_asked |= course.is_hard or (self.unit.folder.parent / "kill").exists()
+        self._stop_asked_at = min(asked, default=None)
+        self._kill_asked |= course.is_hard
+        self._take_orders_beside()
         log = LogWriter(self.unit.folder, self.unit.log_bytes)
         log.write_line("boa: the keeper of this unit was killed; another one goes on")
         self._note()
@@ -284,6 +286,12 @@ class Keeper:
                 before=course.stop,
             )
         self._see_through(course.child, log)
+
+    def _take_orders_beside(self) -> None:
+        """Follow what was ordered beside the unit: whoever had been told by a signal may have died with it."""
+        if self._stop_asked_at is None and (self.unit.folder.parent / "stop").exists():
+            self._stop_asked_at = time.monotonic()
+        self._kill_asked |= (self.unit.folder.parent / "kill").exists()
 
     def _see_through(self, child: int, log: LogWriter) -> None:
         """Supervise the command to its end, and record the end."""
@@ -399,11 +407,18 @@ class Keeper:
             # Should this keeper be killed now, the next one knows that there is a command, and its group.
             self._note_start(0)
 
+        keeper = os.getpid()
+
         def become_child() -> None:
+            if not early:
+                self._note_start(os.getpid())
+            if os.getppid() != keeper:
+                os._exit(1)  # The next keeper may have found no command: there must be none.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             if enclosure is not None:
                 enclosure.enter(workdir)
 
+        self._started_at = time.monotonic()
         # Wall time, also of an early start that has ended: the times of its files are compared with it.
         self._first_started_at = self._first_started_at or time.time()
         is_dropped = drops(self.unit) and not is_keepers
@@ -626,6 +641,9 @@ class Keeper:
             self._kill_asked = True
         elif info is not None and info.si_signo != signal.SIGCHLD and self._stop_asked_at is None:
             self._stop_asked_at = time.monotonic()
+        if self._guard and not self._has_lost_guard and os.getppid() != self._guard:
+            self._has_lost_guard = True
+            self._take_orders_beside()
         child = self._course.child
         for pid, status in ended_children():
             if pid == child:

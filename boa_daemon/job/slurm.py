@@ -107,10 +107,12 @@ class _Keeping:
                     cwd="/",
                     start_new_session=True,
                 )
-            for number in self._given:
-                # Who kept the unit before has died with what it was told.
-                self._send(number)
+            self._send_again()
+            is_new = True
             while self._guard.poll() is None or self._is_kept():
+                if is_new and self._guard.poll() is not None:
+                    is_new = False
+                    self._send_again()
                 self._pass_on()
                 try:
                     self._guard.wait(timeout=LOOK_SECONDS)
@@ -133,6 +135,11 @@ class _Keeping:
         """Give an order to whoever keeps the unit."""
         self._given.add(number)
         self._send(number)
+
+    def _send_again(self) -> None:
+        """Send what was ordered to whoever keeps the unit now: who did before has died, maybe with the order."""
+        for number in self._given.copy():
+            self._send(number)
 
     def _send(self, number: int) -> None:
         if self._guard is not None and self._guard.poll() is None:

@@ -99,7 +99,8 @@ def test_a_job_may_open_its_own_output_and_goes_on_without_its_keeper(place: Pat
     assert "told" in bench.printed()
     kill_keepers(bench)
     (place / "work" / "go").touch()
-    assert bench.wait_end().phase == "finished", bench.printed()
+    end = bench.wait_end()
+    assert end.phase == "finished", (end, bench.printed())
     account = own_account("c", place)
     assert f"late as {account.uid if IS_ROOT else os.getuid()}" in bench.printed()
 

@@ -106,6 +106,30 @@ def test_the_code_of_a_command_is_known_though_its_keeper_was_killed(unit: Any, 
     assert [line for line in printed(made).splitlines() if line.isdigit()] == list("12345678")
 
 
+@pytest.mark.parametrize("go_on", ["", "sleep 0.2; "])
+def test_a_command_that_has_begun_is_kept_though_its_keeper_dies_at_once(
+    unit: Any, tmp_path: Path, go_on: str
+) -> None:
+    """The first thing that the command does is to end its keeper, which has not yet seen that it has begun."""
+    made, process = unit(f"kill -9 $PPID; {go_on}echo ran >> ran; exit 7")
+    assert process.wait(timeout=60) == 0
+    found = read_own(made.folder, "exit.json") or {}
+    assert (found["code"], found.get("agent_lost")) == (7, None)
+    assert (tmp_path / "ran").read_text() == "ran\n"
+
+
+def test_a_next_keeper_does_not_touch_what_the_guard_may_be_writing(unit: Any) -> None:
+    """The guard notes the command's end as soon as there is one, a next keeper or none."""
+    made, process = unit("echo told; sleep 600")
+    until(lambda: "told" in printed(made))
+    (made.folder / ".first.json.room").unlink()
+    kill_keeper(made)
+    until(lambda: "another one goes on" in printed(made))
+    assert not (made.folder / ".first.json.room").exists()
+    process.terminate()
+    assert process.wait(timeout=60) == 0
+
+
 @pytest.mark.parametrize("where", ["bring", "before", "keep", "after"])
 def test_what_a_killed_keeper_had_going_is_done_anew(unit: Any, tmp_path: Path, where: str) -> None:
     """An errand that was cut short runs once more, alone, and the command runs once."""
@@ -140,6 +164,21 @@ def test_an_order_reaches_the_command_whoever_was_killed(unit: Any, whom: str) -
     until((made.folder / "exit.json").exists, seconds=30.0)
     found = read_own(made.folder, "exit.json") or {}
     assert (found["stop_asked"], found["code"]) == (True, -signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("what", "number"), [("stop", signal.SIGTERM), ("kill", signal.SIGUSR1)])
+def test_an_order_that_a_killed_guard_takes_along_is_obeyed(
+    unit: Any, what: str, number: signal.Signals
+) -> None:
+    """An engine notes it beside the units before it sends a signal, which may reach a dying process."""
+    made, process = unit("echo ready; sleep 600")
+    until(lambda: "ready" in printed(made))
+    (made.folder.parent / what).touch()
+    process.kill()
+    process.send_signal(number)
+    until((made.folder / "exit.json").exists, seconds=30.0)
+    found = read_own(made.folder, "exit.json") or {}
+    assert (found["stop_asked"], found["killed"]) == (what == "stop", what == "kill")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
