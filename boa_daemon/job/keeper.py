@@ -288,7 +288,7 @@ class Keeper:
         self._see_through(course.child, log)
 
     def _take_orders_beside(self) -> None:
-        """Follow what was ordered beside the unit: whoever had been told by a signal may have died with it."""
+        """Follow what was ordered beside the unit: who was told by a signal may have died with it."""
         if self._stop_asked_at is None and (self.unit.folder.parent / "stop").exists():
             self._stop_asked_at = time.monotonic()
         self._kill_asked |= (self.unit.folder.parent / "kill").exists()

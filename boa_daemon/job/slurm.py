@@ -137,7 +137,7 @@ class _Keeping:
         self._send(number)
 
     def _send_again(self) -> None:
-        """Send what was ordered to whoever keeps the unit now: who did before has died, maybe with the order."""
+        """Send what was ordered to who keeps the unit now: who did before may have died with it."""
         for number in self._given.copy():
             self._send(number)
 

@@ -110,7 +110,7 @@ def test_the_code_of_a_command_is_known_though_its_keeper_was_killed(unit: Any, 
 def test_a_command_that_has_begun_is_kept_though_its_keeper_dies_at_once(
     unit: Any, tmp_path: Path, go_on: str
 ) -> None:
-    """The first thing that the command does is to end its keeper, which has not yet seen that it has begun."""
+    """The first thing that the command does is to end its keeper, which has not yet seen its begin."""
     made, process = unit(f"kill -9 $PPID; {go_on}echo ran >> ran; exit 7")
     assert process.wait(timeout=60) == 0
     found = read_own(made.folder, "exit.json") or {}
