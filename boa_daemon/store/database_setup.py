@@ -41,6 +41,7 @@ from boa_daemon.errors import BoaError, InputError
 from boa_daemon.job.whole_files import whole_file
 from boa_daemon.store.database_troubles import PASSING, explain, trouble_of
 from boa_daemon.store.fresh_connections import keep_connections_fresh
+from boa_daemon.store.session_limits import limit_sessions
 from boa_daemon.store.tables import META, METADATA
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -93,14 +94,9 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
         ) from None
     backend = parsed.get_backend_name()
     if backend == "postgresql":
-        # A process that is suspended, or a machine that vanishes, within a transaction keeps its locks until
-        # the server ends the transaction. Nobody could take over before.
         given = parsed.query.get("options", "")
-        options = given if isinstance(given, str) else " ".join(given)
-        limits = {"idle_in_transaction_session_timeout": IDLE_SECONDS, "lock_timeout": BUSY_SECONDS}
-        words = " ".join(f"-c {name}={seconds * 1000:.0f}" for name, seconds in limits.items())
         given_by_url = {key for key in parsed.query if key != "options"}
-        patience: dict[str, int | str] = {
+        patience: dict[str, int | str | None] = {
             "connect_timeout": CONNECT_SECONDS,
             "keepalives_idle": LOST_SECONDS // 2,
             "keepalives_interval": 2,
@@ -109,14 +105,18 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
         }
         # Without it a role or a database without an encoding gives bytes in place of text.
         patience["client_encoding"] = "utf8"
+        # A pooler may give each transaction another session, which has prepared nothing.
+        patience["prepare_threshold"] = None
         engine = create_engine(
             parsed.set(drivername="postgresql+psycopg"),
             pool_pre_ping=True,
             pool_timeout=BUSY_SECONDS,
-            connect_args={
-                **{key: value for key, value in patience.items() if key not in given_by_url},
-                "options": f"{options} {words}".strip(),
-            },
+            connect_args={key: value for key, value in patience.items() if key not in given_by_url},
+        )
+        limit_sessions(
+            engine,
+            {"idle_in_transaction_session_timeout": IDLE_SECONDS, "lock_timeout": BUSY_SECONDS},
+            options=given if isinstance(given, str) else " ".join(given),
         )
         keep_connections_fresh(engine)
         return engine
