@@ -89,8 +89,10 @@ class Document:
         return kind(problem, file=self.name, line=self.line_of(at), hint=hint)
 
 
-def read_document(path: str | Path) -> Document:
-    """Return the value in a file: JSON, TOML or CSV by its suffix, else YAML; ``-`` is standard input.
+def read_document(path: str | Path, *, otherwise: Language = "yaml") -> Document:
+    """Return the value in a file: JSON, TOML, CSV or YAML by its suffix, `otherwise` with another one.
+
+    ``-`` is standard input.
 
     CSV becomes a list of mappings, one for each row under the header; empty cells are left out.
 
@@ -101,7 +103,7 @@ def read_document(path: str | Path) -> Document:
     text = read_text(path)
     if not text.strip():
         raise InputError("the file is empty", file=name)
-    language = _LANGUAGES.get(Path(path).suffix.lower(), "yaml")
+    language = _LANGUAGES.get(Path(path).suffix.lower(), otherwise)
     parse = {"yaml": _parse_yaml, "json": parse_json, "toml": _parse_toml, "csv": _parse_csv}[language]
     return Document(name=name, content=parse(text, name), language=language, text=text)
 

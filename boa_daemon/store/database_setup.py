@@ -40,7 +40,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.job.whole_files import whole_file
 from boa_daemon.store.database_troubles import PASSING, explain, trouble_of
-from boa_daemon.store.fresh_connections import keep_connections_fresh
+from boa_daemon.store.fresh_connections import HUNG_SECONDS, keep_connections_fresh
 from boa_daemon.store.session_limits import limit_sessions
 from boa_daemon.store.tables import META, METADATA
 
@@ -69,6 +69,10 @@ class StoreUnreachable(StoreUnusable):
 
 class StoreOfOthers(StoreUnusable):
     """Another daemon has filled the database: it is intact, and not this daemon's."""
+
+
+class StoreWentBack(BoaError):
+    """An older copy took the place of the database while the daemon ran."""
 
 
 class StoreTooNew(StoreUnusable):
@@ -115,7 +119,11 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
         )
         limit_sessions(
             engine,
-            {"idle_in_transaction_session_timeout": IDLE_SECONDS, "lock_timeout": BUSY_SECONDS},
+            {
+                "idle_in_transaction_session_timeout": IDLE_SECONDS,
+                "lock_timeout": BUSY_SECONDS,
+                "statement_timeout": HUNG_SECONDS,
+            },
             options=given if isinstance(given, str) else " ".join(given),
         )
         keep_connections_fresh(engine)
@@ -308,7 +316,11 @@ def migrate(engine: Engine) -> None:
             if engine.dialect.name == "postgresql":
                 # When a daemon and its standby start together, one creates the tables and the other waits.
                 connection.execute(text("SET LOCAL lock_timeout = '60s'"))
+                connection.execute(text("SET LOCAL statement_timeout = 0"))
                 connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+            else:
+                # Python's driver opens no transaction for tables: a full disk would leave half of them.
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
             if not inspect(connection).get_table_names():
                 for statement in _tables(engine.dialect.name):
                     connection.exec_driver_sql(statement)

@@ -34,7 +34,6 @@ _OF_SQLSTATE: tuple[tuple[str, Trouble], ...] = (
     ("58", "disk"),
     ("25006", "read-only"),
     ("55P03", "busy"),
-    ("57014", "busy"),
     ("40", "busy"),
     ("08", "server"),
     ("57", "server"),

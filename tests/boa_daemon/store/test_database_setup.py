@@ -59,6 +59,25 @@ def test_tables_without_a_revision_are_refused_and_left_unchanged(tmp_path: Path
     engine.dispose()
 
 
+@pytest.mark.parametrize("count", [0, 1, 5, 12])
+def test_tables_that_could_not_all_be_made_leave_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """A disk that is full meanwhile: the next try makes them all, and nobody is told to recover anything."""
+    engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))
+    with monkeypatch.context() as patch:
+        statements = (*database_setup._tables("sqlite")[:count], "no room for this one")
+        patch.setattr(database_setup, "_tables", lambda _: statements)
+        with pytest.raises(StoreUnusable):
+            migrate(engine)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM sqlite_master")) == 0
+    migrate(engine)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == HEAD
+    engine.dispose()
+
+
 HOUR = 3600.0
 
 

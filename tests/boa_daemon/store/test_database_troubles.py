@@ -80,7 +80,7 @@ PASSING_ON_A_SERVER = {
     "database renamed": ("3D000", "login"),
     "rights taken away": ("42501", "rights"),
     "schema not found": ("3F000", "tables"),
-    "statement timeout": ("57014", "busy"),
+    "statement timeout": ("57014", "server"),
     "serialization": ("40001", "busy"),
 }
 

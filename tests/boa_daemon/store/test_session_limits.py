@@ -94,9 +94,9 @@ def test_every_transaction_has_its_limits_and_prepares_nothing(url: str) -> None
             with engine.begin() as connection:
                 found = [
                     connection.scalar(text(f"SHOW {name}"))
-                    for name in ("lock_timeout", "idle_in_transaction_session_timeout")
+                    for name in ("lock_timeout", "idle_in_transaction_session_timeout", "statement_timeout")
                 ]
-                assert found == ["800ms", "10s"]
+                assert found == ["800ms", "10s", "20s"]
                 assert connection.scalar(text("SELECT count(*) FROM pg_prepared_statements")) == 0
     finally:
         engine.dispose()
