@@ -33,7 +33,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -84,18 +84,31 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+def parsed_url(url: str) -> URL:
+    """Return a database's URL in its parts; ``postgres:`` stands for ``postgresql:``.
+
+    Raises:
+        InputError: when it is none; it is not quoted, because it may hold a password.
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise InputError(
+            "[daemon] database is no URL of a database",
+            hint="For example postgresql://boa@host:5432/boa, with %40 for an @ in a password, or "
+            "sqlite:////var/lib/boa/boa.sqlite",
+            setting=("daemon", "database"),
+        ) from None
+    return parsed.set(drivername="postgresql") if parsed.drivername == "postgres" else parsed
+
+
 def open_engine(url: str, *, durable: bool = True) -> Engine:
     """Return an engine with the pragmas set; `durable=False` trades safety at power loss for speed.
 
     Raises:
         InputError: when the URL is of neither SQLite nor PostgreSQL.
     """
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise InputError(
-            f"{url!r} is not a database URL", hint="For example sqlite:////var/lib/boa/boa.sqlite"
-        ) from None
+    parsed = parsed_url(url)
     backend = parsed.get_backend_name()
     if backend == "postgresql":
         given = parsed.query.get("options", "")
@@ -129,7 +142,11 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
         keep_connections_fresh(engine)
         return engine
     if backend != "sqlite":
-        raise InputError(f"a database on {backend} is not supported", hint="Use sqlite or postgresql")
+        raise InputError(
+            f"a database on {backend} is not supported",
+            hint="Use sqlite or postgresql",
+            setting=("daemon", "database"),
+        )
     engine = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})
 
     @event.listens_for(engine, "connect")
