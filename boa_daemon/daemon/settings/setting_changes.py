@@ -37,6 +37,7 @@ _SECRETS = "secrets"
 _MEMBERS = "members"
 _PLUGINS = "plugins"
 _SIDE_PRICES, _SPOT_LIMITS = "side_prices", "spot_max_usd_per_hour"
+_NOT_AWS = ("simulated", "local", "slurm")
 _OF_AWS = frozenset((key,) for key in AWS_ONLY)
 _CODE_LETTERS = 12
 
@@ -234,6 +235,8 @@ def _loosening(path: SettingPath, was: Any, will: Any, before: Content, after: C
     if by in ("up", "down"):
         found = _number_loosening(was, will, is_up=by == "up")
         return found and (why or found)
+    if path[0] == "cloud" and path[1:2] in _OF_AWS and before.get("cloud", {}).get("provider") in _NOT_AWS:
+        return ""  # Without nodes on AWS these have let nobody in, and no node would be left behind.
     if by == "more":
         is_looser = bool(_items(will) - _items(was))
     elif by == "fewer":
