@@ -268,7 +268,9 @@ class Slurm:
             SlurmRefused: when Slurm refuses.
         """
         lines = self._listed("jobs", "squeue", "-h", "-a", "-t", "all", "-o", JOB_FORMAT)
-        found = [job for line in lines if (job := _job(line)) is not None]
+        # A comment may have several lines.
+        rows = re.split(r"(?m)\n(?=\d+\|[A-Z_]+\|)", "\n".join(lines))
+        found = [job for row in rows if (job := _job(row)) is not None]
         if lines and not found:
             # To take it for an empty queue would count running jobs as lost.
             raise self._no_answer(f"squeue lists no job: {_start(lines)}")
