@@ -108,8 +108,8 @@ def instant_of_text(text: str, zone: tzinfo) -> datetime:
     Raises:
         ValueError: like `instant_seconds`.
     """
-    text = _plainly(ascii_digits(text.strip()))
-    found = _ISO.fullmatch(text)
+    text = ascii_digits(text.strip())
+    found = _iso(text)
     if found is None:
         raise ValueError(_reason_against(text))
     clock = found["clock"] or "00"
@@ -165,6 +165,15 @@ def _of_compact(text: str, found: re.Match[str], zone: tzinfo) -> float:
             f"it may be {local.isoformat(sep=' ', timespec='minutes')}, or a count of milliseconds: {since}"
         )
     return _placed(local, zone).timestamp()
+
+
+def _iso(text: str) -> re.Match[str] | None:
+    """Return the parts of a time, from ISO 8601 or one of its like; None if it is neither."""
+    found = _ISO.fullmatch(text)
+    # An hour of one digit looks like a zone.
+    if found is not None and not (found["zone"] or " ")[0].isdigit() and not text.endswith(")"):
+        return found
+    return _ISO.fullmatch(_plainly(text))
 
 
 def _plainly(text: str) -> str:
@@ -233,13 +242,13 @@ def has_zone(text: str) -> bool:
     text = ascii_digits(text.strip())
     if _COUNT.fullmatch(text):
         return _COMPACT.fullmatch(text) is None
-    found = _ISO.fullmatch(_plainly(text))
+    found = _iso(text)
     return found is not None and bool(found["zone"])
 
 
 def is_day(text: str) -> bool:
     """Return whether a time is a day without a clock, perhaps with its zone."""
-    found = _ISO.fullmatch(_plainly(ascii_digits(text.strip())))
+    found = _iso(ascii_digits(text.strip()))
     return found is not None and found["clock"] is None
 
 
