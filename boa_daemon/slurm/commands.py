@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -181,6 +182,8 @@ class Slurm:
         # /opt/slurm/etc/slurm.conf goes with /opt/slurm/bin.
         own = [str(Path(conf).parent.parent / "bin")] if conf else []
         self._folders = [*own, *_FOLDERS]
+        # A user's comment may have lines that look like those of other jobs: no user knows this word.
+        self._row = secrets.token_hex(4)
         self._listings: dict[str, _Listing] = {}
         self._silent_until = 0.0
         self._silence = ""
@@ -295,12 +298,14 @@ class Slurm:
             SlurmSilent: when the answer has lines, and no job among them.
             SlurmRefused: when Slurm refuses.
         """
-        lines = self._listed("jobs", "squeue", "-h", "-a", "--local", "-t", "all", "-o", JOB_FORMAT)
-        # A comment may have several lines.
-        rows = re.split(r"(?m)\n(?=\d+\|[A-Z_]+\|)", "\n".join(lines))
+        lines = self._listed(
+            "jobs", "squeue", "-h", "-a", "--local", "-t", "all", "-o", f"{self._row}|{JOB_FORMAT}"
+        )
+        # A comment may have several lines; what stands before the first row is a greeting of the login node.
+        rows = "\n".join(["", *lines]).split(f"\n{self._row}|")[1:]
         found = [job for row in rows if (job := _job(row)) is not None]
-        broken = [row for row in rows if re.match(r"\d+\|[A-Z_]+\|", row) and _job(row) is None]
-        if broken:
+        if len(found) < len(rows):
+            broken = [row for row in rows if _job(row) is None]
             raise self._no_answer(f"squeue lists a job with too few columns: {_start(broken)}")
         if lines and not found:
             # To take it for an empty queue would count running jobs as lost.

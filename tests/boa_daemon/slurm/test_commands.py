@@ -94,6 +94,11 @@ def fake(folder: Path, name: str, script: str) -> None:
     file.chmod(0o755)
 
 
+def fake_queue(folder: Path, rows: str) -> None:
+    """Put a `squeue` into a folder that prints these rows; `@` is the word with which each of them begins."""
+    fake(folder, "squeue", f"for last; do :; done\nprintf '{rows}' | sed \"s/^@/${{last%%|*}}/\"")
+
+
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
     """A Slurm whose commands are scripts of the test."""
@@ -108,11 +113,10 @@ def test_nodes_and_jobs_are_read(slurm: Slurm, tmp_path: Path) -> None:
         "echo 'n1|gpu|mixed-|64+|257000+|gpu:a100:4(S:0-1)|10.0.0.1|none'; "
         "echo 'n2|gpu|drained*|64|1||n2|bad | disk'; echo 'c1|cloud|idle~|4|1|(null)|c1|none'; echo junk",
     )  # fmt: skip
-    fake(
+    fake_queue(
         tmp_path,
-        "squeue",
-        "echo '7|RUNNING|ann|ml|n[1-2]|gpu|2|7|boa:a|b:g1:x|None'; "
-        "echo '8|PENDING|bob|||p,q|4-8|8_[0-9%3]||Priority'",
+        r"Welcome\n@|7|RUNNING|ann|ml|n[1-2]|gpu|2|7|boa:a|b:g1:x|None\n"
+        r"@|8|PENDING|bob|||p,q|4-8|8_[0-9%%3]||Priority\n",
     )
     one, two, cloud = slurm.nodes()
     assert (one.cpus, one.memory_mb, one.gpus, one.gpu_model, one.address) == (
@@ -293,29 +297,33 @@ def test_a_state_means_the_same_in_marks_and_in_words(
 def test_numbers_with_a_unit_are_read(slurm: Slurm, tmp_path: Path) -> None:
     """Slurm writes 1024 nodes as 1K, and 256 GiB in MB as 256G."""
     fake(tmp_path, "sinfo", "echo 'n1|gpu|idle|1K|256G|(null)|n1|none'")
-    fake(tmp_path, "squeue", "echo '7|PENDING|ann|ml||gpu|2K|7|(null)|None'")
+    fake_queue(tmp_path, r"@|7|PENDING|ann|ml||gpu|2K|7|(null)|None\n")
     (node,), (job,) = slurm.nodes(), slurm.jobs()
     assert (node.cpus, node.memory_mb, job.node_count) == (1024, 262_144, 2048)
 
 
 def test_a_comment_with_several_lines_is_that_of_one_job(slurm: Slurm, tmp_path: Path) -> None:
-    """Its lines are no jobs, and no job is lost."""
-    row = r"7|RUNNING|ann|ml|n1|gpu|1|7|grant 17\nboa:class=a|None\n8|PENDING|bob|||p|1|8||Priority\n"
-    fake(tmp_path, "squeue", f"printf '{row}'")
-    assert [(job.id, job.comment) for job in slurm.jobs()] == [("7", "grant 17\nboa:class=a"), ("8", "")]
+    """Its lines are no jobs, even where they look like those of somebody else; and no job is lost."""
+    comment = r"grant 17\n9|RUNNING|bob|other|n2|gpu|1|9|boa:class=a"
+    fake_queue(
+        tmp_path, rf"@|7|RUNNING|ann|ml|n1|gpu|1|7|{comment}|None\n@|8|PENDING|bob|||p|1|8||Priority\n"
+    )
+    first, second = slurm.jobs()
+    assert (first.id, first.comment.splitlines()[0], first.reason) == ("7", "grant 17", "None")
+    assert (second.id, second.comment) == ("8", "")
 
 
 @pytest.mark.parametrize(
     "said",
     [
-        r"7|RUNNING|ann|ml|n1|gpu|1|7||None\n8|RUNN",
-        r"7|RUNNING|ann|ml|n1|gpu|1|7||None\n8|RUNNING|ann|ml|n2\n",
+        r"@|7|RUNNING|ann|ml|n1|gpu|1|7||None\n@|8|RUNN",
+        r"@|7|RUNNING|ann|ml|n1|gpu|1|7||None\n@|8|RUNNING|ann|ml|n2\n",
     ],
     ids=["within a line", "within a row"],
 )
 def test_half_an_answer_is_none(said: str, slurm: Slurm, tmp_path: Path) -> None:
     """To take it for the queue would count the jobs behind it as lost."""
-    fake(tmp_path, "squeue", f"printf '{said}'")
+    fake_queue(tmp_path, said)
     with pytest.raises(SlurmSilent, match=r"breaks off|too few columns"):
         slurm.jobs()
 
