@@ -153,6 +153,12 @@ _RESERVATION = RefusalRule(
 _FULL = replace(
     _RESERVATION, advice="Others use the reservation whole: BOA rents elsewhere, and looks again by itself"
 )
+_INTERFERENCE = RefusalRule(
+    meaning="denied", scope="offer", answer="denied", rest_seconds=None,
+    advice="A person, or a clean-up rule of the house, ends or stops nodes right after their start: "
+    "CloudTrail names who. Exempt what has the tag boa:cluster, or set the tags that the rule wants under "
+    "[cloud] tags",
+)  # fmt: skip
 _SETTING = RefusalRule(scope="region", advice=_REQUEST)
 _TEMPLATE = replace(_SETTING, advice="BOA uses no launch template: a policy or a proxy has changed the call")
 
@@ -320,6 +326,13 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
         "InvalidKMSKeyId": _KMS,
         "EncryptedVolumesNotSupported": replace(
             BY_MEANING["not-offered"], scope="type", advice="Leave the type out of [cloud] instance_types"
+        ),
+        # Reasons of instances that were ended or stopped right after their start.
+        "UserInitiatedShutdown": _INTERFERENCE,
+        "UserInitiatedHibernate": _INTERFERENCE,
+        "InstanceInitiatedShutdown": RefusalRule(
+            scope="offer", rest_seconds=None,
+            advice="It shut itself down: `aws ec2 get-console-output --latest --instance-id ...` shows why",
         ),
         # The place.
         "InvalidSubnetID.NotFound": RefusalRule(scope="subnet", advice=_SUBNET, stale="subnets"),

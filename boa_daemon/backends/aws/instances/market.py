@@ -188,12 +188,15 @@ class AwsMarket:
         found = self._spot.get(self._ask_spot, now=self._clock.now(), may_ask=self._asks)
         return (found or {}).get((name, zone), ())
 
-    def remember_spot_since(self, instant: float) -> None:
-        """Ask for spot prices from an instant on, because a spot node has run since then."""
-        if self._spot_from is None or instant < self._spot_from:
-            self._spot_from = instant
-            if self._spot.as_of is not None:
-                self._spot.forget()
+    def keep_spot_since(self, instant: float | None) -> None:
+        """Ask for spot prices from the launch of our oldest spot node on; None without one.
+
+        Later questions are as short as our nodes are young, whatever ran before.
+        """
+        is_earlier = instant is not None and (self._spot_from is None or instant < self._spot_from)
+        self._spot_from = instant
+        if is_earlier and self._spot.as_of is not None:
+            self._spot.forget()
 
     def quota_code(self, name: str, market: Market) -> str:
         """Return the code of the quota that a type counts against; empty if none is known."""

@@ -39,6 +39,11 @@ class QuietTicks:
         self.is_fresh = True
         """Whether the present tick's listing was asked for in it."""
 
+    @property
+    def most_seconds(self) -> float:
+        """The longest time between two listings."""
+        return min(TOLD_LISTING_SECONDS, self._most_seconds)
+
     def stir(self) -> None:
         """List in every tick from now on, until nothing has happened for `QUIET_SECONDS`."""
         self._changed_at = None

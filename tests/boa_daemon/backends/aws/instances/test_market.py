@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from aws_rigs import AwsRig, RigMaker, a_launch
+from aws_rigs import AwsRig, RigMaker, a_launch, ends
 
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing.fake_terms import Terms
+from boa_daemon.tick.facts.ports import Launched
 
 ON_DEMAND_G = "L-DB2E81BA"
 
@@ -123,3 +126,29 @@ def test_a_second_refresh_a_minute_later_makes_no_call(make_rig: RigMaker) -> No
     rig.pass_time(60.0)
     rig.cloud.market.refresh()
     assert sum(rig.cloud.calls.counts.values()) == before
+
+
+def test_the_history_of_spot_prices_is_as_short_as_our_nodes_are_young(make_rig: RigMaker) -> None:
+    """A node of many hours has it asked for since its launch; once it is gone, an hour is enough again."""
+    rig = make_rig(Terms(boot_seconds=1.0, shutdown_seconds=1.0, spot_fraction=0.4), market="spot")
+    asked: list[float] = []
+    real = rig.cloud.calls._call_once
+
+    def once(operation: str, region: str, arguments: Any) -> Any:
+        if operation == "ec2:DescribeSpotPriceHistory":
+            asked.append(rig.clock.now() - arguments["StartTime"].timestamp())
+        return real(operation, region, arguments)
+
+    rig.cloud.calls._call_once = once  # type: ignore[method-assign]
+    outcome = rig.cloud.launch(a_launch(rig.offer(market="spot")))
+    assert isinstance(outcome, Launched)
+    for _ in range(3):
+        rig.pass_time(4 * 3600.0)
+        rig.cloud.nodes()
+    assert asked[-1] == pytest.approx(12 * 3600.0, abs=2.0)
+    rig.cloud.terminate(ends(*outcome.nodes))
+    for _ in range(3):
+        rig.pass_time(3600.0)
+        rig.cloud.nodes()
+        rig.cloud.offers()
+    assert asked[-1] == pytest.approx(3600.0, abs=2.0)
