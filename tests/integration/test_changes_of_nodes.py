@@ -123,3 +123,23 @@ def test_a_node_that_a_person_restarts_is_billed_for_both_runs(
         assert day.charged() == pytest.approx((end - begin) / 3600.0 * (PRICE + EXTRAS), rel=0.01)
         assert day.statuses() == ["running"]
         assert day.launched() == 1
+
+
+def test_a_zone_that_takes_back_each_spot_node_at_once_does_not_get_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other zone is tried, as after a refusal, until a node is left to work."""
+    with_credentials(monkeypatch)
+    terms = Terms(boot_seconds=60.0, shutdown_seconds=30.0, spot_fraction=0.4, event_queue="warnings")
+    with a_day(tmp_path, terms, market="spot-then-on-demand") as day:
+        for _ in range(20):
+            now = day.rig.clock.now()
+            for life in day.rig.fake.live():
+                is_due = life.warned_at is None and now - life.launched_at >= 60.0
+                if is_due and life.zone == "us-east-1a":
+                    day.rig.fake.warn(life.id)
+            day.step()
+        assert day.statuses() == ["running"]
+        assert [life.zone for life in day.rig.fake.live()] == ["us-east-1b"]
+        assert day.launched() <= 3
+        assert any("took it back" in note for note in day.notes()), day.notes()

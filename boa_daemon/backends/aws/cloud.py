@@ -62,6 +62,7 @@ from boa_daemon.backends.aws.instances.node_states import (
     PENDING_SECONDS,
     SHUTDOWN_SECONDS,
     STOPPING_SECONDS,
+    TAKEN_BACK,
     UNSEEN_SECONDS,
     failed_to_start,
     reason_sentence,
@@ -106,7 +107,7 @@ BOOT_SECONDS = 180.0
 IMAGES_SECONDS = 3600.0
 """Seconds between listings of our images, which cost money."""
 RELOADED = (
-    "side_prices", "subnets", "security_groups", "image", "images", "instance_profile", "key_name",
+    "prices", "side_prices", "subnets", "security_groups", "image", "images", "instance_profile", "key_name",
     "placement_groups", "reservations", "spot_max_usd_per_hour",
 )  # fmt: skip
 """Settings that are used from the next launch on when the daemon reads its settings again."""
@@ -495,6 +496,7 @@ class AwsCloud(Provider):
             name, state = instance["InstanceId"], instance["State"]["Name"]
             life = self._lives.get(name, 1)
             node = self._ended.get(life_named(name, life))
+            self._note_interruption(instance, now)
             if was_stopped_by_others(instance, life):
                 said = f"{name} was stopped, and not by us: {reason_sentence(instance)}. Its bill ended, its "
                 if self._tell(name, f"stopped {life}", f"{said}jobs go on elsewhere"):
@@ -510,6 +512,26 @@ class AwsCloud(Provider):
                     self._failures.pop(key, None)
             elif state == "terminated" and node is not None and (name, "ended") not in self._told:
                 self._note_end(instance, node, now)
+
+    def _note_interruption(self, instance: Mapping[str, Any], now: float) -> None:
+        """Rest the offer of a spot node that EC2 takes back right after its launch."""
+        name, launched_at = instance["InstanceId"], instance["LaunchTime"].timestamp()
+        if instance.get("InstanceLifecycle") != "spot" or (name, "interrupted") in self._told:
+            return
+        ends_by, at = self.notices.ends_by(name), None
+        if ends_by is not None:
+            at = ends_by - WARNING_SECONDS
+        elif state_reason(instance) == TAKEN_BACK:
+            at = ended_at(instance) or now
+        if at is None:
+            return
+        self._told.add((name, "interrupted"))
+        if self._has_listed and at - launched_at < EARLY_SECONDS and not self._is_built(instance):
+            zone = instance.get("Placement", {}).get("AvailabilityZone", "")
+            offer = Offer(instance_type=instance["InstanceType"], zone=zone, market="spot")
+            order = tags_of_instance(instance).get(INTENT_TAG, "")
+            said = f"EC2 took it back {max(at - launched_at, 0.0):.0f} s after its launch"
+            self._count_failure(offer, order, TAKEN_BACK, said)
 
     def _note_end(self, instance: Mapping[str, Any], node: NodeState, now: float) -> None:
         """Say why an instance ended without us; rest its offer if the launch has failed."""
@@ -653,6 +675,7 @@ class AwsCloud(Provider):
             names = {instance_of(name) for name in self._wanted}
             wanted = [each for each in self._instances if each["InstanceId"] in names]
             self.leases.renew(wanted, now=self._clock.now())
+            self.quiet.is_fresh = False
 
     def offers(self) -> Sequence[Offer]:
         """Return the offers of the region at cached prices, less what our nodes use of the quotas."""

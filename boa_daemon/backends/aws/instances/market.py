@@ -21,7 +21,9 @@ from boa_daemon.backends.aws.instances.blocks import RECLAIM_SECONDS
 from boa_daemon.backends.aws.instances.node_from_instance import LEAST_PRICE
 from boa_daemon.backends.aws.prices.extra_costs import extras_of
 from boa_daemon.backends.aws.prices.list_prices import ask_price
+from boa_daemon.backends.aws.prices.region_prices import catalog_of, price_file_stamp
 from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.facts.offers import Market, Offer
 from boa_daemon.tick.facts.ports import Clock
@@ -77,6 +79,8 @@ class AwsMarket:
         self._spot_from: float | None = None
         self._asks = True
         self._changes: dict[str, tuple[float, str]] = {}
+        self._file_read = price_file_stamp(settings)
+        self._file_fault = ""
         self.tell: Callable[[str, str], None] = lambda key, sentence: None
         """Called with a key and a sentence when a reservation has changed."""
 
@@ -87,6 +91,7 @@ class AwsMarket:
         """
         self._asks = False
         now, settings = self._clock.now(), self.settings
+        self._reread_prices()
         self._zones.refresh(self._ask_zones, now=now)
         for name in settings.instance_types:
             self._price_of(name).refresh(partial(self._ask_price, name), now=now)
@@ -100,6 +105,38 @@ class AwsMarket:
         }
         for code in sorted(codes - {""}):
             self._quota_of(code).refresh(partial(self._ask_quota, code), now=now)
+
+    def _reread_prices(self) -> None:
+        """Read the price file again if somebody has changed it; keep the prices if it cannot be read."""
+        stamp = price_file_stamp(self.settings)
+        if stamp == self._file_read:
+            return
+        try:
+            found = catalog_of(self.settings).in_region(self.settings.region)
+            self._check_prices(found)
+            self._catalog = found
+        except InputError as error:
+            self._file_fault = f"{error}. The prices that were read before are used"
+            return
+        self._file_read, self._file_fault = stamp, ""
+
+    def _check_prices(self, found: Catalog) -> None:
+        """Refuse a price file that has lost prices of our types, such as one that is half written.
+
+        Raises:
+            InputError: naming the types.
+        """
+        before, file = self._catalog.entries, self.settings.prices
+        own = Catalog.load().in_region(self.settings.region).entries
+        lost = [
+            name
+            for name in self.settings.instance_types
+            if name in before and before[name] != own.get(name) and found.entries.get(name) == own.get(name)
+        ]
+        if lost and file:
+            raise InputError(
+                f"{file} has no price of {', '.join(lost)} any more", hint="Write it whole again"
+            )
 
     def _probe_prices(self, now: float) -> None:
         """Ask for the oldest price if none was asked for lately, so that a lost price list shows soon."""
@@ -321,6 +358,7 @@ class AwsMarket:
         """Return each fact by name, with what says why it could not be had when last asked for."""
         return {
             "price list": self._prices_fault,
+            "price file": lambda: self._file_fault,
             "quotas": lambda: _first_fault(self._quotas),
             "zones": lambda: self._zones.failed,
             "spot prices": lambda: self._spot.failed,

@@ -130,7 +130,9 @@ NODE_STATES: Mapping[str, NodeStateRule] = MappingProxyType(
         ),
         "interrupted early": NodeStateRule(
             state="spot, terminated by EC2 in its first hour", wanted="a node", costs="extras",
-            done="its compute is free; its jobs wait for other nodes", told="`boa explain`",
+            done="its compute is free; its jobs wait for other nodes. If that, or the warning, came within 5 "
+            "minutes of its launch, its offer rests 3 to 30 min",
+            told="`boa explain`; alert once a day if its offer rests",
         ),
         "ended": NodeStateRule(
             state="terminated", wanted="anything", costs="compute and extras",
@@ -162,6 +164,8 @@ _RAN = frozenset(
 """Reasons of instances that ran; other reasons come from launches that failed, unless it may have run."""
 
 
+TAKEN_BACK = "Server.SpotInstanceTermination"
+"""EC2's reason for a spot instance that it took back."""
 OF_PEOPLE = ("Client.UserInitiatedShutdown", "Client.UserInitiatedHibernate")
 """Reasons of instances that a call has ended or stopped: ours, or that of a person or a clean-up rule."""
 
@@ -197,4 +201,4 @@ def is_free_interruption(instance: Mapping[str, Any], *, ended_at: float) -> boo
     if instance.get("InstanceLifecycle") != "spot":
         return False
     seconds = ended_at - float(instance["LaunchTime"].timestamp())
-    return state_reason(instance) == "Server.SpotInstanceTermination" and seconds < FREE_SPOT_SECONDS
+    return state_reason(instance) == TAKEN_BACK and seconds < FREE_SPOT_SECONDS

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aws_rigs import AwsRig, RigMaker, a_launch, ends
 
+from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.facts.ports import Launched
@@ -152,3 +154,33 @@ def test_the_history_of_spot_prices_is_as_short_as_our_nodes_are_young(make_rig:
         rig.cloud.nodes()
         rig.cloud.offers()
     assert asked[-1] == pytest.approx(3600.0, abs=2.0)
+
+
+def test_a_price_file_that_somebody_edits_is_read_again(make_rig: RigMaker, tmp_path: Path) -> None:
+    """Without the Pricing API its prices hold a minute later; a damaged one changes none, and is told."""
+    file = tmp_path / "prices.toml"
+
+    def write(text: str) -> None:
+        file.write_text(text)
+        rig.pass_time(60.0)
+        rig.cloud.refresh()
+
+    listed = 'as_of = 2026-11-01\nregion = "us-east-1"\ncurrency = "USD"\n[prices]\n"g5.xlarge" = {}\n'
+    file.write_text(listed.format(1.5))
+    rig = make_rig(prices=str(file))
+    rig.cloud.market._catalog = catalog_of(rig.settings).in_region("us-east-1")
+    rig.fake.faults.plan("GetProducts", "error:AccessDeniedException", times=999)
+    rig.cloud.refresh()
+    assert rig.offer().compute_usd_per_hour == pytest.approx(1.5)
+    write(listed.format(2.5))
+    assert rig.offer().compute_usd_per_hour == pytest.approx(2.5)
+    for bad in (listed.format("2,5"), listed[:40], listed.format(9.0).replace("us-east-1", "eu-west-1")):
+        write(bad)
+        assert rig.offer().compute_usd_per_hour == pytest.approx(2.5)
+        assert "prices.toml" in rig.cloud.nets()["price file"]()
+    file.unlink()
+    rig.cloud.refresh()
+    assert "prices.toml" in rig.cloud.nets()["price file"]()
+    write(listed.format(3.5))
+    assert rig.offer().compute_usd_per_hour == pytest.approx(3.5)
+    assert rig.cloud.nets()["price file"]() == ""
