@@ -80,7 +80,7 @@ class AwsMarket:
         self._asks = True
         self._changes: dict[str, tuple[float, str]] = {}
         self._file_read = price_file_stamp(settings)
-        self._file_fault = ""
+        self._file_fault, self._may_cheapen = "", False
         self.tell: Callable[[str, str], None] = lambda key, sentence: None
         """Called with a key and a sentence when a reservation has changed."""
 
@@ -107,21 +107,24 @@ class AwsMarket:
             self._quota_of(code).refresh(partial(self._ask_quota, code), now=now)
 
     def _reread_prices(self) -> None:
-        """Read the price file again if somebody has changed it; keep the prices if it cannot be read."""
+        """Read the price file again if somebody has changed it; keep the prices if it cannot be read.
+
+        Lower prices let less count against the caps: those of the same file wait for a SIGHUP.
+        """
         stamp = price_file_stamp(self.settings)
         if stamp == self._file_read:
             return
         try:
             found = catalog_of(self.settings).in_region(self.settings.region)
-            self._check_prices(found)
+            self._check_prices(found, may_cheapen=self._may_cheapen or stamp[0] != self._file_read[0])
             self._catalog = found
         except InputError as error:
             self._file_fault = f"{error}. The prices that were read before are used"
             return
-        self._file_read, self._file_fault = stamp, ""
+        self._file_read, self._file_fault, self._may_cheapen = stamp, "", False
 
-    def _check_prices(self, found: Catalog) -> None:
-        """Refuse a price file that has lost prices of our types, such as one that is half written.
+    def _check_prices(self, found: Catalog, *, may_cheapen: bool) -> None:
+        """Refuse a price file that has lost prices of our types, as a half written one; tell of changes.
 
         Raises:
             InputError: naming the types.
@@ -137,6 +140,20 @@ class AwsMarket:
             raise InputError(
                 f"{file} has no price of {', '.join(lost)} any more", hint="Write it whole again"
             )
+        changes: dict[str, tuple[float, float]] = {}
+        for name in self.settings.instance_types:
+            was, is_now = (
+                each[name].usd_per_hour if name in each else None for each in (before, found.entries)
+            )
+            if was is not None and is_now is not None and was != is_now:
+                changes[name] = (was, is_now)
+        said = ", ".join(f"{name} ${now:g}/hour, was ${was:g}" for name, (was, now) in changes.items())
+        if not may_cheapen and any(now < was for was, now in changes.values()):
+            raise InputError(
+                f"{file} has lower prices: {said}", hint="`kill -HUP` of the daemon has the caps count them"
+            )
+        if changes:
+            self.tell(f"price file:{int(self._clock.now())}", f"{file} was changed: {said}")
 
     def _probe_prices(self, now: float) -> None:
         """Ask for the oldest price if none was asked for lately, so that a lost price list shows soon."""
@@ -334,6 +351,7 @@ class AwsMarket:
             for cached in list(self._quotas.values()):
                 cached.forget()
         if fact == "all":
+            self._may_cheapen = True
             self._spot.forget()
             for cached in list(self._prices.values()):
                 cached.forget()

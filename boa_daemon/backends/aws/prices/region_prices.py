@@ -22,8 +22,8 @@ def catalog_of(settings: AwsSettings) -> Catalog:
     return Catalog.load(*files, region=settings.region)
 
 
-def price_file_stamp(settings: AwsSettings) -> object:
-    """Return what changes when somebody names another price file, or writes the one there is."""
+def price_file_stamp(settings: AwsSettings) -> tuple[str, object]:
+    """Return the name and what changes when somebody names another price file, or writes the one there is."""
     try:
         found = os.stat(settings.prices) if settings.prices else None
     except OSError:
