@@ -118,7 +118,7 @@ def forecast_finishes(
     queue = [
         (name, course) for name in names if (course := courses.get(name)) is not None and not course.runs
     ]
-    opens = _opens(plan)
+    opens = _opens(state, plan)
     play = _played if plan.accrual is None else _accrued
     (lows, _, _), (ends, starts, by_money), (highs, _, _) = (
         play(state, plan, courses, at, boot_hours=boot_hours, queue=queue, opens=opens) for at in range(3)
@@ -147,12 +147,18 @@ def forecast_finishes(
     return found
 
 
-def _opens(plan: Plan) -> dict[JobId, float]:
-    """Return when the day or month ends whose cap a job waits for."""
+def _opens(state: ClusterState, plan: Plan) -> dict[JobId, float]:
+    """Return when the day or month ends whose cap a job waits for.
+
+    While nothing is rented, and a cap keeps the next node from being rented, nobody starts before it ends:
+    also no job for which money has accrued.
+    """
     ends: dict[str, float] = {}
     for note in plan.held:
         if note.money is not None and note.code in ("cap-day", "cap-month"):
             ends[note.code] = max(ends.get(note.code, 0.0), note.money.room_at)
+    if ends and not plan.launches and not any(live_nodes(state)):
+        ends["budget"] = min(ends.values())
     return {name: ends[code] for name, code in plan.jobs.waiting.items() if code in ends}
 
 

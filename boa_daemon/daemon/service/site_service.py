@@ -10,6 +10,7 @@ from boa_daemon.daemon.money.cost_labels import CostBy, house_tags
 from boa_daemon.daemon.money.costs import cost_rows, with_fixed_costs
 from boa_daemon.daemon.service.service_base import NotReady, ServiceBase
 from boa_daemon.daemon.settings.settings_reload import PendingChanges
+from boa_daemon.daemon.settings.teams import unknown_team
 from boa_daemon.daemon.watch.daemon_health import LATE_SECONDS, LATE_TICKS
 from boa_daemon.daemon.watch.month_report import (
     MonthReport,
@@ -19,7 +20,7 @@ from boa_daemon.daemon.watch.month_report import (
     team_month_report,
 )
 from boa_daemon.daemon.watch.purse_alerts import purse_document
-from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.errors import InputError
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.learning.class_document import class_document
 from boa_daemon.learning.kappa_document import kappa_document
@@ -320,9 +321,7 @@ class SiteService(ServiceBase):
         if team:
             teams = self.daemon.settings.teams
             if team not in teams:
-                raise InputError(
-                    f"there is no team {team!r}", hint=did_you_mean(team, teams) or "See [teams.NAME]"
-                )
+                raise unknown_team(team, teams)
             cap = teams[team].usd_per_month_cap
             return team_month_report(self._storage(), at, team, cap, now=now)
         money = month_money(self.daemon.settings.budget, self.daemon.planner.paid.fixed)
