@@ -17,6 +17,7 @@ from boa_daemon.cli.plan.spot_world import WorldChoice, write_spot_world
 from boa_daemon.errors import InputError, not_one_of
 from boa_daemon.inputs.price_lists import PriceList, write_price_list
 from boa_daemon.text_files import regular_file
+from policies.money_text import in_dollars
 
 
 def _known(name: str) -> str:
@@ -147,7 +148,7 @@ def _print(document: dict[str, Any]) -> None:
             row["instance_type"],
             row["region"],
             row["market"],
-            f"${row['usd_per_hour']:.4g}",
+            in_dollars(row["usd_per_hour"]),
             row["as_of"] or "",
         )
     console = stdout_console()

@@ -28,6 +28,7 @@ from boa_daemon.tick.money.spending import live_nodes, price_of_next, prices_in_
 from boa_daemon.tick.room.service_order import waiting_in_order
 from boa_daemon.units import SECONDS_PER_HOUR, format_hours, format_instant
 from policies.model import InstanceType, JobClass, JobId, NodeId, Width
+from policies.money_text import in_dollars
 from policies.online.work_left import work_left_at
 
 LEVELS = (0.05, 0.95)
@@ -93,8 +94,9 @@ class FinishForecast:
                 why = f"a boot after its cap has room again at {format_instant(self.opens_at)}"
             start = f"It should start in {wait}, {why}. "
         return (
-            f"{start}It should end in {at} ({low} to {high} in nine of ten cases), for ${self.usd:,.2f} more "
-            f"(${self.usd_low:,.2f} to ${self.usd_high:,.2f})."
+            f"{start}It should end in {at} ({low} to {high} in nine of ten "
+            f"cases), for {in_dollars(self.usd)} more "
+            f"({in_dollars(self.usd_low)} to {in_dollars(self.usd_high)})."
         )
 
 

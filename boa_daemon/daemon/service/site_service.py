@@ -36,6 +36,7 @@ from boa_daemon.tick.room.shortfall import shortfall_document, shortfall_sentenc
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
 from policies.errors import PolicyError
 from policies.model import NodeId
+from policies.money_text import in_dollars
 from policies.online.foretold import drawn_again
 from policies.online.pacing import Pace
 
@@ -230,14 +231,15 @@ class SiteService(ServiceBase):
         before = self.caps()["caps"][window]
         if usd is not None and before["usd_in_settings"] is not None and usd > before["usd_in_settings"]:
             raise InputError(
-                f"the settings cap a {window} at ${before['usd_in_settings']:,.2f}, and ${usd:,.2f} is more",
+                f"the settings cap a {window} at "
+                f"{in_dollars(before['usd_in_settings'])}, and {in_dollars(usd)} is more",
                 hint="Change the settings file and run `boa config apply`",
             )
         self._storage().orders.lower(window, usd)
         self.daemon.wake(0.0)
         after = self.caps()["caps"][window]["usd"]
         if after != before["usd"]:
-            said = " to ".join("none" if one is None else f"${one:,.2f}" for one in (before["usd"], after))
+            said = " to ".join("none" if one is None else in_dollars(one) for one in (before["usd"], after))
             self.note_order(user, "cap", window, f"the cap of a {window} was changed from {said}")
         return self.caps()
 
