@@ -20,6 +20,7 @@ from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare, site
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR, format_hours, parse_budget
 from policies.errors import InfeasibleBudget
+from policies.money_text import in_dollars
 from policies.registry import find_policy
 
 _TINY = 1e-9
@@ -115,7 +116,7 @@ def difference(row: Mapping[str, Any], base: Mapping[str, Any]) -> str:
         return f"{row['scenario']}: not enough money to run every job"
     hours, usd = row["mean_jct_hours"] - base["mean_jct_hours"], row["spend"] - base["spend"]
     waits = f"{format_hours(abs(hours))} {'more' if hours > 0.0 else 'less'} from submission to end"
-    return f"{row['scenario']}: {waits}, ${abs(usd):,.2f} {'more' if usd > 0.0 else 'less'}"
+    return f"{row['scenario']}: {waits}, {in_dollars(abs(usd))} {'more' if usd > 0.0 else 'less'}"
 
 
 def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -17,6 +17,7 @@ from boa_daemon.inputs.blocks_file import BoughtBlock
 from boa_daemon.inputs.problem_file import ProblemFile
 from policies.links.gpu_kinds import card_of, kind_on
 from policies.model import GpuType
+from policies.money_text import in_dollars
 from policies.optimum.working_time import WorkingTime
 
 PAID_USD = 1e-6
@@ -38,7 +39,7 @@ class TimedCapacity:
         if not self.windows:
             return ""
         names = ", ".join(name.partition("@")[2] for name in self.windows)
-        return f"In addition ${self.usd:,.2f} were paid in advance for blocks: {names}."
+        return f"In addition {in_dollars(self.usd)} were paid in advance for blocks: {names}."
 
 
 def with_blocks(

@@ -57,6 +57,7 @@ from boa_daemon.tick.facts.state import IDLE_HOLD_SECONDS
 from boa_daemon.tick.room.shortfall import shortfall_sentence
 from boa_daemon.traces.rates import work_of
 from boa_daemon.units import PER_HOUR, Per, format_hours, parse_budget, per_of
+from policies.money_text import in_dollars, price_in_dollars
 from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY, PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
@@ -224,7 +225,8 @@ def _pool_sentence(pool: dict[str, float]) -> str:
 
     saved, paid = pool["waiting_saved_fraction"], pool["spend_saved_fraction"]
     return (
-        f"A warm pool of {pool['nodes']:.0f} costs ${pool['disk_usd_per_hour']:.3f}/hour for disks; "
+        f"A warm pool of {pool['nodes']:.0f} costs "
+        f"{price_in_dollars(pool['disk_usd_per_hour'])}/hour for disks; "
         f"with it jobs take {less(saved)} time and {less(paid)} money, disks included."
     )
 
@@ -310,14 +312,14 @@ def _print_table(
     hours_in = 1.0 if gpus else per.hours
 
     def rate(amount: float) -> str:
-        return f"{amount:,.2f} GPUs" if gpus else f"${amount * hours_in:,.2f}/{time}"
+        return f"{amount:,.2f} GPUs" if gpus else f"{in_dollars(amount * hours_in)}/{time}"
 
     rows = (
         ("mean JCT", format_hours(result.mean_jct_hours)),
         ("  lower bound", f"{format_hours(result.lower_bound_mean_jct_hours)} for any policy at this spend"),
         *_boot_bound(result),
         ("  p50, p95, p99", ", ".join(format_hours(hours) for hours in _percentiles(result))),
-        ("spent", f"{result.spent_usd:,.2f} GPU-hours" if gpus else f"${result.spent_usd:,.2f}"),
+        ("spent", f"{result.spent_usd:,.2f} GPU-hours" if gpus else in_dollars(result.spent_usd)),
         (f"  per {time} of arrivals", rate(result.mean_usd_per_hour)),
         ("  until the last job left", rate(result.spent_usd / result.simulated_hours)),
         ("  budget", rate(result.budget_usd_per_hour)),
@@ -357,7 +359,7 @@ def overspend_sentence(result: Simulation, per: Per = PER_HOUR) -> str | None:
     said = f"{more:,.2f} GPUs over the budget: "
     if result.budget_gpus is None:
         time = "hour" if per is PER_HOUR else per.name
-        said = f"${more * per.hours:,.2f}/{time} over the budget: "
+        said = f"{in_dollars(more * per.hours)}/{time} over the budget: "
     tail = result.simulated_hours - result.arrival_window_hours
     if result.mean_usd_per_simulated_hour <= result.budget_usd_per_hour * (1.0 + OVER):
         return (
