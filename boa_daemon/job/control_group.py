@@ -69,6 +69,13 @@ class ControlGroup:
             raise
         return cls(tuple(made))
 
+    @classmethod
+    def find(cls, name: str) -> ControlGroup:
+        """Return the group of this name below our own; one without folders if there is none."""
+        own = _own_groups()
+        folders = (own[kind] / name for kind in ("", "memory", "cpu") if kind in own)
+        return cls(tuple(dict.fromkeys(folder for folder in folders if folder.is_dir())))
+
     def enter(self) -> None:
         """Put this process into the group, and with it all that it starts.
 

@@ -69,7 +69,8 @@ _WAITERS = re.compile(
 """Programs that only wait for the command that they have started, and then start the next one."""
 _FOLLOWERS = ("su", "runuser", "sudo", "script", "nsenter", "unshare", "newgrp", "sg", "login")
 """Programs that suspend themselves with the program that they have started, until somebody wakes them."""
-_MOST_REGISTERED = 4096
+_MOST_LOOKS = 8192
+"""How often the kernel is asked for one more lock: a job may hold as many as it likes."""
 
 
 class Registration:
@@ -161,20 +162,28 @@ class Registered:
 
 
 def registered(file: Path) -> list[Registered]:
-    """Return the living processes that are registered on a file; empty if it cannot be read."""
-    found: list[Registered] = []
+    """Return the living processes that are registered on a file; empty if it cannot be read.
+
+    The kernel names any lock of a range, and not the first one: it keeps them in the order in which their
+    processes came. So what is before and what is behind each lock is looked through, too.
+    """
+    found: dict[int, bool] = {}
     with suppress(OSError), open_regular(file) as stream:
-        start = 0
-        while len(found) < _MOST_REGISTERED:
-            asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, 0, 0)
+        ranges = [(0, 0)]  # Begin and end; 0 for no end.
+        for _ in range(_MOST_LOOKS):
+            if not ranges:
+                break
+            start, end = ranges.pop()
+            asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end and end - start, 0)
             kind, _, begin, length, pid = _LOCK.unpack(fcntl.fcntl(stream, fcntl.F_GETLK, asked))
             if kind == fcntl.F_UNLCK:
-                break
-            found.append(Registered(pid, length != 1))
-            if length == 0:
-                break  # Locked to its end, which no helper does.
-            start = begin + length
-    return found
+                continue
+            found[pid] = found.get(pid, False) or length != 1
+            if begin > start:
+                ranges.append((start, begin))
+            if length and (not end or begin + length < end):
+                ranges.append((begin + length, end))
+    return [Registered(pid, looks) for pid, looks in sorted(found.items())]
 
 
 def make_request(unit: Unit) -> bool:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,34 @@ def test_the_register_has_living_processes_that_registered_themselves(tmp_path: 
         holder.stdin.flush()
         until(lambda: registered(file) == [])
         os.killpg(holder.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
+def test_the_register_has_all_in_whatever_order_they_came(tmp_path: Path, order: Sequence[int]) -> None:
+    """The kernel names locks in the order in which their owners came, which is not that of the file."""
+    file = tmp_path / "register"
+    with ExitStack() as all_of_them:
+        holders = [
+            all_of_them.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", f"import sys; sys.stdin.readline(){HOLDER}", "looks"],
+                    env={**os.environ, REGISTER: str(file)},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            for _ in order
+        ]
+        for one in order:
+            come, go = holders[one].stdin, holders[one].stdout
+            assert come is not None
+            assert go is not None
+            come.write(b"\n")
+            come.flush()
+            assert go.readline() == b"in\n"
+        assert registered(file) == [Registered(pid, True) for pid in sorted(one.pid for one in holders)]
+        for holder in holders:
+            holder.kill()
 
 
 @pytest.mark.parametrize("what", ["missing", "a pipe", "a folder", "a device"])
