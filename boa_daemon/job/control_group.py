@@ -128,6 +128,13 @@ class ControlGroup:
                 while "frozen 1" not in (held / "cgroup.events").read_text() and time.monotonic() < until:
                     time.sleep(0.002)
 
+    def release(self, pids: Iterable[int]) -> None:
+        """Let single frozen processes go on."""
+        for folder in self.folders[:1]:
+            for pid in pids:
+                with suppress(OSError):
+                    (folder / "cgroup.procs").write_text(str(pid))
+
     def thaw(self) -> None:
         """Let frozen processes go on; signals that they got meanwhile come first."""
         for folder in self.folders[:1]:

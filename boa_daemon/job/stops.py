@@ -367,12 +367,21 @@ class OrderedStop:
             self._note(self)
 
     def _suspend_shells(self, savers: list[Registered]) -> None:
-        """Suspend the shells that wait for registered processes, after they are noted."""
+        """Suspend the shells that wait for registered processes, after they are noted.
+
+        One may have become a training since it was looked at (`first & exec second`): it must save, too.
+        """
         self._sought |= {one.pid for one in savers}
-        before = len(self._shells)
+        before = set(self._shells)
+        awake = before.intersection(one.pid for one in savers)
+        suspended, frozen = (awake.intersection(each) for each in (self._suspended, self._frozen))
+        for each in (self._shells, self._suspended, self._frozen):
+            each[:] = [pid for pid in each if pid not in awake]
         self._find_shells(savers)
-        if len(self._shells) > before:
+        if before != set(self._shells):
             self._note(self)
+            send(suspended, signal.SIGCONT)
+            self._group.release(frozen)
             send(self._suspended, signal.SIGSTOP)
             if self._frozen:
                 self._group.freeze(self._frozen)
@@ -384,7 +393,7 @@ class OrderedStop:
         would be suspended with it, and that passes the output of a terminal on, is frozen, or runs on where
         nothing can be frozen.
         """
-        family = set(self._family())
+        family, saving = set(self._family()), {one.pid for one in savers}
         for one in savers:
             line: list[int] = []
             pid = parent_of(one.pid)
@@ -398,12 +407,9 @@ class OrderedStop:
                 if program in _FOLLOWERS:
                     may_be_suspended &= not _serves_terminal(above)
                     self._followers += [above] if above not in self._followers else []
-                if is_shell and above not in self._shells:
+                if is_shell and above not in self._shells and above not in saving:
                     self._shells.append(above)
                     (self._suspended if may_be_suspended else self._frozen).append(above)
-        saving = {one.pid for one in savers}
-        self._suspended = [pid for pid in self._suspended if pid not in saving]
-        self._frozen = [pid for pid in self._frozen if pid not in saving]
 
     def _release_shells(self) -> None:
         """End the shells that wait for registered processes: SIGTERM is pending when they go on."""
