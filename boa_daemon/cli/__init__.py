@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from boa_daemon.cli.common.output import forget_printed, print_json, stderr_console, was_printed
+from boa_daemon.cli.common.standard_streams import open_standard_streams
 from boa_daemon.cli.verbs import Verbs, usage_errors
 from boa_daemon.errors import USAGE, BoaError, exit_code_of
 from boa_daemon.version import __version__
@@ -48,6 +49,7 @@ def _root(
 
 def main() -> None:
     """Run the command line; print a known error as one sentence and exit with its code."""
+    open_standard_streams()
     forget_printed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
