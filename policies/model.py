@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 from policies.errors import InvalidProblem
 from policies.fast_dataclasses import fast_init
 from policies.kinds import Kind, MachineName, kind_of, machine_name_of
+from policies.money_text import in_dollars
 from policies.speedup import SpeedupCurve
 
 JobId: TypeAlias = str
@@ -129,7 +130,7 @@ class Budget:
         check_positive("a budget", self.amount)
 
     def __str__(self) -> str:
-        return f"{self.amount:g} GPUs" if self.unit == "gpus" else f"{self.amount:.2f} USD/hour"
+        return f"{self.amount:g} GPUs" if self.unit == "gpus" else f"{in_dollars(self.amount)}/hour"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

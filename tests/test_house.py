@@ -35,6 +35,7 @@ AT_THE_ROOT = {
         "answer",
         "builders",
         "capacity_claims",
+        "money_text",
         "errors",
         "kinds",
         "memo",
@@ -51,6 +52,7 @@ AT_THE_ROOT = {
 
 NOT_OF_ONE_MODULE = {
     "boa_daemon/api/test_api.py": "the whole package, over a socket",
+    "boa_daemon/api/test_page_worlds.py": "the page's first sentences where something is wrong",
     "boa_daemon/backends/aws/client/test_renewed_credentials.py": "client/calls.py with renewed credentials",
     "boa_daemon/daemon/watch/test_alert_servers.py": "alerts.py over real servers of mail and the web",
     "boa_daemon/backends/aws/test_nodes.py": "listing, ending and sweeping together",
@@ -58,6 +60,7 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/cli/test_daemon_verbs.py": "the verbs of the daemon, in several modules",
     "boa_daemon/cli/test_mistakes.py": "what a new user types wrong, over all verbs",
     "boa_daemon/cli/test_widths.py": "what all verbs draw at 80 and 120 columns",
+    "boa_daemon/cli/test_units_asked.py": "the unit of the answer, over all verbs that take a budget",
     "boa_daemon/cli/test_main.py": "the command itself, cli/__init__.py",
     "boa_daemon/lab/compare/test_compare.py": "the whole package",
     "boa_daemon/dashboard/test_scripts.py": "data/page/*.js: what the scripts of the page work out",

@@ -21,6 +21,7 @@ from boa_daemon.planning.curve import Curve
 from policies.errors import InfeasibleBudget
 from policies.kinds import kind_of
 from policies.model import Budget, GpuType, InstanceType, Problem
+from policies.money_text import in_dollars
 from policies.optimum.solution import ProblemTooLarge, Version
 
 _DEFAULT_LINK = 10.0
@@ -225,7 +226,9 @@ def _answer(  # noqa: PLR0917 - a place is named by three words
         solution = error.best
     except InfeasibleBudget as error:
         least = error.least_spend
-        return PlaceAnswer(**place, why_not=f"needs at least ${least:,.2f}/hour", least_usd_per_hour=least)
+        return PlaceAnswer(
+            **place, why_not=f"needs at least {in_dollars(least)}/hour", least_usd_per_hour=least
+        )
     return PlaceAnswer(
         **place,
         mean_jct_hours=solution.mean_jct_hours,

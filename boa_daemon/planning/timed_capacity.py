@@ -18,6 +18,7 @@ from boa_daemon.inputs.problem_file import ProblemFile
 from policies.errors import InvalidProblem
 from policies.kinds import Kind, kind_of
 from policies.model import GpuType
+from policies.money_text import in_dollars
 from policies.optimum.working_time import WorkingTime
 
 PAID_USD = 1e-6
@@ -40,7 +41,7 @@ class TimedCapacity:
         if not self.names:
             return ""
         names = ", ".join(self.names)
-        return f"In addition ${self.usd:,.2f} were paid in advance for blocks: {names}."
+        return f"In addition {in_dollars(self.usd)} were paid in advance for blocks: {names}."
 
 
 def with_blocks(

@@ -29,6 +29,7 @@ from boa_daemon.tick.facts.offers import ANY, Extras, Offer, Scope, scope_of
 from boa_daemon.tick.facts.ports import Accepted, Launched, Provider, Refused, Unknown
 from boa_daemon.tick.facts.state import NodeState, Transfer
 from policies.model import InstanceType, NodeId
+from policies.money_text import in_dollars
 
 GB_PER_SECOND = 0.05
 """How fast a checkpoint crosses regions, as assumed: some hundred MB/s between big machines, often less."""
@@ -204,7 +205,7 @@ class RegionalCloud(Provider):
         """Return what checkpoints cost in each further region that has nodes."""
         return [
             f"checkpoints of nodes in {region} cross to and from {self.home}: {self._checkpoint_gb:.3g} GB, "
-            f"${usd:.2f} per node and hour, which offers, caps and ledger count"
+            f"{in_dollars(usd)} per node and hour, which offers, caps and ledger count"
             for region in self.clouds
             if self._last[region] and (usd := self._transfer_usd_per_hour(region))
         ]

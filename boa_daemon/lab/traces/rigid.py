@@ -254,7 +254,7 @@ def _said_of_places(
 ) -> str:
     """Return what was assumed of the jobs that had parts of a GPU."""
     number = sum(job.is_part and job.gpu_type == gpu_type for _, job in kept)
-    price = "" if gpu_type in options.gpu_types else "; a GPU-hour stands at 1 USD, so that 40/h is 40 GPUs"
+    price = "" if gpu_type in options.gpu_types else "; a GPU-hour stands at $1.00, so that 40/h is 40 GPUs"
     return (
         f"{number} jobs had a part of a GPU: {gpu_type} has {places} places per GPU, parts are rounded up to "
         f"them, and in a simulation a job alone on its GPU is faster than it was{price}"

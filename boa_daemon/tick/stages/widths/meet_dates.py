@@ -36,6 +36,7 @@ from boa_daemon.tick.stages.widths.keep_still import MoveLimits
 from boa_daemon.units import SECONDS_PER_HOUR, format_instant
 from policies.fast_dataclasses import replace
 from policies.model import JobId, Width
+from policies.money_text import in_dollars
 
 DATES_FIRST = "jobs whose dates ask for GPUs come first, the earliest date before others"
 """The rule of service of jobs with dates."""
@@ -103,7 +104,7 @@ def _why(note: DateNote, width: Width | None) -> str:
     if width is None:
         return f"{date}, leaves time to wait for spot"
     market = " on demand" if note.is_firm else ""
-    kept = f"it is met with probability {note.kept:.0%} for about ${note.usd:.2f}"
+    kept = f"it is met with probability {note.kept:.0%} for about {in_dollars(note.usd)}"
     if base_width(width) == note.width:
         return f"{date}, asks for {note.width}{market}: {kept}"
     return f"it keeps {width} for now; {date}, asks for {note.width}{market}: {kept}"
