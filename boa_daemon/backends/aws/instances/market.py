@@ -27,6 +27,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.facts.offers import Market, Offer
 from boa_daemon.tick.facts.ports import Clock
+from policies.money_text import in_dollars
 
 ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 3600.0
 USED_QUOTA_SECONDS = 600.0
@@ -331,7 +332,7 @@ class AwsMarket:
                 what = "Capacity Block" if each.is_block else "reservation"
                 found.append(
                     f"{each.left} of {each.total} {each.instance_type} of {what} {each.id} in {each.zone} "
-                    f"are idle: ${usd:.2f}/hour are paid for nothing"
+                    f"are idle: {in_dollars(usd)}/hour are paid for nothing"
                 )
         return found
 
@@ -517,7 +518,9 @@ class AwsMarket:
             said = f"{where} has {totals[1]} nodes; it had {totals[0]}"
             if now_has is None:
                 usd = self.list_price(one.instance_type)
-                rate = "at the price on demand" if usd is None else f"at ${usd:.2f}/hour each, on demand"
+                rate = (
+                    "at the price on demand" if usd is None else f"at {in_dollars(usd)}/hour each, on demand"
+                )
                 said = f"{where} is not active any more"
                 said += "" if one.is_block else f": its nodes go on {rate}, which the caps count"
             self._changes[one.id] = (now, said)
