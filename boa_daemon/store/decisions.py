@@ -32,6 +32,7 @@ from policies.model import JobId, Width
 QUIET_SECONDS = 600.0
 KEPT_STATES_SECONDS, KEPT_SECONDS = 14 * 86_400.0, 90 * 86_400.0
 _LISTED = 50
+"""Actions and reasons of one tick in an answer; of actions beyond them no alternative is computed."""
 
 MOST_NODES = 32
 """Nodes that are listed of one start."""
@@ -87,6 +88,16 @@ class About:
             return True
         made = bool(self.launched_by) and action["id"] == self.launched_by
         return made or self.node == action["target"] or self.node in action.get("nodes", ())
+
+    def shortened(self, decision: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a decision with some of its actions, those that fit first, and the counts of all by kind."""
+        actions = decision["actions"]
+        fitting = sorted(actions, key=lambda action: not self._fits(action))
+        return {
+            **decision,
+            "actions": (actions if len(actions) <= _LISTED else fitting)[:_LISTED],
+            "action_counts": dict(Counter(action["kind"] for action in actions)),
+        }
 
     def orders(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return the orders that fit: by their job, by who gave them or whose job it is, and by kind."""
@@ -205,7 +216,11 @@ class DaemonStore(SqlStore):
                 {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
                 for held in plan.held[:_LISTED]
             ],
-            "actions": [self._listed(state, action, found) for action in actions[:_LISTED]],
+            # All of them: each job, node and user is to be found.
+            "actions": [
+                self._listed(state, action, found if number < _LISTED else None)
+                for number, action in enumerate(actions)
+            ],
         }
 
     def _options(
@@ -246,8 +261,8 @@ class DaemonStore(SqlStore):
             "jobs_without_gpus": len(state.jobs) - len(widths),
         }
 
-    def _listed(self, state: ClusterState, action: Action, found: Alternatives) -> dict[str, Any]:
-        """Return an action as a document, with its alternative, and a job's user and nodes."""
+    def _listed(self, state: ClusterState, action: Action, found: Alternatives | None) -> dict[str, Any]:
+        """Return an action as a document with its alternative, if any are given, and the user and nodes."""
         kind, target = kind_and_target(action)
         document: dict[str, Any] = {"id": action.id, "kind": kind, "target": target, "reason": action.reason}
         record = self.queue.active.get(JobId(target))
@@ -257,7 +272,7 @@ class DaemonStore(SqlStore):
             slots = action.slots if isinstance(action, StartJob) else () if job is None else job.slots
             # In the order of the slots, each node once.
             document["nodes"] = list(dict.fromkeys(slot.node for slot in slots))[:MOST_NODES]
-        choice = action_choice(state, action, found.jobs)
+        choice = None if found is None else action_choice(state, action, found.jobs)
         return document if choice is None else {**document, "choice": choice.document}
 
     def decisions(
@@ -277,7 +292,7 @@ class DaemonStore(SqlStore):
             for row in connection.execute(query.limit(limit) if about == EVERYTHING else query):
                 decision = _decision(row)
                 if about.is_in(decision):
-                    found.append(decision)
+                    found.append(about.shortened(decision))
                 if len(found) >= limit:
                     break
         return found

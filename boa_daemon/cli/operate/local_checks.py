@@ -26,6 +26,7 @@ from boa_daemon.store.database_setup import (
 )
 from boa_daemon.units import counted
 from policies.errors import PolicyError
+from policies.money_text import price_in_dollars
 
 LEAST_FREE_GB = 5.0
 """Enough for a database of a month's ticks with its backups, and the logs and checkpoints of local jobs."""
@@ -61,7 +62,7 @@ def _plan(settings: Settings) -> DoctorCheck:
     except InputError as error:
         return DoctorCheck(name=name, status="failed", said=error.problem, fix=error.hint)
     except PolicyError as error:
-        said = f"${budget:g}/hour: {error}"
+        said = f"{price_in_dollars(budget)}/hour: {error}"
         return DoctorCheck(
             name=name,
             status="warning",
@@ -71,7 +72,10 @@ def _plan(settings: Settings) -> DoctorCheck:
     dearest = max(machine.usd_per_hour for machine in planner.machines.values())
     cap = settings.budget.usd_per_day_cap
     if cap is not None and cap < dearest:
-        said = f"${cap:g} a day do not pay for an hour of the most expensive type (${dearest:g})"
+        said = (
+            f"{price_in_dollars(cap)} a day do not pay for an hour of the most "
+            f"expensive type ({price_in_dollars(dearest)})"
+        )
         return DoctorCheck(name=name, status="warning", said=said, fix="Raise [budget] usd_per_day_cap")
     kinds = ", ".join(machine.name for machine in planner.machines.values())
     return DoctorCheck(name=name, status="ok", said=f"{counted(len(planner.classes), 'class')} on {kinds}")
