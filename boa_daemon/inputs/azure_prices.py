@@ -18,6 +18,7 @@ from boa_daemon.inputs.money_cells import usd_number
 from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
 from boa_daemon.text_files import read_whole_text
 from boa_daemon.time_text import instant_seconds
+from policies.money_text import price_in_dollars
 
 _HINT = "Save what https://prices.azure.com/api/retail/prices answers, all pages, as a list"
 _NEEDED = ("armSkuName", "armRegionName", "retailPrice", "currencyCode", "type", "unitOfMeasure")
@@ -73,7 +74,8 @@ def read_azure(path: Path, *, as_of: str, now: datetime | None = None) -> PriceL
         other = seen.get(key)
         if other is not None and other[1] == since and other[2] != usd:
             problem = (
-                f"{where}: {key[0]} in {key[1]} costs {usd:g} USD/hour here and {other[2]:g} in {other[0]}, "
+                f"{where}: {key[0]} in {key[1]} costs {price_in_dollars(usd)}/hour here and "
+                f"{price_in_dollars(other[2])} in {other[0]}, "
                 "and nothing tells them apart"
             )
             raise InputError(problem, file=path, hint="Keep the item that you pay by")

@@ -46,6 +46,7 @@ WRITER_SECONDS = 5.0
 _LANGUAGES: dict[str, Language] = {".json": "json", ".toml": "toml", ".csv": "csv"}
 _SPACE = re.compile(r"\s*")
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+_DOLLARS = re.compile(r"^(US)?\$\s*|\s*(\$|USD|dollars?)$", re.IGNORECASE)
 _TOML_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,4}")
 _TOML_WORD = re.compile(r"[^\s\"'\[{#][^\"'#]*")
 _TOML_HEADER = re.compile(r"\s*\[(\[?)([^\[\]]+)\]?\]")
@@ -89,8 +90,10 @@ class Document:
         return kind(problem, file=self.name, line=self.line_of(at), hint=hint)
 
 
-def read_document(path: str | Path) -> Document:
-    """Return the value in a file: JSON, TOML or CSV by its suffix, else YAML; ``-`` is standard input.
+def read_document(path: str | Path, *, otherwise: Language = "yaml") -> Document:
+    """Return the value in a file: JSON, TOML, CSV or YAML by its suffix, `otherwise` with another one.
+
+    ``-`` is standard input.
 
     CSV becomes a list of mappings, one for each row under the header; empty cells are left out.
 
@@ -101,7 +104,7 @@ def read_document(path: str | Path) -> Document:
     text = read_text(path)
     if not text.strip():
         raise InputError("the file is empty", file=name)
-    language = _LANGUAGES.get(Path(path).suffix.lower(), "yaml")
+    language = _LANGUAGES.get(Path(path).suffix.lower(), otherwise)
     parse = {"yaml": _parse_yaml, "json": parse_json, "toml": _parse_toml, "csv": _parse_csv}[language]
     return Document(name=name, content=parse(text, name), language=language, text=text)
 
@@ -328,7 +331,8 @@ def _toml_hint(line: str) -> str:
         return f"Write {key} = {'true' if value.lower() in ('true', 'yes', 'on') else 'false'}"
     if value.lower() in ("null", "none", "nil", "~"):
         return "TOML has no empty value: leave the key out"
-    if readings := number_readings(value):
+    bare = _DOLLARS.sub("", value) if "usd" in key else value
+    if readings := number_readings(bare):
         plain = [_bare_number(one) for one in readings]
         return f"Write {key} = {plain[0]}" + (f", or {plain[1]} if the comma is decimal" if plain[1:] else "")
     if _TOML_DATE.match(value):

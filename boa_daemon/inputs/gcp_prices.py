@@ -23,6 +23,7 @@ from boa_daemon.inputs.document_file import entries_of, json_pages, names_next_p
 from boa_daemon.inputs.money_cells import usd_number
 from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
 from boa_daemon.text_files import read_whole_text
+from policies.money_text import price_in_dollars
 
 _HINT = "Save what .../v1/services/6F81-5844-456A/skus answers, all pages, as a list"
 _MARKETS: Mapping[str, Market] = {"OnDemand": "on-demand", "Preemptible": "spot"}
@@ -72,7 +73,10 @@ def read_gcp(path: Path, *, as_of: str) -> PriceList:
             known = parts[str(region), market]
             before = first.setdefault((str(region), market, part), where)
             if known.setdefault(part, usd) != usd:
-                problem = f"{where}: {usd:g} USD in {region}, and {known[part]:g} in {before}"
+                problem = (
+                    f"{where}: {price_in_dollars(usd)} in {region}, and "
+                    f"{price_in_dollars(known[part])} in {before}"
+                )
                 raise InputError(problem, file=path, hint="Keep the SKU that you pay by")
     for (region, market), known in sorted(parts.items()):
         for name, machine in machines_of("gcp").items():

@@ -17,6 +17,7 @@ from boa_daemon.inputs.price_lists import OTHER_ACCELERATORS, ListedPrice, Marke
 from boa_daemon.inputs.tables import TableRow, read_rows
 from boa_daemon.number_text import NotOneNumber, number_of, other_currency
 from boa_daemon.time_text import instant_seconds
+from policies.money_text import price_in_dollars
 from policies.speedup import MAX_GPUS
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -336,7 +337,10 @@ def _prices(row: TableRow, gpus: int, market: Market) -> list[tuple[Market, floa
 
     whole, each = usd("machine_price", "the price"), usd("gpu_price", "the price of a GPU")
     if whole is not None and each is not None and abs(whole - each * gpus) > 0.02 * whole:
-        problem = f"{whole:g} USD for the machine, and {each:g} USD for each of its {gpus} GPUs"
+        problem = (
+            f"{price_in_dollars(whole)} for the machine, and "
+            f"{price_in_dollars(each)} for each of its {gpus} GPUs"
+        )
         raise row.refuse(problem, hint="Keep the column that you pay by")
     whole = whole if whole is not None else None if each is None else each * gpus
     spot, each = usd("spot_machine_price", "the spot price"), usd("spot_gpu_price", "the spot price of a GPU")

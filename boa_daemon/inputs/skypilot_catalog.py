@@ -16,6 +16,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.money_cells import NOTHING
 from boa_daemon.inputs.price_lists import OTHER_ACCELERATORS, ListedPrice, Market, PriceList, gpu_name
 from boa_daemon.inputs.tables import TableRow, read_rows
+from policies.money_text import price_in_dollars
 from policies.speedup import MAX_GPUS
 
 NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
@@ -51,7 +52,8 @@ def read_skypilot(path: Path, *, as_of: str) -> PriceList:
             first, before = listed.setdefault(key, (line, price))
             if before != price:
                 problem = (
-                    f"{name} in {region} costs {price:g} USD/hour here and {before:g} on line {first}, and "
+                    f"{name} in {region} costs {price_in_dollars(price)}/hour here and "
+                    f"{price_in_dollars(before)} on line {first}, and "
                     "nothing in the rows tells them apart"
                 )
                 raise InputError(problem, file=path, line=line, hint="Keep the row that you pay by")

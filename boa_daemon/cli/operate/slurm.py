@@ -20,6 +20,7 @@ from boa_daemon.errors import BoaError, InputError
 from boa_daemon.slurm.commands import Slurm
 from boa_daemon.slurm.limits import COLUMNS, read_controller, read_limits
 from boa_daemon.text_files import read_whole_text
+from policies.money_text import in_dollars, price_in_dollars
 
 if TYPE_CHECKING:
     from boa_daemon.daemon.service.slurm_caps import SlurmCaps
@@ -149,7 +150,7 @@ def toml_lines(found: SlurmCaps, why: str, teams: Mapping[str, str]) -> list[str
     for one in found.caps:
         lines += [
             f"# {one.money.tres} of account {one.account} pays for {one.money.node_hours:,.0f} hours of "
-            f"{one.machine} at ${one.usd_per_hour:.6g}/h: ${one.money.usd:,.2f}. {why}",
+            f"{one.machine} at {price_in_dollars(one.usd_per_hour)}/h: {in_dollars(one.money.usd)}. {why}",
             f"[teams.{_key(one.team)}]",
             f"usd_per_month_cap = {one.money.usd_per_month:.2f}",
         ]

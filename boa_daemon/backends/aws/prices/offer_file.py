@@ -23,6 +23,7 @@ from boa_daemon.inputs.document_file import entries_of, json_pages, names_next_p
 from boa_daemon.inputs.price_lists import ListedPrice, PriceList
 from boa_daemon.number_text import NotOneNumber, number_of
 from boa_daemon.text_files import is_json, open_text, read_whole_text
+from policies.money_text import price_in_dollars
 
 _ATTRIBUTE_OF: Mapping[str, str] = {
     "Instance Type": "instanceType",
@@ -94,7 +95,8 @@ def read_offers(path: Path, *, as_of: str, region: str = "", now: datetime | Non
         before = best.get((name, place))
         if before is not None and before[0] == since and before[1] != usd:
             problem = (
-                f"{name} in {place} costs {usd:g} USD/hour here and {before[1]:g} in {_spoken(before[2])}, "
+                f"{name} in {place} costs {price_in_dollars(usd)}/hour here and "
+                f"{price_in_dollars(before[1])} in {_spoken(before[2])}, "
                 "and nothing tells them apart"
             )
             raise _refuse(problem, offer, path)

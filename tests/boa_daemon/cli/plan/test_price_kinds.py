@@ -202,7 +202,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "prices that contradict each other": (
         "table",
         "Instance,GPU,GPUs,Price,Price per GPU\na,A100,8,16,3\n",
-        "16 USD for the machine, and 3 USD for each of its 8 GPUs",
+        r"\$16.00 for the machine, and \$3.00 for each of its 8 GPUs",
     ),
     "no price": ("table", "Instance,GPU,GPUs\na,A100,1\n", "no column with a price"),
     "no GPU": ("table", "Instance,Price\na,1\n", "no column with the GPU"),

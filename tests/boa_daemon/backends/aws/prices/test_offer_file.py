@@ -74,7 +74,7 @@ REFUSED = {
     "no number": (OFFERS.replace("22.0000000000", "free"), ":7: PricePerUnit must be dollars"),
     "no day": (OFFERS.replace("2026-11-01", "soon", 1), ":7: EffectiveDate must be a day"),
     "cut in a cell": (OFFERS[:-20], "not valid CSV"),
-    "two prices": (OFFERS.replace("2026-09-01", "2026-11-01"), "costs 25 USD/hour here and 22 in line 7"),
+    "two prices": (OFFERS.replace("2026-09-01", "2026-11-01"), "costs $25.00/hour here and $22.00 in line 7"),
     "no date": (OFFERS.replace("Publication Date", "Date"), "no publication date"),
 }  # fmt: skip
 
