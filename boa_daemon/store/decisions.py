@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import Connection, delete, or_, select, update
 
 from boa_daemon.errors import InputError
 from boa_daemon.store.database import Database
+from boa_daemon.store.database_setup import StoreOfOthers, StoreWentBack
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.sql import SqlStore, kind_and_target, put
 from boa_daemon.store.tables import DECISIONS, META, POLICIES
@@ -128,6 +129,8 @@ class DaemonStore(SqlStore):
         self.speed: Speed = lambda _name, _phase, _width: 0.0
         self.prices: Mapping[str, float] = {}
         self._kept_state_at = float("-inf")
+        self._recorded = 0
+        """The last tick that this process recorded; 0 before the first."""
         self._scribe = CachingEncoder()
         self.last_text = ""
         """The state of the last recorded tick as JSON text."""
@@ -166,10 +169,33 @@ class DaemonStore(SqlStore):
         }
         self.last_text = text
         with self.database.write() as connection:
+            self._check_it_is_the_same(connection)
             put(connection, META, key="tick", value=json.dumps(state.tick))
             put(connection, DECISIONS, **row)
+        self._recorded = state.tick
         if keeps:
             self._kept_state_at = state.now
+
+    def _check_it_is_the_same(self, connection: Connection) -> None:
+        """Return if the database still holds what this process recorded last.
+
+        Raises:
+            StoreWentBack: when an older copy took its place.
+            StoreOfOthers: when another one did.
+        """
+        query = select(META.c.key, META.c.value).where(META.c.key.in_(("name", "tick")))
+        rows = {row.key: json.loads(row.value) for row in connection.execute(query)}
+        if self._recorded and rows.get("name") != self.known_name:
+            raise StoreOfOthers(
+                f"another database took the place of {self.known_name} while this daemon ran. Put the own "
+                "one back, or restart the daemon"
+            )
+        if int(rows.get("tick", 0)) < self._recorded:
+            recorded, self._recorded = self._recorded, 0
+            raise StoreWentBack(
+                f"an older copy took the place of the database: its last tick is {rows.get('tick', 0)}, and "
+                f"{recorded} was recorded"
+            )
 
     def _summary(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> dict[str, Any]:
         """Return the figures of a decision: choice, runner-up, costs, and what was held back."""

@@ -241,7 +241,7 @@ class FittingTable(Table):
     def _blocks(self, console: Console) -> Iterator[Text]:
         """Yield each row as lines of a heading and a value: columns of one letter cannot be read."""
         if self.title:
-            yield Text.assemble(self.title)  # type: ignore[arg-type]
+            yield Text.assemble(self.title)
         names = [str(column.header) for column in self.columns]
         for row in zip(*(column.cells for column in self.columns), strict=True):
             for name, cell in zip(names, row, strict=True):

@@ -6,8 +6,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
-
 from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.backends.aws.doctor.check import DoctorCheck
 from boa_daemon.daemon.loop.assembly import cloud_class
@@ -24,6 +22,7 @@ from boa_daemon.store.database_setup import (
     check_version,
     look_into,
     look_into_server,
+    parsed_url,
 )
 from boa_daemon.units import counted
 from policies.errors import PolicyError
@@ -125,13 +124,13 @@ def _database(settings: Settings, there: DaemonPaths) -> DoctorCheck:
         elif isinstance(error, StoreTooNew):
             fix = "Install the version of boa that wrote it"
         return DoctorCheck(name="database", status="failed", said=str(error).splitlines()[0], fix=fix)
-    said = str(there.database) if url is None else make_url(url).render_as_string()
+    said = str(there.database) if url is None else parsed_url(url).render_as_string()
     return DoctorCheck(name="database", status="ok", said=said)
 
 
 def _sqlite_file(url: str) -> Path | None:
     """Return the file of a SQLite URL; None for a server."""
-    parsed = make_url(url)
+    parsed = parsed_url(url)
     return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
 
 
