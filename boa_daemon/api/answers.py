@@ -356,7 +356,8 @@ class ClassesAnswer(TypedDict):
 class PastAnswer(TypedDict):
     """The jobs of the last `days` that are over, and the policy that they ran under.
 
-    `left_out` counts the others by reason, `usd` is the cost of both and of idle nodes.
+    `left_out` counts the others by reason, `usd` is the cost of both and of idle nodes, without the
+    `commitments`. Their instants are seconds since the first of these days, as those of the jobs are.
     """
 
     as_of: float
@@ -367,6 +368,7 @@ class PastAnswer(TypedDict):
     policy: dict[str, Any]
     market: str
     spot_price_fraction: float | None
+    commitments: list[dict[str, Any]]
 
 
 class AlertsAnswer(TypedDict):

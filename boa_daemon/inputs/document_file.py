@@ -46,6 +46,7 @@ WRITER_SECONDS = 5.0
 _LANGUAGES: dict[str, Language] = {".json": "json", ".toml": "toml", ".csv": "csv"}
 _SPACE = re.compile(r"\s*")
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+_DOLLARS = re.compile(r"^(US)?\$\s*|\s*(\$|USD|dollars?)$", re.IGNORECASE)
 _TOML_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,4}")
 _TOML_WORD = re.compile(r"[^\s\"'\[{#][^\"'#]*")
 _TOML_HEADER = re.compile(r"\s*\[(\[?)([^\[\]]+)\]?\]")
@@ -330,7 +331,8 @@ def _toml_hint(line: str) -> str:
         return f"Write {key} = {'true' if value.lower() in ('true', 'yes', 'on') else 'false'}"
     if value.lower() in ("null", "none", "nil", "~"):
         return "TOML has no empty value: leave the key out"
-    if readings := number_readings(value):
+    bare = _DOLLARS.sub("", value) if "usd" in key else value
+    if readings := number_readings(bare):
         plain = [_bare_number(one) for one in readings]
         return f"Write {key} = {plain[0]}" + (f", or {plain[1]} if the comma is decimal" if plain[1:] else "")
     if _TOML_DATE.match(value):

@@ -131,6 +131,8 @@ class DaemonStore(SqlStore):
         self._kept_state_at = float("-inf")
         self._recorded = 0
         """The last tick that this process recorded; 0 before the first."""
+        self._recorded_in: str | None = None
+        """The name of the database in which it was recorded, if it had one."""
         self._scribe = CachingEncoder()
         self.last_text = ""
         """The state of the last recorded tick as JSON text."""
@@ -185,9 +187,10 @@ class DaemonStore(SqlStore):
         """
         query = select(META.c.key, META.c.value).where(META.c.key.in_(("name", "tick")))
         rows = {row.key: json.loads(row.value) for row in connection.execute(query)}
-        if self._recorded and rows.get("name") != self.known_name:
+        name, before = rows.get("name"), self._recorded_in
+        if before is not None and name != before:
             raise StoreOfOthers(
-                f"another database took the place of {self.known_name} while this daemon ran. Put the own "
+                f"another database took the place of {before} while this daemon ran. Put the own "
                 "one back, or restart the daemon"
             )
         if int(rows.get("tick", 0)) < self._recorded:
@@ -196,6 +199,7 @@ class DaemonStore(SqlStore):
                 f"an older copy took the place of the database: its last tick is {rows.get('tick', 0)}, and "
                 f"{recorded} was recorded"
             )
+        self._recorded_in = name
 
     def _summary(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> dict[str, Any]:
         """Return the figures of a decision: choice, runner-up, costs, and what was held back."""

@@ -411,8 +411,9 @@ class SqlStore:
             found = connection.scalar(select(META.c.value).where(META.c.key == "name"))
         if found is not None:
             return str(json.loads(found))
-        self._write_meta("name", secrets.token_hex(4))
-        return self.name
+        made = secrets.token_hex(4)
+        self._write_meta("name", made)
+        return made
 
     def flag(self, key: str) -> bool:
         """Return a stored flag; False if it was never set."""

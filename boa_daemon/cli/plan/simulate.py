@@ -44,6 +44,7 @@ from boa_daemon.cli.common.simulation_options import (
     settings_in_world,
 )
 from boa_daemon.errors import InputError
+from boa_daemon.learning.width_trials import FRACTION, most_wasted
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import PaidCommitments, paid_sentence
 from boa_daemon.planning.promises import promise_rows, promise_sentence
@@ -194,7 +195,11 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         table=lambda: _print_table(
             result,
             bill,
-            [*([] if pool is None else [_pool_sentence(pool)]), *_worth(settings, per_of(budget))],
+            [
+                *([] if pool is None else [_pool_sentence(pool)]),
+                *_worth(settings, per_of(budget)),
+                *_tries(settings),
+            ],
             promised,
             per=per_of(budget),
         ),
@@ -243,6 +248,21 @@ def _worth(settings: SimulationSettings, per: Per) -> list[str]:
     if amount > 1.005 * curve.largest_useful:
         found.append(f"By the plan, more than {money(curve.largest_useful, unit, per)} buys nothing.")
     return found
+
+
+def _tries(settings: SimulationSettings) -> list[str]:
+    """Return what trials of widths may cost beside the plan; nothing for a run that learns nothing."""
+    if not settings.learns:
+        return []
+    work: dict[str, list[float]] = {}
+    for job in settings.trace.jobs:
+        work.setdefault(job.class_name, []).append(job.scale)
+    sizes = {one.name: one.size_gpu_hours for one in settings.problem.classes}
+    of_classes = {name: [scale * sizes[name] for scale in scales] for name, scales in work.items()}
+    return [
+        f"Jobs try widths to learn their speeds: of the GPU time of these {len(settings.trace.jobs):,} jobs "
+        f"that may take up to {most_wasted(of_classes):.1%}, {FRACTION:.0%} and one job of each class."
+    ]
 
 
 def _bill(run: PreparedRun, paid: PaidCommitments) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from math import inf
 from boa_daemon.daemon.loop.assembly import database_url, open_storage, take_lead
 from boa_daemon.daemon.loop.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.money.costs import cost_rows
-from boa_daemon.daemon.money.site_commitments import SiteCommitments
+from boa_daemon.daemon.money.site_commitments import site_commitments
 from boa_daemon.daemon.money.standing_costs import CLOSED, StandingCosts, charged_until, standing_of
 from boa_daemon.daemon.planner.machines_and_classes import machines_of, site_catalog
 from boa_daemon.daemon.settings.config import Settings
@@ -56,7 +56,7 @@ def check_cap_room(
     now, budget = time.time() if now is None else now, settings.budget
     standing = budget.standing_usd_per_hour + standing_usd_per_hour
     catalog = site_catalog(settings)
-    fixed = SiteCommitments.of(settings, tuple(machines_of(settings, catalog).values()), catalog).fixed
+    fixed = site_commitments(settings, tuple(machines_of(settings, catalog).values()), catalog).fixed
     make_folder(daemon_paths(settings).state)
     with closing(open_storage(database_url(settings))) as storage:
         lower = storage.orders.lower_caps

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from boa_daemon.daemon.money.site_commitments import CommitmentLevel, SiteCommitments
 from boa_daemon.tick.facts.state import NodeState
+from boa_daemon.tick.money.commitments import CommitmentLevel, SiteCommitments
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.links.gpu_kinds import is_spot
 

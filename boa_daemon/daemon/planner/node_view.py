@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from boa_daemon.daemon.money.job_cost import cost_of
-from boa_daemon.daemon.money.site_commitments import SiteCommitments
 from boa_daemon.daemon.planner.planned_markets import (
     answer_as_planned,
     offers_as_planned,
@@ -43,6 +42,7 @@ from boa_daemon.tick.facts.ports import (
     Unknown,
 )
 from boa_daemon.tick.facts.state import NodeState
+from boa_daemon.tick.money.commitments import SiteCommitments
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.links.gpu_kinds import is_spot, without_market
 from policies.model import InstanceType, NodeId

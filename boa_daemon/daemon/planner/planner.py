@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from boa_daemon.daemon.money.site_commitments import SiteCommitments
+from boa_daemon.daemon.money.site_commitments import site_commitments
 from boa_daemon.daemon.money.standing_costs import standing_of
 from boa_daemon.daemon.planner.class_widths import narrowest, phases_within
 from boa_daemon.daemon.planner.machines_and_classes import (
@@ -76,7 +76,7 @@ class Planner(LearntClasses):
         self.spot = SpotHistory()
         self._catalog = catalog or site_catalog(settings, cloud)
         self.on_demand = machines_of(settings, self._catalog)
-        self.paid = SiteCommitments.of(settings, tuple(self.on_demand.values()), self._catalog)
+        self.paid = site_commitments(settings, tuple(self.on_demand.values()), self._catalog)
         self.is_on_both = settings.cloud.market == "planned" and cloud.rents_spot
         self.machines = with_spot_machines(self.on_demand) if self.is_on_both else self.on_demand
         self._not_on_spot: set[str] = set()

@@ -3,7 +3,7 @@
 A job arrives when it could have started: submitted, its date reached, and the jobs that it waits for ended.
 Its work is the hours of its generations at the speeds now believed of its class, minus lost work and
 start-ups. Jobs that are not over, never started, or whose class is gone are left out and counted. The replay
-has no hard caps, no limits of users and teams, no dates, and no jobs from before.
+has the site's commitments, but no hard caps, no limits of users and teams, no dates, and no jobs from before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from boa_daemon.sim.world_settings import Spot, WorldSettings
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import GenerationRecord, JobRecord
 from boa_daemon.tick.facts.codec import decode, encode
-from boa_daemon.tick.facts.limits import DAY_SECONDS
+from boa_daemon.tick.facts.limits import DAY_SECONDS, fixed_usd
+from boa_daemon.tick.money.commitments import SiteCommitments
 from boa_daemon.traces.rates import with_rates
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.traces.workload import GpuSource, Workload
@@ -78,6 +79,7 @@ def past_document(daemon: Daemon, queue: JobQueue, *, days: float) -> dict[str, 
         "policy": encode(daemon.planner.record(classes, is_for_replay=True).document),
         "market": daemon.settings.cloud.market,
         "spot_price_fraction": _spot_price_fraction(queue, since),
+        "commitments": daemon.planner.paid.later(-since).to_rows(),
     }
 
 
@@ -94,6 +96,7 @@ def past_simulation(document: Mapping[str, Any]) -> SimulationSettings:
         raise InputError(f"no job of the last {days:g} days is over", hint=hint)
     record = PolicyRecord.of(decode(document["policy"]))
     site, rules, market = record.site, record.rules, document["market"]
+    on_demand = [machine for kind, machine in site.instance_types.items() if not is_spot(kind)]
     trace = Trace(tuple(TraceJob(*job[:4]) for job in document["jobs"]))
     # In a simulation the cloud simulates boots, so a class's start-up excludes them.
     classes = tuple(
@@ -129,6 +132,7 @@ def past_simulation(document: Mapping[str, Any]) -> SimulationSettings:
         idle_hold_seconds=rules.idle_hold_seconds,
         max_nodes=rules.max_nodes,
         sized_by_trace=frozenset(one.name for one in rated),
+        commitments=SiteCommitments.of_rows(document["commitments"], on_demand),
         world=WorldSettings(spot=None if market == "on-demand" else spot, on_demand=market != "spot"),
     )
     if pool is None:
@@ -177,7 +181,7 @@ def past_workload(document: Mapping[str, Any]) -> Workload:
 def compare_with_past(document: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """Return the recorded results of the same jobs, and the ratio of the replayed base to them."""
     hours = float(np.mean([(ended - at) / SECONDS_PER_HOUR for _, at, _, _, ended in document["jobs"]]))
-    usd = float(document["usd"])
+    usd = float(document["usd"]) + _paid_anyway(document)
     return {
         "jobs": len(document["jobs"]),
         "left_out": document["left_out"],
@@ -279,6 +283,13 @@ def _spot_price_fraction(queue: JobQueue, since: float) -> float | None:
     nodes = [one.node for one in queue.past_instances(since) if one.node.market == "spot"]
     parts = [node.usd_per_hour / node.instance_type.usd_per_hour for node in nodes]
     return float(np.mean(parts)) if parts else None
+
+
+def _paid_anyway(document: Mapping[str, Any]) -> float:
+    """Return what commitments cost from the first arrival of these jobs to their last end."""
+    begin = min(job[1] for job in document["jobs"])
+    end = max(job[4] for job in document["jobs"])
+    return fixed_usd(SiteCommitments.of_rows(document["commitments"], ()).fixed, begin, end)
 
 
 def _ratio(replayed: float | None, seen: float) -> float | None:

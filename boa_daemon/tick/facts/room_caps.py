@@ -18,6 +18,8 @@ RoomCode: TypeAlias = Literal[
     "node-limit", "cap-hour", "quota", "out-of-stock", "denied", "throttled", "bad-request", "no-price"
 ]
 _SLACK = 1.0 + 1e-9
+NARROWS = "cannot hold"
+"""What is said of a limit, after its name, in the reason of a width that it narrows."""
 
 
 def node_limit_name(nodes: int) -> str:
