@@ -37,7 +37,7 @@ def compare(name: str, settings: SimulationSettings, promise: str, plan: Run) ->
     period, tolerance = promise.split(":")
     options = parse_options(find_policy("boa-paced"), {"period": period, "tolerance": tolerance})
     paced = run_of(replace(settings, policy="boa-paced", options=options)).result
-    jct, _ = at_spend(replace(settings, policy="boa"), paced.mean_usd_per_hour, plan)
+    jct, _ = at_spend(replace(settings, policy="boa"), paced.mean_usd_per_hour, run_of, plan)
     came, told = paced.mean_jct_hours / jct - 1.0, paced.pacing_loss_fraction
     told = math.nan if told is None else told
     small, large = sorted((max(told, 0.0), max(came, 0.0)))
@@ -62,7 +62,7 @@ def main() -> None:
     loads = [(folder.name, read(folder)) for folder in words.folders]
     if words.generated:
         found = generated(range(1, words.seeds + 1))
-        loads += [one for one in found if one[0].startswith(words.generated)]
+        loads += [(name, load()) for name, load in found if name.startswith(words.generated)]
     print(HEAD)
     for name, settings in loads:
         asked = replace(settings, budget=Budget(amount=words.factor * least_of(settings)))

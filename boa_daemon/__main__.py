@@ -1,6 +1,19 @@
-"""Run the `boa` command line as ``python -m boa_daemon``."""
+"""Run the `boa` command line, also as ``python -m boa_daemon``."""
 
-from boa_daemon.cli import main
+import sys
+
+
+def main() -> None:
+    """Run the command line; a call of Slurm's power saving runs without its framework."""
+    if sys.argv[1:2] == ["slurm"]:
+        from boa_daemon.api.slurm_orders import answer_slurm  # noqa: PLC0415 - only for Slurm
+
+        if (code := answer_slurm(sys.argv[1:])) is not None:
+            sys.exit(code)
+    from boa_daemon.cli import main as run  # noqa: PLC0415 - half a second to import on a busy machine
+
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -14,6 +14,7 @@ A message says what happened, with which value, and what to try.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -88,6 +89,27 @@ def did_you_mean(word: str, known: Iterable[str], *, meanings: Mapping[str, str]
         meaning = (meanings or {}).get(close[0], "")
         return f"Did you mean {close[0]!r}{f' ({meaning})' if meaning else ''}?"
     return f"Known: {', '.join(words)}" if 0 < len(words) <= 30 else ""
+
+
+_CHOICE = re.compile(r"'([^']*)'")
+
+
+def not_one_of(value: str, known: Iterable[str]) -> str:
+    """Return that a value is in no closed set: what is possible, and the nearest spelling."""
+    words = list(known)
+    # Of a name with several words one is often typed alone: "mixd" for integer-mixed.
+    parts = {part: word for word in words for part in word.split("-")}
+    typed = value.strip().lower().replace("_", "-")
+    close = get_close_matches(typed, words, n=1) or [
+        parts[part] for part in get_close_matches(typed, parts, n=1)
+    ]
+    near = f". Did you mean {close[0]!r}?" if close else ""
+    return f"{value!r} is not one of {', '.join(repr(word) for word in words)}{near}"
+
+
+def choices_in(said: str) -> list[str]:
+    """Return the quoted words of a sentence that lists what is possible."""
+    return _CHOICE.findall(said)
 
 
 def column_hint(name: str, known: Iterable[str]) -> str:

@@ -29,7 +29,7 @@ _MARKS = str.maketrans(
     {"\u2212": "-", "\uff0d": "-", "\uff0b": "+", "\uff0e": ".", "\uff0c": ",", "\u066b": "."}
 )
 """The minus sign, full-width signs, and the Arabic decimal separator."""
-_DOLLARS = re.compile(r"^(?:usd|us\$|\$\s?us|\$)\s*|\s*(?:usd|us\$|\$|dollars?)$", re.IGNORECASE)
+_DOLLARS = re.compile(r"^(?:usd|us\$|\$\s?us|\$)\s*|\s*(?:usd|us\$|\$|(?:us\s)?dollars?)$", re.IGNORECASE)
 _CODES = "EUR GBP CHF JPY CNY RMB INR AUD CAD BRL KRW SEK NOK DKK PLN CZK SGD HKD TWD NZD MXN ZAR TRY RUB ILS"
 _OTHER_CURRENCY = re.compile(
     rf"[\u20ac\u00a3\u00a5\u20b9\u20a9\u20bd\u20ba\u20aa]|\b(?:{'|'.join(_CODES.split())}|Fr|Rs)\b|\b(?:A|C|AU|CA|NZ|HK|S|R)\$",
@@ -107,9 +107,9 @@ def ascii_digits(text: str) -> str:
     """Return a text with digits of other scripts as 0 to 9, and plain signs around them."""
     if text.isascii():
         return text
-    return "".join(
-        str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in text.translate(_MARKS)
-    )
+    # Web pages and Arabic text have marks that nobody sees, such as U+200B and U+200F.
+    seen = (sign for sign in text.translate(_MARKS) if unicodedata.category(sign) != "Cf")
+    return "".join(str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in seen)
 
 
 def number_readings(text: str) -> tuple[str, ...]:
@@ -173,13 +173,19 @@ def is_grouped(text: str) -> bool:
     return bool(_THOUSANDS.fullmatch(text) or _LAKHS.fullmatch(text))
 
 
+def other_currency(text: str) -> str:
+    """Return the sign or code of a currency other than the dollar of the USA in a text; empty for none."""
+    found = _OTHER_CURRENCY.search(text)
+    return found[0].strip() if found else ""
+
+
 def without_dollars(text: str) -> str:
     """Return an amount of dollars without their sign: ``$5``, ``US$ 5``, ``5 USD``.
 
     Raises:
         NotOneNumber: when it is in another currency, which it names.
     """
-    if other := _OTHER_CURRENCY.search(text):
-        said = f"is in {other[0].strip()}: budgets and caps count USD"
+    if other := other_currency(text):
+        said = f"is in {other}: budgets and caps count USD"
         raise NotOneNumber(f"{text.strip()!r} {said}", reason=f", which {said}", hint="Convert it to USD")
     return _DOLLARS.sub("", text.strip()).strip()

@@ -32,7 +32,13 @@ from boa_daemon.extras import install_command
 MAX_TEXT_BYTES = 2 * 2**30
 """Most bytes of text that are read from one file: a small archive may unpack to any size."""
 _shown_by: ContextVar[Callable[[int, int], None] | None] = ContextVar("shown_by", default=None)
-_UTF16 = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+"""That of UTF-32 begins with that of UTF-16."""
 _PARQUET = b"PAR1"
 _SAVE_AS = "Save the sheet as CSV UTF-8, or write it with pandas: frame.to_csv(FILE, index=False)"
 _OTHERS: Mapping[bytes, tuple[str, str]] = {
@@ -185,10 +191,8 @@ def open_text(path: Path, *, newline: str | None = "", what: str = "it") -> Iter
             unpacked = _unpacked(start, raw, path)
             bounded = io.BufferedReader(_Bounded(unpacked, path, raw), 2**20)
             _refuse_others(bounded.peek(_TAR_AT + len(_TAR)), path)
-            mark = bounded.peek(2)[:2]
-            encoding = next((name for sign, name in _UTF16 if mark == sign), "utf-8-sig")
-            if encoding != "utf-8-sig":
-                bounded.read(2)
+            mark, encoding = _encoding_of(bounded.peek(4)[:64])
+            bounded.read(len(mark))
             with io.TextIOWrapper(bounded, encoding=encoding, newline=newline) as text:
                 yield text
     except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, zipfile.BadZipFile) as error:
@@ -201,6 +205,20 @@ def open_text(path: Path, *, newline: str | None = "", what: str = "it") -> Iter
     except UnicodeDecodeError as error:
         hint = "Save it as UTF-8" if error.encoding.startswith("utf-8") else ""
         raise InputError(f"not UTF-8 text: {_bytes_of(error)}", file=path, hint=hint) from error
+
+
+def _encoding_of(start: bytes) -> tuple[bytes, str]:
+    """Return the mark with which bytes begin, and their encoding; UTF-16 without a mark is known, too."""
+    for mark, name in _MARKS:
+        if start.startswith(mark):
+            return mark, name
+    # Names of columns are of signs of which one byte is zero.
+    even, odd = start[0::2], start[1::2]
+    if len(odd) >= 2 and not any(odd) and all(even[: len(odd)]):
+        return b"", "utf-16-le"
+    if len(odd) >= 2 and not any(even) and all(odd):
+        return b"", "utf-16-be"
+    return b"", "utf-8-sig"
 
 
 def read_whole_text(path: Path) -> str:

@@ -1,26 +1,31 @@
 """Times as files have them: ISO 8601 and its like, with an offset, a zone's name, or a count since 1970.
 
 An offset or a zone's name is honoured; without one a time is of the zone that the caller names. What may mean
-two instants is refused with both: ``03/01/2026``, ``IST``.
+two instants is refused with both: ``03/01/2026``, ``IST``. A run time is seconds, or names its units.
 
     text                                    read as
     2026-03-01 12:00:00  2026-W09-7T12:00   local time
     2026-03-01T12:00:00Z ... +0530          with its offset; also " UTC+5:30", Go's " +0000 UTC"
     2026-03-01 12:00 Europe/Berlin          by the zone's clocks
     20260301T120000  20260301120000         without signs
+    2026/3/1 7:05  1-Mar-2026 07:05  Sun Mar  1 07:05:00 2026    likewise: the year or the month is plain
     2026-03-01 24:00                        the end of the day
     1772366400[000[000[000]]]               seconds, milli-, micro-, nanoseconds since 1970
+
+    run time                                seconds
+    3600  1:00:00  1-02:03:04  1 day, 2:03:04
+    P1DT2H  90m  1.5 h  1h 30min  250 ms    by the units
+    1:30                                    refused: hours and minutes, or minutes and seconds
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from email.utils import parsedate_to_datetime
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from boa_daemon.number_text import ascii_digits
+from boa_daemon.number_text import NotOneNumber, ascii_digits, number_of
 
 UTC_NAMES = ("UTC", "GMT", "Z")
 _PLAIN = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}", re.ASCII)
@@ -38,6 +43,29 @@ _OFFSET = re.compile(
     r"(?:\s+(?P<name>[A-Z]{1,5}|[+-]\d{2,4})|\s*\[(?P<zone>[^\]]+)\])?",
     re.ASCII | re.IGNORECASE,
 )
+_LOOSE = re.compile(
+    r"(?P<year>\d{4})(?P<sign>[-/.])(?P<month>\d{1,2})(?P=sign)(?P<day>\d{1,2})"
+    r"(?:(?:[Tt_]|\s+)(?P<hour>\d{1,2})(?P<clock>:\d.*))?",
+    re.ASCII,
+)
+"""A day that begins with its year, with any sign and without leading zeros."""
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = rf"(?P<month>(?:{'|'.join(_MONTHS)})[a-z]{{0,6}})\.?"
+_WORDS = (
+    re.compile(
+        rf"(?:[a-z]{{3,9}},?\s+)?{_MONTH}\s+(?P<day>\d{{1,2}}),?\s+"
+        r"(?:(?P<clock>\d{1,2}:\d\d(?::\d\d)?)(?:\s+(?P<zone>[a-z]+|[+-]\d{4}))?\s+)?"
+        r"(?P<year>\d{4})(?:,?\s+(?P<rest>\S.*))?",
+        re.ASCII | re.IGNORECASE,
+    ),
+    re.compile(
+        rf"(?:[a-z]{{3,9}},?\s+)?(?P<day>\d{{1,2}})[-/\s]+{_MONTH}[-/,\s]+(?P<year>\d{{4}})"
+        r"(?:[:,T\s]\s*(?P<rest>\S.*))?(?P<clock>)(?P<zone>)",
+        re.ASCII | re.IGNORECASE,
+    ),
+)
+"""Days whose month is a word of English: of C's ``%c`` and of `date`, and of mails and log files."""
+_BRACKETS = re.compile(r"(?P<time>.*\S)\s*\((?P<zone>[A-Z+:0-9-]{1,9})\)", re.ASCII)
 _SLASHES = re.compile(r"(?P<one>\d{1,2})[/.](?P<two>\d{1,2})[/.](?P<year>\d{4})\b.*", re.ASCII)
 _MEANINGS = {
     "IST": "India (+05:30), Israel (+02:00) or Ireland (+01:00)",
@@ -66,7 +94,7 @@ def instant_seconds(text: str, zone: tzinfo = UTC) -> float:
             the time.
     """
     text = text.strip()
-    if zone is UTC and _PLAIN.fullmatch(text):
+    if zone is UTC and _PLAIN.fullmatch(text) and text[11:13] != "24":
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     if _COUNT.fullmatch(text):
         compact = _COMPACT.fullmatch(text)
@@ -81,9 +109,9 @@ def instant_of_text(text: str, zone: tzinfo) -> datetime:
         ValueError: like `instant_seconds`.
     """
     text = ascii_digits(text.strip())
-    found = _ISO.fullmatch(text)
+    found = _iso(text)
     if found is None:
-        return _otherwise(text, zone)
+        raise ValueError(_reason_against(text))
     clock = found["clock"] or "00"
     is_end = re.fullmatch(r"24(:?00(:?00(?:[.,]0+)?)?)?", clock) is not None
     local = datetime.fromisoformat(f"{found['day']}T{'00' if is_end else clock}")
@@ -139,31 +167,55 @@ def _of_compact(text: str, found: re.Match[str], zone: tzinfo) -> float:
     return _placed(local, zone).timestamp()
 
 
-def _otherwise(text: str, zone: tzinfo) -> datetime:
-    """Return a time in the form of mail; raise `ValueError`, with both readings where there are two."""
+def _iso(text: str) -> re.Match[str] | None:
+    """Return the parts of a time, from ISO 8601 or one of its like; None if it is neither."""
+    found = _ISO.fullmatch(text)
+    # An hour of one digit looks like a zone.
+    if found is not None and not (found["zone"] or " ")[0].isdigit() and not text.endswith(")"):
+        return found
+    return _ISO.fullmatch(_plainly(text))
+
+
+def _plainly(text: str) -> str:
+    """Return a time with its day as ``2026-03-01`` and its hour in two digits; other texts as they are."""
+    if (found := _BRACKETS.fullmatch(text)) is not None:
+        # A zone in brackets explains an offset that is there, or is the zone itself.
+        has_offset = re.search(r":\d\d.*[+-]\d\d:?\d\d$", found["time"]) is not None
+        text = found["time"] if has_offset else f"{found['time']} {found['zone']}"
+    for form in _WORDS:
+        if (found := form.fullmatch(text)) is not None and not (found["clock"] and found["rest"]):
+            month = _MONTHS.index(found["month"][:3].lower()) + 1
+            parts = (f"{found['year']}-{month}-{found['day']}", *found.group("clock", "rest", "zone"))
+            text = " ".join(part for part in parts if part)
+            break
+    found = _LOOSE.fullmatch(text)
+    if found is None:
+        return text
+    day = f"{found['year']}-{int(found['month']):02}-{int(found['day']):02}"
+    return day if found["hour"] is None else f"{day} {int(found['hour']):02}{found['clock']}"
+
+
+def _reason_against(text: str) -> str:
+    """Return why a text is no time, with both readings where there are two."""
     slashes = _SLASHES.fullmatch(text)
     if slashes is not None:
         one, two, year = (int(slashes[name]) for name in ("one", "two", "year"))
-        pairs = [(day, month) for day, month in ((one, two), (two, one)) if 1 <= month <= 12]
-        days = [f"{year}-{month:02}-{day:02}" for day, month in pairs]
-        raise ValueError(f"it may be {' or '.join(dict.fromkeys(days))}" if days else "there is no such day")
+        days = [_day(year, month, day) for day, month in ((one, two), (two, one))]
+        said = " or ".join(dict.fromkeys(filter(None, days)))
+        return f"it may be {said}" if said else "there is no such day"
     if re.fullmatch(r"\d{5}(\.\d+)?", text) and 20_000 <= float(text) < 80_000:
         day = datetime(1899, 12, 30) + timedelta(days=float(text))
         said = day.isoformat(sep=" ", timespec="minutes")
-        raise ValueError(f"as a spreadsheet counts days it is {said}: save the column as a date")
-    if re.match(r"(?:[A-Za-z]{3}, )?\d{1,2} [A-Za-z]{3} \d{4} ", text):
-        try:
-            found = parsedate_to_datetime(text)
-        except (TypeError, ValueError, IndexError):
-            raise ValueError("no time") from None
-        if found.tzinfo is not None and re.search(r"([+-]\d{4}|GMT|UTC)$", text):
-            return found
-        return _placed(found.replace(tzinfo=None), zone) if re.search(r"\d$", text) else _unknown(text)
-    raise ValueError("no time")
+        return f"as a spreadsheet counts days it is {said}: save the column as a date"
+    return "no time"
 
 
-def _unknown(text: str) -> datetime:
-    raise ValueError(f"{text.rsplit(maxsplit=1)[-1]} is no offset")
+def _day(year: int, month: int, day: int) -> str:
+    """Return a day as ISO writes it; empty where the calendar has none."""
+    try:
+        return date(year, month, day).isoformat()
+    except ValueError:
+        return ""
 
 
 def epoch_seconds(number: float, text: str = "") -> float:
@@ -190,13 +242,13 @@ def has_zone(text: str) -> bool:
     text = ascii_digits(text.strip())
     if _COUNT.fullmatch(text):
         return _COMPACT.fullmatch(text) is None
-    found = _ISO.fullmatch(text)
-    return bool(found["zone"]) if found else bool(re.search(r"([+-]\d{4}|GMT|UTC)$", text))
+    found = _iso(text)
+    return found is not None and bool(found["zone"])
 
 
 def is_day(text: str) -> bool:
     """Return whether a time is a day without a clock, perhaps with its zone."""
-    found = _ISO.fullmatch(ascii_digits(text.strip()))
+    found = _iso(ascii_digits(text.strip()))
     return found is not None and found["clock"] is None
 
 
@@ -211,3 +263,72 @@ def named_zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise ValueError(f"{name} is no time zone") from None
+
+
+_UNITS = {
+    **dict.fromkeys(("w", "wk", "week", "weeks"), 604_800.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("us", "\u00b5s", "\u03bcs", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-9),
+}
+_CLOCK = re.compile(
+    r"(?:(?P<days>\d+)(?:-|\s*days?,?\s+))?(?P<hours>\d+):(?P<minutes>\d\d?)(?::(?P<seconds>\d\d?(?:[.,]\d+)?))?",
+    re.ASCII | re.IGNORECASE,
+)
+_PERIOD = re.compile(r"P(?P<days>[^T]*)(?:T(?P<clock>.+))?", re.ASCII | re.IGNORECASE)
+_PART = re.compile(
+    r"\s*(?P<number>[\d.,]+)\s*(?P<unit>[a-z\u00b5\u03bc]+)\.?\s*(?:,\s+|and\s+)?", re.IGNORECASE
+)
+
+
+def duration_seconds(text: str) -> float:
+    """Return a run time in seconds, from a clock, units or ISO 8601; a bare number is seconds.
+
+    Raises:
+        ValueError: when the text is none, or may be two.
+    """
+    text = ascii_digits(text.strip())
+    if (clock := _CLOCK.fullmatch(text)) is not None:
+        return _of_clock(clock)
+    period = _PERIOD.fullmatch(text)
+    if period is None:
+        return _of_units(text) if re.search(r"[^\W\d]", text) else _number(text)
+    if re.search(r"[ym]", period["days"], re.IGNORECASE):
+        raise ValueError("years and months have no fixed length")
+    return _of_units(period["days"] + (period["clock"] or ""))
+
+
+def _of_clock(clock: re.Match[str]) -> float:
+    hours, minutes = int(clock["hours"]), int(clock["minutes"])
+    if clock["seconds"] is None and clock["days"] is None:
+        raise ValueError(f"it may be {hours}:{minutes:02}:00 or 0:{hours:02}:{minutes:02}")
+    seconds = float((clock["seconds"] or "0").replace(",", "."))
+    if minutes >= 60 or seconds >= 60 or (clock["days"] and hours >= 24):
+        raise ValueError("there is no such time of day")
+    return int(clock["days"] or 0) * 86_400.0 + hours * 3600.0 + minutes * 60.0 + seconds
+
+
+def _of_units(text: str) -> float:
+    """Return the sum of numbers with units, each unit smaller than the one before."""
+    found, place, last = 0.0, 0, float("inf")
+    while place < len(text):
+        part = _PART.match(text, place)
+        unit = None if part is None else _UNITS.get(part["unit"].lower())
+        if part is None or unit is None or unit >= last:
+            raise ValueError("no run time")
+        found += _number(part["number"]) * unit
+        place, last = part.end(), unit
+    if not place:
+        raise ValueError("no run time")
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        return number_of(text)
+    except NotOneNumber as error:
+        raise ValueError(error.reason.removeprefix(", which ") or "no run time") from None

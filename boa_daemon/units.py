@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from boa_daemon.errors import InputError
 from boa_daemon.number_text import NotOneNumber, is_grouped, number_of, number_readings, without_dollars
+from policies.money_text import in_dollars
 
 if TYPE_CHECKING:
     from policies.model import Budget
@@ -75,7 +76,8 @@ class Per:
 
     def usd(self, usd_per_hour: float, *, digits: int = 2) -> str:
         """Return a rate of money in this unit, such as ``$25,000.00/month``."""
-        return f"${usd_per_hour * self.hours:,.{digits}f}/{self.name}"
+        amount = usd_per_hour * self.hours
+        return f"{in_dollars(amount) if digits == 2 else f'${amount:,.{digits}f}'}/{self.name}"
 
 
 PER_HOUR = Per("h", 1.0)

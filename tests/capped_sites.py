@@ -42,10 +42,15 @@ MARKETS: tuple[tuple[Market, ...], ...] = (("on-demand",), ("on-demand", "spot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CappedSite:
-    """A decision, and the rules under which it was made."""
+    """A decision, the policy, and the rules under which it was made."""
 
     decision: Decision
+    policy: BuiltPolicy
     rules: Rules
+
+    def decided(self, state: ClusterState, rules: Rules) -> Decision:
+        """Return the decision of the same policy in another state, or under other rules."""
+        return decide(state, allocator=self.policy.allocator, placer=FirstFit(), rules=rules)
 
 
 def a_capped_site(seed: int) -> CappedSite:
@@ -79,7 +84,7 @@ def a_capped_site(seed: int) -> CappedSite:
         steady=Steady() if draw.random() < 0.4 else None,
     ).under(policy)
     decision = decide(state, allocator=policy.allocator, placer=FirstFit(), rules=rules)
-    return CappedSite(decision=decision, rules=rules)
+    return CappedSite(decision=decision, policy=policy, rules=rules)
 
 
 @lru_cache(maxsize=32)

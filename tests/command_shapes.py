@@ -605,8 +605,7 @@ MORE: dict[str, Shape] = {
     "busybox xargs": Shape(
         run=f"seq 2 | busybox xargs -n1 sh -c 'echo fold $0; {LOOP}'", tool="busybox", never="fold 2"
     ),
-    # Of two trainings at once the shell of the one that ends first may go on; steps are lost by neither.
-    "xargs -P": Shape(run=f"seq 2 | xargs -P 2 -I@ sh -c '{_FURTHER}'"),
+    "xargs -P": Shape(run=f"seq 2 | xargs -P 2 -I@ sh -c '{_FURTHER}'", never="it went on"),
     "parallel, with retries": Shape(
         run=f"parallel --retries 3 -j1 ::: '{LOOP}' 'echo it went on'", tool="parallel"
     ),
@@ -625,6 +624,7 @@ MORE: dict[str, Shape] = {
     ),
     "in two folds at once": Shape(
         run=f"for i in 1 2; do (cd .; {LOOP}; echo it went on) & done; wait; echo it went on",
+        never="it went on",
     ),
     "the second begins late": Shape(
         run=f"({LOOP}; echo it went on) & (sleep 1.2; {LOOP}; echo it went on) & wait{_NEXT}",

@@ -87,9 +87,7 @@ class Talking:
         return LogChunk(text=whole[since:], next_offset=len(whole))
 
 
-def a_day(
-    folder: Path, *, hours: float = 24.0, now: float | None = None, is_committed: bool = True
-) -> DaemonInAFolder:
+def a_day(folder: Path, *, hours: float = 24.0, now: float | None = None) -> DaemonInAFolder:
     """Return a daemon with `hours` of history up to now: jobs arrived, ran, were resized and ended."""
     (folder / "classes.yaml").write_text(CLASSES)
     (folder / "commitments.toml").write_text(COMMITMENTS)
@@ -105,7 +103,7 @@ def a_day(
         "cloud": {
             "instance_types": ["g5.12xlarge"],
             "boot_seconds": 240.0,
-            **({"commitments": str(folder / "commitments.toml")} if is_committed else {}),
+            "commitments": str(folder / "commitments.toml"),
         },
         "teams": {
             "vision": {"members": ["ann", "bob"], "usd_per_day_cap": 900.0, "usd_per_month_cap": 9000.0},

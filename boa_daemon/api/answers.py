@@ -6,7 +6,7 @@ the tick that an answer rests on. Keys may be added; no key changes its meaning.
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 _Class = TypedDict("_Class", {"class": str})
 
@@ -313,8 +313,31 @@ class InstancesAnswer(TypedDict):
     next: str | None
 
 
+DecisionKind = Literal[
+    "",
+    "launch",
+    "start",
+    "stop",
+    "end",
+    "terminate",
+    "give-up",
+    "held",
+    "cancel",
+    "hold",
+    "release",
+    "resize",
+    "weigh",
+    "cap",
+]
+"""A kind of action of a tick, what a tick held back, or an order; empty for all."""
+
+
 class DecisionsAnswer(TypedDict):
-    """Decisions, newest first, without their states, and the newest orders of people."""
+    """Decisions, newest first, without their states, and the newest orders of people.
+
+    Of a tick with very many actions some are in the answer, those that were asked for first; `action_counts`
+    has all of them by kind.
+    """
 
     as_of: float
     decisions: list[dict[str, Any]]
@@ -333,7 +356,8 @@ class ClassesAnswer(TypedDict):
 class PastAnswer(TypedDict):
     """The jobs of the last `days` that are over, and the policy that they ran under.
 
-    `left_out` counts the others by reason, `usd` is the cost of both and of idle nodes.
+    `left_out` counts the others by reason, `usd` is the cost of both and of idle nodes, without the
+    `commitments`. Their instants are seconds since the first of these days, as those of the jobs are.
     """
 
     as_of: float
@@ -344,6 +368,7 @@ class PastAnswer(TypedDict):
     policy: dict[str, Any]
     market: str
     spot_price_fraction: float | None
+    commitments: list[dict[str, Any]]
 
 
 class AlertsAnswer(TypedDict):

@@ -24,6 +24,7 @@ from starlette.exceptions import HTTPException
 from boa_daemon.api.admission import BoundedRequest, CallerFirst
 from boa_daemon.api.authentication import Authenticator, Caller
 from boa_daemon.api.browser_security import BrowserGuard
+from boa_daemon.api.closed_sets import fault_sentence, refuse_unknown_parameters
 from boa_daemon.api.contract_routes import JOB_NAME, contract_routes
 from boa_daemon.api.job_access import job_access_routes
 from boa_daemon.api.order_routes import order_routes
@@ -108,12 +109,11 @@ def _unwritable(_request: Request, error: Exception) -> JSONResponse:
 def _malformed(_request: Request, error: Exception) -> JSONResponse:
     """Return the response to a malformed request."""
     faults = error.errors() if isinstance(error, RequestValidationError) else []
-    first = faults[0] if faults else {"loc": (), "msg": "malformed"}
-    where = ".".join(str(part) for part in first["loc"])
-    if where == "path.name":
+    first = faults[0] if faults else {"loc": (), "msg": "malformed", "type": ""}
+    if tuple(first["loc"]) == ("path", "name"):
         text = str(first.get("input"))
         return _refusal(422, "MalformedRequest", f"no job can have the id {text!r}. {_IDS}", 2)
-    said = f"{where}: {first['msg']}".encode("utf-8", "replace").decode()
+    said = fault_sentence(first).encode("utf-8", "replace").decode()
     return _refusal(422, "MalformedRequest", said, 2)
 
 
@@ -171,11 +171,8 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
         summary="Return metrics for Prometheus.",
         operation_id="metrics",
     )
-    app.include_router(_routes(service, gatekeeper))
-    app.include_router(contract_routes(service, gatekeeper))
-    app.include_router(job_access_routes(service, gatekeeper))
-    app.include_router(order_routes(service, gatekeeper))
-    app.include_router(page_routes(service, gatekeeper))
+    for routes in (_routes, contract_routes, job_access_routes, order_routes, page_routes):
+        app.include_router(routes(service, gatekeeper), dependencies=[Depends(refuse_unknown_parameters)])
     app.include_router(file_routes())
     # The last one added is the first to see a request.
     app.add_middleware(BoundedRequest, busy_seconds=lambda: service.daemon.database_busy_seconds)

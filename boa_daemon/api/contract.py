@@ -26,6 +26,7 @@ from boa_daemon.api.answers import (
     ChangesAnswer,
     ClassesAnswer,
     CostAnswer,
+    DecisionKind,
     DecisionsAnswer,
     DownAnswer,
     ExplainAnswer,
@@ -61,8 +62,7 @@ class Verb:
     does not have it (`...`: it must) where that differs from the client's default. `answers` is the service's
     method. In the API's description the body of a POST is called `body` and the verb `operation`; `said` is
     what it does, by default the first sentences of the docstring, which is the client's. A verb `at_once`
-    needs no thread; the answer of one that `is_large` is not validated. An `is_exact` verb refuses parameters
-    that it does not know.
+    needs no thread; the answer of one that `is_large` is not validated.
     """
 
     name: str
@@ -76,7 +76,6 @@ class Verb:
     said: str
     at_once: bool
     is_large: bool
-    is_exact: bool
     declared: Callable[..., Any] = field(repr=False)
 
     @property
@@ -111,7 +110,6 @@ def verb(
     said: str = "",
     at_once: bool = False,
     is_large: bool = False,
-    is_exact: bool = False,
 ) -> Callable[[_Declared], _Declared]:
     """Declare a method as a verb: ``GET /jobs/{name}``, below ``/v1``; the fields are those of `Verb`."""
     method, _, path = request.partition(" ")
@@ -130,7 +128,6 @@ def verb(
             said=said,
             at_once=at_once,
             is_large=is_large,
-            is_exact=is_exact,
             declared=declared,
         )
 
@@ -170,7 +167,6 @@ class Verbs:
         role="reader",
         said="List jobs, newest first; `next` of a page is the `before` of the next page.",
         is_large=True,
-        is_exact=True,
         rules={
             "user": {"pattern": r"^[A-Za-z0-9_.@-]{1,64}$"},
             "group": {"pattern": r"^[A-Za-z0-9-]{1,80}$"},
@@ -201,7 +197,7 @@ class Verbs:
             limit: largest number of jobs, at most 20,000.
 
         Raises:
-            RefusedByDaemon: with status 404 when there is no such group.
+            RefusedByDaemon: with status 404 when there is no such group, and when there is no such team.
         """
         raise NotImplementedError
 
@@ -332,7 +328,6 @@ class Verbs:
             "job": {"max_length": 200},
             "user": {"max_length": 64},
             "node": {"max_length": 200},
-            "kind": {"max_length": 40},
         },
     )
     def decisions(
@@ -343,12 +338,15 @@ class Verbs:
         job: str = "",
         user: str = "",
         node: str = "",
-        kind: str = "",
+        kind: DecisionKind = "",
     ) -> DecisionsAnswer:
         """List decisions, newest first; `acting` only those with actions.
 
-        `job`, `user`, `node` and `kind` (of an action, or ``held``) leave only decisions and orders about
-        these; empty ones leave all.
+        `job`, `user`, `node` and `kind` (of an action or order, or ``held``) leave only decisions and orders
+        about these; empty ones leave all.
+
+        Raises:
+            RefusedByDaemon: when there is no such kind.
         """
         raise NotImplementedError
 

@@ -21,7 +21,7 @@ from boa_daemon.daemon.service.service_base import NotAllowed
 JOB_NAME = MappingProxyType({"pattern": r"^[A-Za-z0-9-]{1,80}$", "description": "id of a job"})
 _FORMS: Mapping[str, Any] = {"cost-by": CostBy}
 _ORDER = "order"
-"""Parameter of a route that holds the body or the whole query; no verb has a parameter of that name."""
+"""Parameter of a route that holds the body; no verb has a parameter of that name."""
 
 
 def contract_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
@@ -98,18 +98,17 @@ def _request(verb: Verb, bodies: dict[str, type[BaseModel]]) -> list[inspect.Par
     path = [each for each in verb.parameters if verb.is_in_path(each.name)]
     rest = [each for each in verb.parameters if not verb.is_in_path(each.name)]
     found = [_parameter(verb, each, Path) for each in path]
-    if verb.method == "GET" and not verb.is_exact:
+    if verb.method == "GET":
         return [*found, *(_parameter(verb, each, Query) for each in rest)]
     if not rest:
         return found
-    name = verb.body or f"{verb.name.title()}Page"
+    name = verb.body
     model = bodies.setdefault(name, _model(name, verb, rest))
-    how = Annotated[model, Query()] if verb.method == "GET" else model
-    return [*found, inspect.Parameter(_ORDER, inspect.Parameter.KEYWORD_ONLY, annotation=how)]
+    return [*found, inspect.Parameter(_ORDER, inspect.Parameter.KEYWORD_ONLY, annotation=model)]
 
 
 def _model(name: str, verb: Verb, parameters: list[inspect.Parameter]) -> type[BaseModel]:
-    """Return the model of a body, or of a query that refuses what it does not know."""
+    """Return the model of a body, which refuses what it does not know."""
     fields: dict[str, Any] = {}
     for each in parameters:
         rules, default = _rules(verb, each)

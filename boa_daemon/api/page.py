@@ -88,12 +88,19 @@ def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
     @router.get("/page/now")
     def now(caller: Caller = ask) -> dict[str, Any]:
         """Return the overview."""
-        return overview_document(service)
+        return {**overview_document(service), "month_pace": money.month_pace()}
 
     @router.get("/page/frontier")
     def frontier(caller: Caller = ask) -> dict[str, Any]:
         """Return the curve of waiting against money, and the daemon's position on it."""
         return money.frontier()
+
+    @router.get("/page/month")
+    def this_month(caller: Caller = ask) -> dict[str, Any]:
+        """Return the money of this day and month, and where the month ends at the pace of the last days."""
+        status = service.status()
+        names = ("as_of", "books", "budget_usd_per_hour", "beside_usd_per_hour")
+        return {**{name: status.get(name) for name in names}, "month_pace": money.month_pace()}
 
     @router.get("/page/history")
     def history(hours: Hours = 24.0, caller: Caller = ask) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, model_v
 from pydantic_core import PydanticCustomError
 
 from boa_daemon.backends.region_names import REGION
-from boa_daemon.inputs.schema import FORMS, Limit, Name, Names, Strict
+from boa_daemon.inputs.schema import FORMS, Free, Limit, Name, Names, Strict
 from boa_daemon.tick.facts.offers import Market
 
 DRIVER_IMAGE = "ssm:/aws/service/deeplearning/ami/x86_64/{}/latest/ami-id"
@@ -97,6 +97,7 @@ Tags: TypeAlias = Annotated[Mapping[str, str], AfterValidator(_checked_tags)]
 """Tags of the house, by key."""
 
 
+NODES_LEFT = "nodes there would be counted and ended by nobody"
 Counted: TypeAlias = Annotated[float, Limit("down")]
 """Dollars that count against the caps: a lower figure lets more be spent."""
 
@@ -126,9 +127,9 @@ class SidePrices(Strict):
     """Dollars per million requests to a queue."""
     transfer_usd_per_gb: Annotated[float | None, Limit("down")] = Field(default=None, gt=0.0, le=10.0)
     """Dollars per GB from the region to another; unset: the most that AWS asks anywhere."""
-    as_of: str = Field(pattern=DAY_FORM)
+    as_of: Free[str] = Field(pattern=DAY_FORM)
     """The day that the prices are of."""
-    source: str = "set by hand"
+    source: Free[str] = "set by hand"
     """Where the prices come from."""
 
 
@@ -137,29 +138,29 @@ class RegionSettings(Strict):
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    zones: Names = ()
+    zones: Free[Names] = ()
     """Zones to rent in; empty: every zone that offers the type."""
-    subnets: Names = ()
+    subnets: Free[Names] = ()
     """Subnets to rent in; empty: the default subnet of each zone."""
-    security_groups: Names = ()
+    security_groups: Annotated[Names, Limit("other", "others could reach nodes")] = ()
     """Security groups of the nodes; empty: the default one."""
-    image: str = ""
+    image: Free[str] = ""
     """An image for all families: `ami-...`, `ssm:PARAMETER`, or `built`, the newest of `boa image build`."""
-    images: Named = Field(default_factory=dict)
+    images: Free[Named] = Field(default_factory=dict)
     """An image per family, which wins over `image`."""
-    key_name: str = ""
+    key_name: Annotated[str, Limit("other", "other people could log in on nodes")] = ""
     """Key pair for SSH; empty: none."""
-    placement_groups: Named = Field(default_factory=dict)
+    placement_groups: Free[Named] = Field(default_factory=dict)
     """Zone to cluster placement group, used for gangs of types that have EFA."""
-    reservations: Named = Field(default_factory=dict)
+    reservations: Free[Named] = Field(default_factory=dict)
     """Instance type to capacity reservations and blocks: ids with commas between them, or `tag:KEY=VALUE`."""
-    side_prices: SidePrices | None = None
+    side_prices: Free[SidePrices | None] = None
     """Prices of the region besides instances; unset: the catalogue's, which has us-east-1 only."""
-    prices: str = ""
+    prices: Annotated[str, Limit("other", "other prices would count against the caps")] = ""
     """Price file of the region, for where the Pricing API cannot be asked; it names its region."""
-    queue_url: str = ""
+    queue_url: Free[str] = ""
     """The SQS queue that EventBridge fills with spot warnings and state changes; empty: none."""
-    pool_end_role: str = Field(default="", pattern=ROLE_FORM)
+    pool_end_role: Free[str] = Field(default="", pattern=ROLE_FORM)
     """Role (IAM) that ends stopped nodes whose daemon is gone; `boa up` makes it. Empty: none does."""
 
     @classmethod
@@ -181,22 +182,22 @@ class AwsSettings(RegionSettings):
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    cluster: str = Field(default="boa", pattern=CLUSTER_FORM)
+    cluster: Annotated[str, Limit("other", NODES_LEFT)] = Field(default="boa", pattern=CLUSTER_FORM)
     """Name of the cluster, in the tags of everything that is rented."""
-    region: str = Field(default="us-east-1", pattern=REGION_FORM)
-    regions: Names = ()
+    region: Annotated[str, Limit("other", NODES_LEFT)] = Field(default="us-east-1", pattern=REGION_FORM)
+    regions: Annotated[Names, Limit("fewer", NODES_LEFT)] = ()
     """Regions to rent in, first the home region with bucket, queues and roles; empty: `region` alone."""
     by_region: Mapping[Name, _FurtherRegion] = Field(default_factory=dict)
     """Settings of a further region by its name, such as its subnets, images and queue of warnings."""
-    instance_types: Names = ()
-    market: MarketChoice = "on-demand"
-    instance_profile: str = ""
+    instance_types: Free[Names] = ()
+    market: Free[MarketChoice] = "on-demand"
+    instance_profile: Annotated[str, Limit("other", "jobs get the rights of the nodes' profile")] = ""
     """Instance profile (IAM) of the nodes; empty: none."""
-    efa: bool = True
+    efa: Free[bool] = True
     """Use EFA cards where a type has them."""
-    volume_gib: int = Field(default=200, ge=8, le=16384)
+    volume_gib: Free[int] = Field(default=200, ge=8, le=16384)
     """GiB of the root volume of a node."""
-    volume_mb_per_second: int = Field(default=125, ge=125, le=750)
+    volume_mb_per_second: Free[int] = Field(default=125, ge=125, le=750)
     """MB/s of the root volume; MB/s above 125 cost extra, and 750 is the most that its 3,000 IOPS carry."""
     nat_gb_per_hour: Annotated[float, Limit("down")] = Field(default=0.0, ge=0.0, le=1e5)
     """GB per hour that a node receives through a NAT gateway: an estimate for ledger and caps; S3 is free."""
@@ -204,11 +205,11 @@ class AwsSettings(RegionSettings):
     """Instance type to the highest spot price in dollars per hour; unset: the on-demand price."""
     lease_minutes: Annotated[float, Limit("up")] = Field(default=90.0, ge=2.0, le=1440.0)
     """A node without contact to the daemon for this long powers off; 90 survives an hour's outage."""
-    warm_pool_nodes: int = Field(default=0, ge=0)
+    warm_pool_nodes: Free[int] = Field(default=0, ge=0)
     """Idle nodes kept stopped, at the cost of their disks."""
-    tags: Tags = Field(default_factory=dict)
+    tags: Free[Tags] = Field(default_factory=dict)
     """Tags of the house, such as a cost centre, on everything that BOA makes; their case is kept."""
-    endpoint: str = ""
+    endpoint: Annotated[str, Limit("other", NODES_LEFT)] = ""
     """Another endpoint for all services, for tests; `AWS_ENDPOINT_URL` does the same."""
 
     @model_validator(mode="before")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.job.unit import read_json, write_json
+from boa_daemon.slurm.class_comment import is_of_engine
 from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmNode, SlurmRefused, SlurmSilent
 from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.facts.node_lives import instance_of, life_named
@@ -33,8 +34,6 @@ FREE_USD_PER_HOUR = 1e-4
 """What a plan assumes for a node that costs nothing; its bill is nothing."""
 BOOT_SECONDS = 1800.0
 """A node that Slurm powers up, and that has not joined after this time, is given back."""
-OURS = "boa:"
-"""Prefix of the comments of jobs that the slurm engine submits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,8 +250,8 @@ def _full(partition: Partition) -> Refused:
 
 def _taken_by_others(jobs: Sequence[SlurmJob]) -> frozenset[str]:
     """Return the nodes on which only jobs run that are not ours."""
-    ours = {host for job in jobs if job.comment.startswith(OURS) for host in job.hosts}
-    theirs = {host for job in jobs if job.is_live and not job.comment.startswith(OURS) for host in job.hosts}
+    ours = {host for job in jobs if is_of_engine(job.comment) for host in job.hosts}
+    theirs = {host for job in jobs if job.is_live and not is_of_engine(job.comment) for host in job.hosts}
     return frozenset(theirs - ours)
 
 

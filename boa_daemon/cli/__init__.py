@@ -6,16 +6,24 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated
 
 import typer
 
-from boa_daemon.cli.common.output import forget_printed, print_json, stderr_console, was_printed
+from boa_daemon.cli.common.output import (
+    exit_quietly_without_readers,
+    forget_printed,
+    print_json,
+    stderr_console,
+    was_printed,
+)
+from boa_daemon.cli.common.standard_streams import open_standard_streams
 from boa_daemon.cli.verbs import Verbs, usage_errors
 from boa_daemon.errors import USAGE, BoaError, exit_code_of
 from boa_daemon.version import __version__
-from policies.errors import PolicyError
+from policies.errors import InfeasibleBudget, PolicyError
 
 OF_THE_DAEMON = frozenset(
     {"alembic", "apscheduler", "boto3", "botocore", "fastapi", "prometheus_client", "scipy", "sqlalchemy"}
@@ -48,7 +56,9 @@ def _root(
 
 def main() -> None:
     """Run the command line; print a known error as one sentence and exit with its code."""
+    open_standard_streams()
     forget_printed()
+    exit_quietly_without_readers()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A name or a line of a log may have characters that a terminal's encoding lacks.
@@ -56,7 +66,7 @@ def main() -> None:
     try:
         app()
     except (BoaError, PolicyError) as error:
-        _say(type(error).__name__, str(error), exit_code_of(error))
+        _say(type(error).__name__, str(_in_unit_asked(error)), exit_code_of(error))
         sys.exit(exit_code_of(error))
     except SystemExit as end:
         if end.code == USAGE and _wants_json() and not was_printed():
@@ -77,6 +87,25 @@ def main() -> None:
         # The reader closed the pipe (`boa ... | head`), so an error message would reach nobody.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _in_unit_asked(error: BoaError | PolicyError) -> Exception:
+    """Return the error; an infeasible budget per month, if it was typed per month, whatever the verb."""
+    if not isinstance(error, InfeasibleBudget) or error.budget is None:
+        return error
+    typed = next((value for value in _values_of("--budget", "--budgets")), None)
+    from boa_daemon.cli.common.planning_options import said_in  # noqa: PLC0415 - only where something is wrong
+    from boa_daemon.units import per_of, split_budgets  # noqa: PLC0415
+
+    return error if typed is None else said_in(error, per_of(split_budgets(typed).texts[0]))
+
+
+def _values_of(*options: str) -> Iterator[str]:
+    """Yield the values of options in `sys.argv`, as ``--option VALUE`` or ``--option=VALUE``."""
+    for first, second in pairwise([*sys.argv[1:], ""]):
+        name, has_value, value = first.partition("=")
+        if name in options:
+            yield value if has_value else second
 
 
 def _say(name: str, sentence: str, code: int) -> None:

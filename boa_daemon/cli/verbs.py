@@ -211,6 +211,8 @@ class Verbs(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parse the arguments; store a usage error in `usage_errors`."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
         # After `--` come the words of another program, such as `boa exec JOB -- ls --help`.
         before = args[: args.index("--")] if "--" in args else args
         self._is_help = bool({"-h", "--help"}.intersection(before))

@@ -16,6 +16,7 @@ from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.service.service_base import NotReady
 from boa_daemon.daemon.watch.purse_alerts import purse_document
 from boa_daemon.dashboard.frontier import frontier_document
+from boa_daemon.dashboard.month_pace import PACE_HOURS, PACE_POINTS, month_pace
 from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import JOBS
 from boa_daemon.tick.facts.limits import fixed_usd
@@ -44,6 +45,7 @@ class MoneyView:
         self._drawn: _Drawn | None = None
         self._costs: dict[tuple[CostBy, float], tuple[Any, dict[str, Any]]] = {}
         self._uses: dict[float, tuple[Any, dict[str, Any]]] = {}
+        self._pace: tuple[Any, dict[str, Any] | None] = (None, None)
 
     def frontier(self) -> dict[str, Any]:
         """Return the curve at the planned load and prices, and the daemon's measured position.
@@ -73,6 +75,27 @@ class MoneyView:
             raise NotReady("there is no history without a database")
         found = history.read(since=now - hours * SECONDS_PER_HOUR, until=now, points=POINTS)
         return {"as_of": now, **found}
+
+    def month_pace(self) -> dict[str, Any] | None:
+        """Return where this month's money ends at the pace of the last days, computed once per tick.
+
+        None before the first tick, before half an hour was seen, or without a database.
+        """
+        daemon = self._service.daemon
+        picture, now = daemon.standing.picture, daemon.world.clock.now()
+        if picture is None or daemon.storage is None or daemon.history is None:
+            return None
+        if self._pace[0] is not picture:
+            past = daemon.history.read(
+                since=now - PACE_HOURS * SECONDS_PER_HOUR, until=now, points=PACE_POINTS
+            )
+            beside = self._service.status()["beside_usd_per_hour"]
+            at = picture.decision.state.now
+            self._pace = (
+                picture,
+                month_pace(past, picture.figures, now=at, beside_usd_per_hour=beside),
+            )
+        return self._pace[1]
 
     def cost(self, *, by: CostBy, hours: float) -> dict[str, Any]:
         """Return the costs of the last hours, cached between two ticks."""

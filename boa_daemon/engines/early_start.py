@@ -17,11 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from boa_daemon.job.account import popen_as
 from boa_daemon.job.container import pull_script
 from boa_daemon.job.control_group import ControlGroup
 from boa_daemon.job.early_start import are_all_there, read_start_notes
+from boa_daemon.job.enclosure import group_name
 from boa_daemon.job.keeper import GO, READY
-from boa_daemon.job.leavings import remove_trees
+from boa_daemon.job.leavings import remove_trees, temporary_folder
 from boa_daemon.job.processes import is_alive, kill_all_carrying, send
 from boa_daemon.job.unit import Unit, is_kept, keepers_of, read_own
 from boa_daemon.tick.facts.actions import StartJob
@@ -85,14 +87,22 @@ def drop_units(generation: Path) -> None:
             for one in keepers_of(read_own(folder, "keeper.json")):
                 if is_alive(*one):
                     send([one[0]], signal.SIGKILL)
-            group = ControlGroup()
             with suppress(OSError, ValueError, TypeError):
-                group = ControlGroup(tuple(map(Path, (read_own(folder, READY) or {}).get("group", ()))))
-            group.kill()
-            with suppress(OSError, ValueError, TypeError):
-                kill_all_carrying(f"BOA_UNIT={Unit.read(folder).name}")
-            group.remove()
+                noted = (read_own(folder, READY) or {}).get("group", ())
+                _end(replace(Unit.read(folder), folder=generation / folder.name), noted)
     remove_trees(gone)
+
+
+def _end(unit: Unit, noted: Sequence[str]) -> None:
+    """End the processes of a unit that has no keeper any more, and remove what it left beside its folder.
+
+    `noted` are the folders of its control group, empty if it had not noted them yet.
+    """
+    group = ControlGroup(tuple(map(Path, noted))) if noted else ControlGroup.find(group_name(unit))
+    group.kill()
+    kill_all_carrying(f"BOA_UNIT={unit.name}")
+    group.remove()
+    remove_trees(temporary_folder(unit.folder), **popen_as(unit))
 
 
 def may_start_early(spec: JobSpec, running: Sequence[Unit]) -> tuple[bool, float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from boa_daemon.engines.run_reports import UnitStatus
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES, is_authentic, parse_unit_status
 from boa_daemon.job.course import COURSE, read_course
-from boa_daemon.job.keeper import end_orphaned_unit
+from boa_daemon.job.keeper import settle
 from boa_daemon.job.processes import is_alive, order
 from boa_daemon.job.regular_files import UNREADABLE
 from boa_daemon.job.seal import key_of, sealed
@@ -155,14 +155,14 @@ def _mended(folder: Path) -> UnitStatus | None:
     with suppress(OSError, ValueError):
         for file in files:
             file.unlink(missing_ok=True)
-        end_orphaned_unit(folder)
+        settle(folder)
     return _status(folder)
 
 
 def _has_lost_its_keeper(folder: Path, unit: UnitStatus) -> bool:
     """Return whether a unit's keeper died or never started, so that the unit must be ended."""
-    if unit["exit"] is not None or unit["is_kept"]:
-        return False
+    if unit["is_kept"] or (unit["exit"] is not None and (folder / "exit.json").exists()):
+        return False  # Without that file its keeper has died in its last errand.
     if unit["was_kept"]:
         return True
     # Also a file of the future is old: the clock was set back since.
@@ -172,5 +172,5 @@ def _has_lost_its_keeper(folder: Path, unit: UnitStatus) -> bool:
 def _settled(folder: Path) -> UnitStatus | None:
     """End a unit that has no keeper; return its status."""
     with suppress(OSError):
-        end_orphaned_unit(folder)
+        settle(folder)
     return _status(folder)

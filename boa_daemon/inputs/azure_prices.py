@@ -6,18 +6,19 @@ reservations, savings plans or Windows. A file may hold one answer, a list of an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.cloud_machines import machines_of
-from boa_daemon.inputs.document_file import listed_json
+from boa_daemon.inputs.document_file import entries_of, json_pages, names_next_page
 from boa_daemon.inputs.money_cells import usd_number
 from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
 from boa_daemon.text_files import read_whole_text
 from boa_daemon.time_text import instant_seconds
+from policies.money_text import price_in_dollars
 
 _HINT = "Save what https://prices.azure.com/api/retail/prices answers, all pages, as a list"
 _NEEDED = ("armSkuName", "armRegionName", "retailPrice", "currencyCode", "type", "unitOfMeasure")
@@ -33,7 +34,10 @@ def read_azure(path: Path, *, as_of: str, now: datetime | None = None) -> PriceL
     now = now or datetime.now(UTC)
     machines = machines_of("azure")
     seen: dict[tuple[str, str, Market], tuple[str, datetime, float]] = {}
-    for where, item in _items(path):
+    pages = json_pages(read_whole_text(path), str(path), hint=_HINT)
+    if names_next_page(pages, "NextPageLink"):
+        found.notes.append("the file lacks pages: its last answer names a further one (NextPageLink)")
+    for where, item in _items(pages, path):
         for name in _NEEDED:
             if name not in item:
                 raise InputError(f"{where}: {name} is missing", file=path, hint=_HINT)
@@ -55,9 +59,12 @@ def read_azure(path: Path, *, as_of: str, now: datetime | None = None) -> PriceL
             problem = f"{where}: a price in {item['currencyCode']}: budgets and caps count USD"
             raise InputError(problem, file=path, hint="Ask for it without currencyCode")
         since = _instant(item.get("effectiveStartDate"), where, path)
-        if since > now:
-            found.left_out["that are not in effect yet"] += 1
+        until = item.get("effectiveEndDate")
+        if since > now or (until and _instant(until, where, path, "effectiveEndDate") <= now):
+            found.left_out["that are not in effect"] += 1
             continue
+        if not item["armRegionName"]:
+            raise InputError(f"{where}: armRegionName is empty", file=path)
         usd = usd_number(item["retailPrice"], f"{where}: retailPrice", path)
         if usd == 0:
             found.left_out["without a price"] += 1
@@ -67,7 +74,8 @@ def read_azure(path: Path, *, as_of: str, now: datetime | None = None) -> PriceL
         other = seen.get(key)
         if other is not None and other[1] == since and other[2] != usd:
             problem = (
-                f"{where}: {key[0]} in {key[1]} costs {usd:g} USD/hour here and {other[2]:g} in {other[0]}, "
+                f"{where}: {key[0]} in {key[1]} costs {price_in_dollars(usd)}/hour here and "
+                f"{price_in_dollars(other[2])} in {other[0]}, "
                 "and nothing tells them apart"
             )
             raise InputError(problem, file=path, hint="Keep the item that you pay by")
@@ -91,17 +99,17 @@ def read_azure(path: Path, *, as_of: str, now: datetime | None = None) -> PriceL
     return found
 
 
-def _items(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _items(pages: Sequence[Any], path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (place in words, item) of all answers in a file."""
-    for number, item in enumerate(listed_json(read_whole_text(path), str(path), ("Items",), hint=_HINT)):
+    for number, item in enumerate(entries_of(pages, ("Items",))):
         if not isinstance(item, Mapping):
             raise InputError(f"item {number} is no object", file=path, hint=_HINT)
         yield f"item {number} ({item.get('skuName') or item.get('armSkuName') or 'without a name'})", item
 
 
-def _instant(text: object, where: str, path: Path) -> datetime:
-    """Return the instant from which a price holds."""
+def _instant(text: object, where: str, path: Path, name: str = "effectiveStartDate") -> datetime:
+    """Return the instant from which, or to which, a price holds."""
     try:
         return datetime.fromtimestamp(instant_seconds(str(text)), UTC)
     except (ValueError, OverflowError):
-        raise InputError(f"{where}: effectiveStartDate must be a time; got {text!r}", file=path) from None
+        raise InputError(f"{where}: {name} must be a time; got {text!r}", file=path) from None

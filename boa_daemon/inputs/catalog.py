@@ -26,6 +26,7 @@ from boa_daemon.inputs.price_file import (
     row_path,
 )
 from policies.model import InstanceType
+from policies.money_text import price_in_dollars
 
 _EVERY_TYPE = "*"
 HOME_REGION = "us-east-1"
@@ -87,7 +88,11 @@ class CatalogEntry:
         if not self.is_retired:
             return ""
         described = f", last described {self.specs_as_of}" if self.specs_as_of else ""
-        price = "has no price" if self.usd_per_hour is None else f"costs {self.usd_per_hour:g} USD/hour"
+        price = (
+            "has no price"
+            if self.usd_per_hour is None
+            else f"costs {price_in_dollars(self.usd_per_hour)}/hour"
+        )
         dated = f" as of {self.as_of}" if self.as_of else ""
         return (
             f"{self.name} is retired{described}: it {price}{dated}, serves simulation, and cannot be launched"
@@ -131,7 +136,7 @@ class Catalog:
         for name, entry in self.entries.items():
             if entry.usd_per_hour is not None and (entry.region or HOME_REGION) != region:
                 place = f"in {entry.region}" if entry.region else f"{entry.source} for no stated region"
-                source = f"none in {region}: {entry.usd_per_hour:g} USD is the price {place}"
+                source = f"none in {region}: {price_in_dollars(entry.usd_per_hour)} is the price {place}"
                 entries[name] = replace(entry, usd_per_hour=None, source=source, as_of="")
         return Catalog(entries=entries)
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -34,6 +34,8 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.document_file import Document, KeyPath, read_document
 from boa_daemon.inputs.schema import Name, Positive, Strict, checked, spoken
+from boa_daemon.tick.facts.limits import FixedCost
+from boa_daemon.tick.money.commitments import CommitmentLevel
 from boa_daemon.units import counted
 from policies.model import InstanceType
 from policies.optimum.commitments import Commitment
@@ -118,6 +120,23 @@ class HeldCommitment:
         """Return the dollars per hour that are paid whether used or not."""
         return self.usd_per_hour if self.instances is None else self.instances * commitment.step  # type: ignore[return-value]
 
+    def on(self, machines: Sequence[InstanceType]) -> CommitmentLevel | None:
+        """Return its cost and its rates by instance; None for one to instances that are not rented."""
+        rates = {
+            machine.name: machine.usd_per_hour * (1.0 - off)
+            for machine in machines
+            if (off := self.terms.discount_of(machine)) is not None
+        }
+        usd = self.usd_per_hour
+        if usd is None:
+            commitment = self.terms.on(machines)
+            if commitment is None:
+                return None
+            usd = self.level(commitment)
+        begins, ends = (None if day is None else _midnight(day) for day in (self.begins, self.ends))
+        cost = FixedCost(name=self.terms.name, usd_per_hour=usd, begins_at=begins, ends_at=ends)
+        return CommitmentLevel(cost=cost, rates=rates)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentsFile:
@@ -128,6 +147,10 @@ class CommitmentsFile:
     held: tuple[HeldCommitment, ...]
     as_of: date | None
     source: str
+
+    def levels(self, machines: Sequence[InstanceType]) -> list[CommitmentLevel]:
+        """Return the commitments as a daemon counts them, without those to instances that are not rented."""
+        return [level for one in self.held if (level := one.on(machines)) is not None]
 
 
 def offers_schema() -> dict[str, Any]:
@@ -278,6 +301,11 @@ def _years_after(day: date, years: int) -> date:
         return day.replace(year=day.year + years)
     except ValueError:
         return day.replace(year=day.year + years, day=28)
+
+
+def _midnight(day: date) -> float:
+    """Return the instant at which a day begins (UTC)."""
+    return datetime.combine(day, time(), UTC).timestamp()
 
 
 def _day(text: str | None, document: Document, at: KeyPath) -> date | None:

@@ -17,12 +17,14 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
 from boa_daemon.inputs.tables import TableRow, read_rows
+from boa_daemon.time_text import instant_seconds
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "kind": ("lineitemlineitemtype", "chargecategory"),
@@ -32,10 +34,11 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "reservation_cost": ("reservationeffectivecost",),
     "effective_cost": ("effectivecost",),
     "hours": ("lineitemusageamount", "consumedquantity"),
-    "unit": ("pricingunit", "consumedunit"),
+    "unit": ("consumedunit", "pricingunit"),
     "instance_type": ("productinstancetype", "xinstancetype"),
     "region": ("productregioncode", "productregion", "regionid"),
     "system": ("productoperatingsystem",),
+    "operation": ("lineitemoperation", "xoperation"),
     "currency": ("lineitemcurrencycode", "billingcurrency"),
     "start": ("lineitemusagestartdate", "chargeperiodstart"),
     "product": ("product",),
@@ -66,6 +69,7 @@ def read_costs(path: Path, *, as_of: str) -> PriceList:
     """
     found = PriceList([])
     known = Catalog.load().entries
+    days: dict[str, str] = {}
     paid: dict[tuple[str, str, Market], _Paid] = defaultdict(_Paid)
     is_checked = False
     for row in read_rows(path, (), column_of=_column_of):
@@ -86,7 +90,7 @@ def read_costs(path: Path, *, as_of: str) -> PriceList:
         if usage["type"] not in known:
             found.left_out["of types that the catalogue lacks"] += 1
             continue
-        if (system := _of_product(cells, "system", "operating_system")) and system.lower() != "linux":
+        if not _is_linux(cells):
             found.left_out["of other systems"] += 1
             continue
         if cells.get("currency", "USD").upper() not in ("USD", ""):
@@ -96,13 +100,14 @@ def read_costs(path: Path, *, as_of: str) -> PriceList:
         if not region:
             raise InputError("the region is empty", file=path, line=line, hint="Export product/region")
         hours = row.number("hours", most=_MOST) if cells["hours"] else 0.0
-        if cells.get("unit", "Hrs").lower().rstrip("s") not in ("hr", "hour", ""):
-            raise InputError(f"a usage in {cells['unit']}, not in hours", file=path, line=line)
+        unit = cells.get("unit") or cells.get("unit_other") or "Hrs"
+        if unit.lower().rstrip("s") not in ("hr", "hour"):
+            raise row.refuse(f"a usage in {unit}, not in hours")
         market: Market = "spot" if usage["kind"] == "SpotUsage" else "on-demand"
         total = paid[usage["type"], region, market]
         total.usd += _cost(row)
         total.hours += hours
-        day = cells["start"][:10]
+        day = _day(row, days)
         total.first, total.last = min(total.first or day, day), max(total.last, day)
     for (name, region, market), total in sorted(paid.items()):
         if total.hours <= 0 or total.usd <= 0:
@@ -126,6 +131,29 @@ def read_costs(path: Path, *, as_of: str) -> PriceList:
     return found
 
 
+def _is_linux(cells: Mapping[str, str]) -> bool:
+    """Return whether a row is of a machine with Linux, by its system, else by the code of its operation.
+
+    RunInstances alone is Linux; with a code, such as RunInstances:0002, it is Windows or a paid distribution.
+    """
+    if system := _of_product(cells, "system", "operating_system"):
+        return system.lower() == "linux"
+    return re.fullmatch(r"RunInstances:(?!0000$).+", cells.get("operation", "")) is None
+
+
+def _day(row: TableRow, days: dict[str, str]) -> str:
+    """Return the day of a row in UTC; `days` keeps those of texts that repeat."""
+    text = row.text("start")
+    if text not in days:
+        try:
+            at = instant_seconds(text)
+        except (ValueError, OverflowError) as error:
+            reason = "" if str(error) == "no time" else f": {error}"
+            raise row.refuse(f"the start must be a time; got {text!r}{reason}") from None
+        days[text] = datetime.fromtimestamp(at, UTC).date().isoformat()
+    return days[text]
+
+
 def _column_of(name: str) -> str:
     """Return what a column means here, from its name in CUR, CUR 2.0 or FOCUS; else its own name."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
@@ -135,7 +163,9 @@ def _column_of(name: str) -> str:
             return meaning
     for meaning, names in _NAMES.items():
         if plain in names:
-            return meaning if meaning != "region" or plain == "regionid" else f"{meaning}_other"
+            # FOCUS has the unit of the price beside that of the quantity.
+            is_other = meaning in ("region", "unit") and plain != "regionid"
+            return f"{meaning}_other" if is_other else meaning
     return name
 
 
@@ -151,11 +181,14 @@ def _check(cells: Mapping[str, str], path: Path) -> None:
 def _of_product(cells: Mapping[str, str], name: str, key: str) -> str:
     """Return a cell, or its value in the map of the product that CUR 2.0 has."""
     text = cells.get(name) or cells.get(f"{name}_other") or ""
-    if not text and cells.get("product", "").startswith("{"):
+    product = cells.get("product", "")
+    if not text and product.startswith("{"):
         try:
-            text = str(json.loads(cells["product"]).get(key) or "")
+            text = str(json.loads(product).get(key) or "")
         except (ValueError, AttributeError):
-            text = ""
+            # Athena writes a map as {instance_type=p4d.24xlarge, operating_system=Linux}.
+            stated = re.search(rf"(?:^\{{|,\s*){key}=([^,}}]*)", product)
+            text = stated[1].strip() if stated else ""
     return text
 
 

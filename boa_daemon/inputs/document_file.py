@@ -46,6 +46,7 @@ WRITER_SECONDS = 5.0
 _LANGUAGES: dict[str, Language] = {".json": "json", ".toml": "toml", ".csv": "csv"}
 _SPACE = re.compile(r"\s*")
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+_DOLLARS = re.compile(r"^(US)?\$\s*|\s*(\$|USD|dollars?)$", re.IGNORECASE)
 _TOML_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,4}")
 _TOML_WORD = re.compile(r"[^\s\"'\[{#][^\"'#]*")
 _TOML_HEADER = re.compile(r"\s*\[(\[?)([^\[\]]+)\]?\]")
@@ -89,8 +90,10 @@ class Document:
         return kind(problem, file=self.name, line=self.line_of(at), hint=hint)
 
 
-def read_document(path: str | Path) -> Document:
-    """Return the value in a file: JSON, TOML or CSV by its suffix, else YAML; ``-`` is standard input.
+def read_document(path: str | Path, *, otherwise: Language = "yaml") -> Document:
+    """Return the value in a file: JSON, TOML, CSV or YAML by its suffix, `otherwise` with another one.
+
+    ``-`` is standard input.
 
     CSV becomes a list of mappings, one for each row under the header; empty cells are left out.
 
@@ -101,7 +104,7 @@ def read_document(path: str | Path) -> Document:
     text = read_text(path)
     if not text.strip():
         raise InputError("the file is empty", file=name)
-    language = _LANGUAGES.get(Path(path).suffix.lower(), "yaml")
+    language = _LANGUAGES.get(Path(path).suffix.lower(), otherwise)
     parse = {"yaml": _parse_yaml, "json": parse_json, "toml": _parse_toml, "csv": _parse_csv}[language]
     return Document(name=name, content=parse(text, name), language=language, text=text)
 
@@ -206,6 +209,24 @@ def parse_json(text: str, name: str) -> object:
         raise InputError("lists and objects are nested too deeply", file=name) from None
 
 
+def json_pages(text: str, name: str, *, hint: str) -> list[Any]:
+    """Return the values of JSON text, and of arrays their entries, in order.
+
+    Raises:
+        InputError: like `listed_json`.
+    """
+    return [
+        one
+        for value in _json_values(text, name, hint)
+        for one in (value if isinstance(value, list) else [value])
+    ]
+
+
+def names_next_page(pages: Sequence[Any], key: str) -> bool:
+    """Return whether the last answer of an API names a further page, which the file then lacks."""
+    return bool(pages) and isinstance(pages[-1], dict) and bool(pages[-1].get(key))
+
+
 def listed_json(text: str, name: str, lists: Sequence[str], *, hint: str) -> list[Any]:
     """Return the entries of lists in JSON, as programs print them and people append them to a file.
 
@@ -216,13 +237,15 @@ def listed_json(text: str, name: str, lists: Sequence[str], *, hint: str) -> lis
     Raises:
         InputError: when the text is empty, not valid, breaks off, repeats a key or is nested too deeply.
     """
+    return entries_of(json_pages(text, name, hint=hint), lists)
+
+
+def entries_of(pages: Sequence[Any], lists: Sequence[str]) -> list[Any]:
+    """Return the entries of answers: those of the array under one of the keys `lists`, else the answer."""
     found: list[Any] = []
-    for value in _json_values(text, name, hint):
-        for one in value if isinstance(value, list) else [value]:
-            key = next(
-                (key for key in lists if isinstance(one, dict) and isinstance(one.get(key), list)), None
-            )
-            found += [one] if key is None else one[key]
+    for one in pages:
+        key = next((key for key in lists if isinstance(one, dict) and isinstance(one.get(key), list)), None)
+        found += [one] if key is None else one[key]
     return found
 
 
@@ -236,8 +259,10 @@ def _json_values(text: str, name: str, hint: str) -> Iterator[Any]:
         try:
             value, end = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
-            line, hint = _cut_short(text, error.lineno)
-            raise InputError(f"not valid JSON: {error.msg}", file=name, line=line, hint=hint) from None
+            line, cut = _cut_short(text, error.lineno)
+            # A text that does not begin as JSON is another kind of file.
+            said = cut if text.lstrip().startswith(("{", "[")) else hint
+            raise InputError(f"not valid JSON: {error.msg}", file=name, line=line, hint=said) from None
         except _RepeatedKey as error:
             line = text.count("\n", 0, at) + 1
             raise InputError(f"the key {str(error)!r} is given twice", file=name, line=line) from None
@@ -306,7 +331,8 @@ def _toml_hint(line: str) -> str:
         return f"Write {key} = {'true' if value.lower() in ('true', 'yes', 'on') else 'false'}"
     if value.lower() in ("null", "none", "nil", "~"):
         return "TOML has no empty value: leave the key out"
-    if readings := number_readings(value):
+    bare = _DOLLARS.sub("", value) if "usd" in key else value
+    if readings := number_readings(bare):
         plain = [_bare_number(one) for one in readings]
         return f"Write {key} = {plain[0]}" + (f", or {plain[1]} if the comma is decimal" if plain[1:] else "")
     if _TOML_DATE.match(value):

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.cloud_machines import machines_of
-from boa_daemon.inputs.document_file import listed_json
+from boa_daemon.inputs.document_file import entries_of, json_pages, names_next_page
 from boa_daemon.inputs.money_cells import usd_number
 from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
 from boa_daemon.text_files import read_whole_text
+from policies.money_text import price_in_dollars
 
 _HINT = "Save what .../v1/services/6F81-5844-456A/skus answers, all pages, as a list"
 _MARKETS: Mapping[str, Market] = {"OnDemand": "on-demand", "Preemptible": "spot"}
@@ -56,7 +57,10 @@ def read_gcp(path: Path, *, as_of: str) -> PriceList:
     parts: dict[tuple[str, Market], dict[str, float]] = defaultdict(dict)
     first: dict[tuple[str, Market, str], str] = {}
     days: set[str] = set()
-    for where, sku in _skus(path):
+    pages = json_pages(read_whole_text(path), str(path), hint=_HINT)
+    if names_next_page(pages, "nextPageToken"):
+        found.notes.append("the file lacks pages: its last answer names a further one (nextPageToken)")
+    for where, sku in _skus(pages, path):
         part, market = _part_of(sku, found)
         if part is None or market is None:
             continue
@@ -69,7 +73,10 @@ def read_gcp(path: Path, *, as_of: str) -> PriceList:
             known = parts[str(region), market]
             before = first.setdefault((str(region), market, part), where)
             if known.setdefault(part, usd) != usd:
-                problem = f"{where}: {usd:g} USD in {region}, and {known[part]:g} in {before}"
+                problem = (
+                    f"{where}: {price_in_dollars(usd)} in {region}, and "
+                    f"{price_in_dollars(known[part])} in {before}"
+                )
                 raise InputError(problem, file=path, hint="Keep the SKU that you pay by")
     for (region, market), known in sorted(parts.items()):
         for name, machine in machines_of("gcp").items():
@@ -102,9 +109,9 @@ def read_gcp(path: Path, *, as_of: str) -> PriceList:
     return found
 
 
-def _skus(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _skus(pages: Sequence[Any], path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (place in words, SKU) of all answers in a file."""
-    for number, sku in enumerate(listed_json(read_whole_text(path), str(path), ("skus",), hint=_HINT)):
+    for number, sku in enumerate(entries_of(pages, ("skus",))):
         if not isinstance(sku, Mapping):
             raise InputError(f"SKU {number} is no object", file=path, hint=_HINT)
         if "description" not in sku or not isinstance(sku.get("category"), Mapping):
@@ -118,7 +125,9 @@ def _part_of(sku: Mapping[str, Any], found: PriceList) -> tuple[str | None, Mark
     text = str(sku.get("description", ""))
     usage = str((sku.get("category") or {}).get("usageType"))
     gpu, part = _GPU.match(re.sub(r"^(spot )?preemptible ", "", text, flags=re.IGNORECASE)), _PART.match(text)
-    if (gpu is None and part is None) or "dws" in text.lower():
+    if (gpu is None and part is None) or re.search(
+        r"\bdws\b|calendar mode|reserved|sole tenancy", text, re.IGNORECASE
+    ):
         found.left_out["of other parts"] += 1
         return None, None
     if usage not in _MARKETS:

@@ -21,6 +21,8 @@ Trouble: TypeAlias = Literal[
     "rights",
     "server",
     "login",
+    "certificate",
+    "address",
     "tables",
 ]
 _OF_ERRNO: dict[int, Trouble] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -99,6 +100,13 @@ class PriceList:
             raise InputError(f"no {what} is left{f' ({reasons})' if reasons else ''}", file=path)
         left_out = self.left_out + Counter({"of other regions or markets": len(self.prices) - len(kept)})
         return PriceList(kept, left_out, self.notes)
+
+
+def gpu_name(model: str) -> str:
+    """Return the maker and the model of a GPU: ``NVIDIA A100``, ``AMD MI300X``."""
+    bare = re.sub(r"^(?:nvidia|tesla|amd|instinct)\s+", "", model.strip(), flags=re.IGNORECASE)
+    bare = re.sub(r"^(?:tesla|instinct)\s+", "", bare, flags=re.IGNORECASE)
+    return f"{'AMD' if re.match(r'MI[0-9]|Radeon', bare, re.IGNORECASE) else 'NVIDIA'} {bare}"
 
 
 def write_price_list(prices: Iterable[ListedPrice], path: Path) -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
+from datetime import UTC, datetime
 from pathlib import Path
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.money_cells import usd_cell
-from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
+from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList, gpu_name
 from boa_daemon.inputs.tables import TableRow, read_rows
-from boa_daemon.number_text import NotOneNumber, number_of
+from boa_daemon.number_text import NotOneNumber, number_of, other_currency
+from boa_daemon.time_text import instant_seconds
+from policies.money_text import price_in_dollars
 from policies.speedup import MAX_GPUS
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -47,6 +49,9 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "region": ("region", "location", "datacenter", "zone", "country", "geolocation"),
     "cloud": ("cloud", "provider", "vendor"),
     "market": ("market", "purchaseoption", "pricingmodel"),
+    "term": ("term", "terms", "commitment", "commitmentterm", "contract", "contractlength", "reservation"),
+    "unit": ("unit", "per", "period", "priceunit", "pricingunit", "billingunit", "unitofmeasure"),
+    "system": ("os", "operatingsystem"),
     "currency": ("currency", "currencycode"),
     "as_of": ("asof", "date", "day", "updated", "updatedat"),
     "vcpus": ("vcpus", "vcpu", "cpus", "cores"),
@@ -55,17 +60,47 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 _MONEY = re.compile(
     r"price|pricing|usd|cost|rate|ondemand|hourly|\bhr\b|perhour|spot|interruptible|preemptible|dph"
+    r"|dollar|discount|surcharge"
 )
 _WORDS_OF_PRICES = frozenset(
     (
-        *("price", "prices", "pricing", "cost", "costs", "rate", "list", "base", "usd", "us", "dph"),
+        *(
+            "price",
+            "prices",
+            "pricing",
+            "cost",
+            "costs",
+            "rate",
+            "list",
+            "usd",
+            "us",
+            "dph",
+            "dollar",
+            "dollars",
+        ),
         *("hourly", "hr", "hrs", "hour", "hours", "h", "per", "a", "an", "the", "of", "for", "in"),
-        *("on", "demand", "ondemand", "spot", "interruptible", "preemptible"),
+        *("on", "demand", "ondemand", "spot", "interruptible", "preemptible", "linux"),
         *("instance", "machine", "node", "server", "vm", "gpu", "gpus", "card", "accelerator"),
     )
 )
 """Words that leave a column dollars per hour; with any other it may be a month's, a bound, or in cents."""
 _PER_GPU = re.compile(r"(?:/|\bper\b)\s*(?:1\s*)?(?:gpu|card|accelerator)", re.IGNORECASE)
+_COUNT_FIRST = re.compile(r"^\s*(?P<number>\d{1,3})\s*(?:[x\u00d7*]\s*(?=\D)|\s(?=[a-z]))", re.IGNORECASE)
+_COUNT_LAST = re.compile(
+    r"\s*(?:[\s(][x\u00d7*]\s*(?P<number>\d{1,3})\)?|\((?P<bare>\d{1,3})\))\s*$", re.IGNORECASE
+)
+_SPOT = re.compile(r"spot|interruptible|preemptible|bid", re.IGNORECASE)
+_ON_DEMAND = re.compile(
+    r"|-|none|no|0|n/?a|standard|hourly|linux|on[- _]?demand|pay[- ]as[- ]you[- ]go|payg|consumption",
+    re.IGNORECASE,
+)
+_LINUX = re.compile(r"|-|n/?a|any|all|none|(?:linux|ubuntu|debian|unix).*", re.IGNORECASE)
+_HOURS = re.compile(
+    r"|(?:usd|us\$|\$)?\s*(?:/|per\b)?\s*(?:1\s*)?(?:gpu|instance|machine|node|vm)?[-/\s]*(?:h|hrs?|hours?|hourly)"
+    r"(?:\s*(?:/|per)\s*(?:gpu|instance|machine|node|vm))?",
+    re.IGNORECASE,
+)
+_SUMS = ("total", "subtotal", "grand total", "sum", "average", "mean", "median")
 _HINT = "A table of prices has a machine, its gpu and gpus, and a price per hour of it or of one GPU"
 
 
@@ -87,6 +122,16 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
         if gpus is None:
             found.left_out["without GPUs"] += 1
             continue
+        if cells.get("gpu_model", "").lower() in _SUMS:
+            found.left_out["that are sums"] += 1
+            continue
+        market = _market(cells)
+        if market is None:
+            found.left_out["of other terms than on demand and spot"] += 1
+            continue
+        if not _LINUX.fullmatch(cells.get("system", "")):
+            found.left_out["of other systems"] += 1
+            continue
         name = cells.get("instance_type", "") or f"{gpus}x-{_plain_model(cells)}".lower().replace(" ", "-")
         own = (cells.get("cloud") or cloud).strip().lower()
         if not own:
@@ -96,11 +141,11 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
             problem = f"a price in {currency}: budgets and caps count USD"
             raise InputError(problem, file=path, line=line, hint="Convert the list to USD")
         region = cells.get("region", "") or "any"
-        prices = _prices(row, gpus)
+        prices = _prices(row, gpus, market)
         if not prices:
             found.left_out["without a price"] += 1
-        for market, usd in prices:
-            first = lines.setdefault((own, name, region, market), line)
+        for kind, usd in prices:
+            first = lines.setdefault((own, name, region, kind), line)
             if first != line:
                 problem = f"a second price of {name} in {region}; the first is on line {first}"
                 raise InputError(problem, file=path, line=line, hint="Keep the row that you pay by")
@@ -111,7 +156,7 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
                     instance_type=name,
                     cloud=own,
                     region=region,
-                    market=market,
+                    market=kind,
                     usd_per_hour=usd,
                     usd_low=usd,
                     as_of=as_of or _day(cells),
@@ -164,11 +209,13 @@ def _meaning(name: str) -> str | None:
             return meaning
     words = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower().replace("$", " usd ")
     said = re.findall(r"[^\W\d_]+|\d+|[^\w\s]", words.replace("_", " "))
-    if {one for one in said if one.isalnum()} - _WORDS_OF_PRICES or re.search(
-        r"[%\u00a2-\u00a5\u20a0-\u20bf]", name
+    if (
+        {one for one in said if one.isalnum()} - _WORDS_OF_PRICES
+        or re.search(r"[%\u00a2-\u00a5\u20a0-\u20bf]", name)
+        or other_currency(name)
     ):
         return None
-    if not _MONEY.search(" ".join(said)) and plain not in ("h", "hr"):
+    if not _MONEY.search(" ".join(said)) and not _MONEY.search(plain) and plain not in ("h", "hr"):
         return None
     is_spot = re.search(r"spot|interruptible|preemptible", plain)
     is_each = re.search(r"gpu|card|accelerator", plain)
@@ -190,53 +237,94 @@ def _check(cells: Mapping[str, str], path: Path, unread: Sequence[str]) -> None:
 
 
 def _gpus(row: TableRow) -> int | None:
-    """Return the GPUs of a row: its column, else the number before the model (``8x A100``); None for none."""
+    """Return the GPUs of a row, None for none.
+
+    They are those of its column, else of the model (``8x A100``, ``A100 x8``), else of the machine's name
+    (``gpu_8x_a100``).
+    """
     cells = row.cells
-    stated = re.match(r"\s*(\d+)\s*[x×]\s", cells.get("gpu_model", ""))
+    stated = _number_in(row)
     text = cells.get("gpus", "")
     if not text:
-        return int(stated[1]) if stated else (1 if cells.get("gpu_model", "") else None)
+        return (stated or 1) if cells.get("gpu_model", "") else None
     try:
-        value = number_of(text.lower().rstrip("x× "), has_decimal_commas=row.has_decimal_commas)
+        value = number_of(
+            re.sub(r"^[x×]\s*|\s*(?:[x×]|gpus?)$", "", text.lower()),
+            has_decimal_commas=row.has_decimal_commas,
+        )
     except NotOneNumber as error:
         raise row.refuse(f"gpus must be a whole number; got {text!r}", hint=error.hint) from None
     if not 0 <= value <= MAX_GPUS or value != int(value):
         raise row.refuse(f"gpus must be a whole number; got {text!r}")
-    if stated and int(stated[1]) != value:
-        problem = f"{int(value)} GPUs in their column, and {stated[0].strip()} in the name of the GPU"
+    if stated is not None and stated != value:
+        problem = f"{int(value)} GPUs in their column, and {stated}x in the name of the GPU"
         raise row.refuse(problem, hint="Write the model alone, and how many in the other column")
     return int(value) or None
+
+
+def _number_in(row: TableRow) -> int | None:
+    """Return the number of GPUs that the model or the machine's name states."""
+    model = row.cells.get("gpu_model", "")
+    first, last = _COUNT_FIRST.match(model), _COUNT_LAST.search(model)
+    if last is not None and last["bare"]:
+        if row.cells.get("gpus", ""):
+            return None
+        hint = "Write the number of GPUs into a column of its own: gpus"
+        raise row.refuse(f"{last['bare']} in {model!r} may be a number of GPUs, or something else", hint=hint)
+    if stated := first or last:
+        return int(stated["number"])
+    # The name says it where the model follows: 12xlarge is no number of GPUs.
+    card = re.search(r"[a-z]*\d+[a-z]*", model, re.IGNORECASE)
+    if card is None:
+        return None
+    name = row.cells.get("instance_type", "")
+    found = re.search(
+        rf"(?<![a-z0-9])(\d{{1,3}})x[\s_-]*(?:nvidia|amd|gpu)?[\s_-]*{card[0]}", name, re.IGNORECASE
+    )
+    return None if found is None else int(found[1])
+
+
+def _market(cells: Mapping[str, str]) -> Market | None:
+    """Return the market of a row's price; None for one that is bound to a term."""
+    stated = [cells.get(column, "").strip() for column in ("market", "term")]
+    if any(_SPOT.search(text) for text in stated):
+        return "spot"
+    return "on-demand" if all(_ON_DEMAND.fullmatch(text) for text in stated) else None
 
 
 def _model(row: TableRow) -> str:
     """Return the maker and name of a GPU: ``NVIDIA A100`` for ``8x A100 SXM4 (40 GB)``."""
     name = _plain_model(row.cells)
-    name = re.sub(r"^(nvidia|tesla|amd)\s+", "", name, flags=re.IGNORECASE)
     if not name:
         raise row.refuse("the GPU is empty")
-    return f"{'AMD' if name.upper().startswith('MI') else 'NVIDIA'} {name}"
+    return gpu_name(name)
 
 
 def _plain_model(cells: Mapping[str, str]) -> str:
     """Return the GPU's name without its number."""
-    return re.sub(r"^\s*\d+\s*[x×]\s*", "", cells.get("gpu_model", "")).strip()
+    return _COUNT_LAST.sub("", _COUNT_FIRST.sub("", cells.get("gpu_model", ""), 1)).strip()
 
 
-def _prices(row: TableRow, gpus: int) -> list[tuple[Market, float]]:
+def _prices(row: TableRow, gpus: int, market: Market) -> list[tuple[Market, float]]:
     """Return (market, dollars per hour of the machine) of a row."""
     cells = row.cells
-    market: Market = "spot" if "spot" in cells.get("market", "").lower() else "on-demand"
+    unit = cells.get("unit", "").strip()
+    if not _HOURS.fullmatch(unit):
+        raise row.refuse(f"a price per {unit!r}", hint="Write the price of an hour")
 
     def usd(column: str, name: str) -> float | None:
         text = cells.get(column, "")
         found = usd_cell(text, name, row.path, row.line, has_decimal_commas=row.has_decimal_commas)
         # A cell may say what its column does not: $2.49 / GPU / hr.
-        is_each = "machine" in column and _PER_GPU.search(text)
+        is_each = "machine" in column and (_PER_GPU.search(text) or "gpu" in unit.lower())
         return found * gpus if is_each and found is not None else found
 
     whole, each = usd("machine_price", "the price"), usd("gpu_price", "the price of a GPU")
     if whole is not None and each is not None and abs(whole - each * gpus) > 0.02 * whole:
-        problem = f"{whole:g} USD for the machine, and {each:g} USD for each of its {gpus} GPUs"
+        problem = (
+            f"{price_in_dollars(whole)} for the machine, and "
+            f"{price_in_dollars(each)} for each of its {gpus} GPUs"
+        )
         raise row.refuse(problem, hint="Keep the column that you pay by")
     whole = whole if whole is not None else None if each is None else each * gpus
     spot, each = usd("spot_machine_price", "the spot price"), usd("spot_gpu_price", "the spot price of a GPU")
@@ -255,8 +343,8 @@ def _prices(row: TableRow, gpus: int) -> list[tuple[Market, float]]:
 def _day(cells: Mapping[str, str]) -> str:
     """Return the day of a row as an ISO date; empty for other spellings, which differ by country."""
     try:
-        return date.fromisoformat(cells.get("as_of", "")[:10]).isoformat()
-    except ValueError:
+        return datetime.fromtimestamp(instant_seconds(cells.get("as_of", "")), UTC).date().isoformat()
+    except (ValueError, OverflowError):
         return ""
 
 

@@ -329,8 +329,12 @@ def _gres(said: _Said, value: str) -> None:
             said.note("gres", f"{each} is no GPU", "ignored")
             continue
         # gpu:a100 is one of that kind.
-        found.append(_count(said, "gres", rest[-1]) if rest and rest[-1][:1].isdigit() else 1)
-        said.note("gres", "counts for the number of GPUs")
+        is_counted = bool(rest) and rest[-1][:1].isdigit() and not _SLICE.search(rest[-1])
+        found.append(_count(said, "gres", rest[-1]) if is_counted else 1)
+        is_slice = any(_SLICE.search(word) for word in rest)
+        said.note(
+            "gres", "a slice of a GPU (MIG) counts as a GPU" if is_slice else "counts for the number of GPUs"
+        )
     if found:
         said.sizes["gpus-per-node"] = sum(found)
 
@@ -501,6 +505,8 @@ def _comment(said: _Said, value: str) -> None:
     )
 
 
+_SLICE = re.compile(r"[0-9]+g\.[0-9]+gb", re.IGNORECASE)
+"""A type of GPU that is a part of one, such as ``1g.10gb`` or ``a100_3g.20gb``."""
 _CLOCK = {"midnight": "00:00", "noon": "12:00", "fika": "15:00", "teatime": "16:00"}
 _OTHER_MAIL = (
     "INVALID_DEPEND", "STAGE_OUT", "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -45,11 +45,24 @@ class Limit:
     """Metadata of a setting that limits something: the change that loosens the limit.
 
     ``up`` and ``down`` are about a number, or each number of a table; ``more`` and ``fewer`` about the items
-    of a list; ``true`` and ``false`` about a switch; ``other`` means any other value. A number that is unset
-    limits nothing.
+    of a list or table; ``true`` and ``false`` about a switch; ``other`` means any other value, and
+    ``replaced`` another value in place of one that is not the default. A number that is unset limits nothing.
+    `why` says what the change would do, where that is not plain from its direction.
     """
 
-    loosened_by: Literal["up", "down", "more", "fewer", "true", "false", "other"]
+    loosened_by: Literal["up", "down", "more", "fewer", "true", "false", "other", "replaced"]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NoLimit:
+    """Metadata of a setting that limits nothing, neither money nor rights nor who is told."""
+
+
+_Type = TypeVar("_Type")
+Free: TypeAlias = Annotated[_Type, NoLimit()]
+"""The type of a setting that limits nothing. Every setting of the daemon is either `Free` or has a `Limit`:
+a change of one that does not say what it is needs consent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,10 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList
+from boa_daemon.inputs.money_cells import NOTHING
+from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList, gpu_name
 from boa_daemon.inputs.tables import TableRow, read_rows
+from policies.money_text import price_in_dollars
 from policies.speedup import MAX_GPUS
 
 NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
@@ -51,7 +53,8 @@ def read_skypilot(path: Path, *, as_of: str) -> PriceList:
             first, before = listed.setdefault(key, (line, price))
             if before != price:
                 problem = (
-                    f"{name} in {region} costs {price:g} USD/hour here and {before:g} on line {first}, and "
+                    f"{name} in {region} costs {price_in_dollars(price)}/hour here and "
+                    f"{price_in_dollars(before)} on line {first}, and "
                     "nothing in the rows tells them apart"
                 )
                 raise InputError(problem, file=path, line=line, hint="Keep the row that you pay by")
@@ -116,7 +119,7 @@ def _machine(row: TableRow, found: PriceList) -> dict[str, Any] | None:
     vcpus, gib = (_number(row, name) for name in ("vCPUs", "MemoryGiB"))
     return {
         "gpus": int(gpus),
-        "gpu_model": f"{maker} {model}",
+        "gpu_model": f"{maker} {model}" if maker else gpu_name(model),
         "gpu_memory_mib": memory,
         "vcpus": None if vcpus is None else int(vcpus),
         "memory_mib": None if gib is None else round(gib * 1024),
@@ -124,12 +127,12 @@ def _machine(row: TableRow, found: PriceList) -> dict[str, Any] | None:
 
 
 def _gpu_info(text: str) -> tuple[str, int | None]:
-    """Return the maker and the MiB of one GPU from the GpuInfo cell, a Python dictionary."""
+    """Return the maker, if stated, and the MiB of one GPU from the GpuInfo cell, a Python dictionary."""
     try:
         gpu = ast.literal_eval(text)["Gpus"][0]
-        return str(gpu.get("Manufacturer") or "NVIDIA").upper(), int(gpu["MemoryInfo"]["SizeInMiB"])
+        return str(gpu.get("Manufacturer") or "").upper(), int(gpu["MemoryInfo"]["SizeInMiB"])
     except (ValueError, SyntaxError, LookupError, TypeError, AttributeError, RecursionError, MemoryError):
-        return "NVIDIA", None
+        return "", None
 
 
 def _price(row: TableRow, column: str) -> float | None:
@@ -140,4 +143,4 @@ def _price(row: TableRow, column: str) -> float | None:
 
 def _number(row: TableRow, column: str) -> float | None:
     text = row.cells.get(column, "")
-    return None if not text or text.lower() == "nan" else row.number(column)
+    return None if text.lower() in NOTHING else row.number(column)

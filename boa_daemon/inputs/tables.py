@@ -10,7 +10,7 @@ import csv
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress, islice
 from operator import itemgetter
 from pathlib import Path
@@ -18,8 +18,9 @@ from typing import IO, TypeVar
 
 from boa_daemon.csv_text import csv_rows, delimiter_of
 from boa_daemon.errors import InputError
-from boa_daemon.number_text import NotOneNumber, number_of
+from boa_daemon.number_text import NotOneNumber, number_of, number_readings
 from boa_daemon.text_files import is_parquet, open_text, parquet_cells, parquet_columns
+from boa_daemon.time_text import duration_seconds
 from policies.fast_dataclasses import fast_init
 
 Value = TypeVar("Value")
@@ -29,8 +30,11 @@ _MOST_TEXTS = 100_000
 """Most texts of a column whose values are kept."""
 _CUT_SHORT = "The file may be cut short: fetch it again"
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_JSON = re.compile(r"\s*(\{|\[\s*([\[{]|$))")
 _SEPARATOR = re.compile(r"sep=(?P<mark>.)\s*", re.IGNORECASE)
 """The first line that Excel reads as the separator of a file."""
+_RULE = re.compile(r"\s*:?[-=]{2,}:?\s*|\s*")
+"""A cell of the line below the header of a table in Markdown."""
 _TITLES = 10
 """Lines in which a header is looked for, to say where it is."""
 
@@ -95,6 +99,18 @@ class TableRow:
             raise self.refuse(f"{column} must be a whole number; got {self.cells[column]!r}")
         return int(value)
 
+    def duration(self, column: str) -> float:
+        """Return the seconds in the cell: a number of them, or a run time such as 01:30:00, P1DT2H or 90m."""
+        cell = self.cells[column]
+        if not cell or number_readings(cell) or _is_infinite(cell):
+            return self.number(column)
+        try:
+            return duration_seconds(cell)
+        except ValueError as error:
+            reason = "" if str(error) == "no run time" else f": {error}"
+            problem = f"{column} must be seconds, or a run time such as 01:30:00 or 90m; got {cell!r}{reason}"
+            raise self.refuse(problem) from None
+
     def refuse(self, problem: str, hint: str = "") -> InputError:
         """Return the error for a problem in this line."""
         if self.where:
@@ -104,13 +120,17 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows that follow each other, as columns: `places` by name, and the `lines` of the rows."""
+    """Rows that follow each other, as columns: `places` by name, and the `lines` of the rows.
+
+    Rows that are no lines have a `noun`, by which errors name them: ``job 3``.
+    """
 
     path: Path
     places: Mapping[str, int]
     rows: Sequence[Sequence[str]]
     lines: Sequence[int]
     has_decimal_commas: bool = False
+    noun: str = ""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -119,19 +139,16 @@ class Rows:
         """Return one row."""
         cells = self.rows[index]
         named = {name: cells[place].strip() for name, place in self.places.items()}
-        return TableRow(named, self.path, self.lines[index], "", self.has_decimal_commas)
+        line = self.lines[index]
+        where = f"{self.noun} {line}" if self.noun else ""
+        return TableRow(named, self.path, line, where, self.has_decimal_commas)
 
     def where(self, keeps: Sequence[object]) -> Rows:
         """Return the rows for which `keeps` is true."""
         if all(keeps):
             return self
-        return Rows(
-            path=self.path,
-            places=self.places,
-            rows=list(compress(self.rows, keeps)),
-            lines=list(compress(self.lines, keeps)),
-            has_decimal_commas=self.has_decimal_commas,
-        )
+        kept = list(compress(self.rows, keeps))
+        return replace(self, rows=kept, lines=list(compress(self.lines, keeps)))
 
     def cells(self, column: str) -> list[str]:
         """Return the stripped cells of a column."""
@@ -144,8 +161,21 @@ class Rows:
             self.row(next(i for i, cell in enumerate(found) if not cell)).text(column)
         return found
 
-    def numbers(self, column: str, *, empty: float | None = None) -> list[float]:
-        """Return the finite numbers of a column, 0 or more; `empty` is that of empty cells, if allowed."""
+    def durations(self, column: str, *, empty: float | None = None) -> list[float]:
+        """Return the run times of a column in seconds; `empty` is that of empty cells, if allowed."""
+        return self.numbers(column, empty=empty, read=TableRow.duration)
+
+    def numbers(
+        self,
+        column: str,
+        *,
+        empty: float | None = None,
+        read: Callable[[TableRow, str], float] = TableRow.number,
+    ) -> list[float]:
+        """Return the finite numbers of a column, 0 or more; `empty` is that of empty cells, if allowed.
+
+        `read` is asked for each cell of a column that has one which is not a plain number.
+        """
         found = self.cells(column)
         if not self.has_decimal_commas:
             try:
@@ -157,7 +187,7 @@ class Rows:
                 if min(values, default=0.0) >= 0.0 and sum(values) < math.inf:
                     return values
         return [
-            empty if empty is not None and not cell else self.row(i).number(column)
+            empty if empty is not None and not cell else read(self.row(i), column)
             for i, cell in enumerate(found)
         ]
 
@@ -278,6 +308,9 @@ def _begin(path: Path) -> tuple[int, str]:
             if separator is not None:
                 stated = separator["mark"]
             elif line.strip() and not line.lstrip().startswith("#"):
+                if _JSON.match(line):
+                    hint = "Write it as CSV: pandas.read_json(FILE).to_csv(OUT, index=False)"
+                    raise InputError("this is JSON, not a table", file=path, hint=hint)
                 return skipped, stated or delimiter_of(line)
             skipped += 1
     return 0, stated or ","
@@ -297,6 +330,7 @@ class _Reader:
         self._lines = csv_rows(file, delimiter=delimiter, is_quoted=is_quoted)
         self._path, self._skipped = path, skipped
         self._has_decimal_commas = delimiter == ";"
+        self._is_ruled = delimiter == "|" and not is_given
 
     @property
     def _line(self) -> int:
@@ -366,13 +400,17 @@ class _Reader:
         end = begin + len(rows)
         if width and self._line == end and set(map(len, rows)) == {width} and all(map(itemgetter(0), rows)):
             return rows, range(begin + 1, end + 1)
-        kept, lines, line = [], [], begin
+        kept: list[list[str]] = []
+        lines: list[int] = []
+        line = begin
         for cells in rows:
             line += 1 + sum(len(_LINE_END.findall(cell)) for cell in cells)
-            if not any(map(str.strip, cells)):
+            if not any(map(str.strip, cells)) or (self._is_ruled and all(map(_RULE.fullmatch, cells))):
                 continue
             if len(cells) != width:
                 problem = f"{len(cells)} cells where the header has {width}"
+                if width == 1 < len(cells) and not kept and line <= _TITLES:
+                    hint = f"Line {line} looks like the header: remove the lines above it"
                 raise InputError(problem, file=self._path, line=line, hint=hint or _CUT_SHORT)
             kept.append(cells)
             lines.append(line)

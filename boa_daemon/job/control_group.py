@@ -69,6 +69,13 @@ class ControlGroup:
             raise
         return cls(tuple(made))
 
+    @classmethod
+    def find(cls, name: str) -> ControlGroup:
+        """Return the group of this name below our own; one without folders if there is none."""
+        own = _own_groups()
+        folders = (own[kind] / name for kind in ("", "memory", "cpu") if kind in own)
+        return cls(tuple(dict.fromkeys(folder for folder in folders if folder.is_dir())))
+
     def enter(self) -> None:
         """Put this process into the group, and with it all that it starts.
 
@@ -120,6 +127,13 @@ class ControlGroup:
                 until = time.monotonic() + _FREEZE_SECONDS
                 while "frozen 1" not in (held / "cgroup.events").read_text() and time.monotonic() < until:
                     time.sleep(0.002)
+
+    def release(self, pids: Iterable[int]) -> None:
+        """Let single frozen processes go on."""
+        for folder in self.folders[:1]:
+            for pid in pids:
+                with suppress(OSError):
+                    (folder / "cgroup.procs").write_text(str(pid))
 
     def thaw(self) -> None:
         """Let frozen processes go on; signals that they got meanwhile come first."""

@@ -17,6 +17,11 @@ from boa_daemon.job.own_memory import SHARED_MEMORY, enter_own_memory, why_share
 from boa_daemon.job.unit import Unit
 
 
+def group_name(unit: Unit) -> str:
+    """Return the name of a unit's control group; units of other daemons here may have the unit's name."""
+    return f"{unit.name[:100]}-{hashlib.sha256(os.fsencode(unit.folder)).hexdigest()[:12]}"
+
+
 class Enclosure:
     """Encloses one start of a unit's command, which gets `environment`.
 
@@ -37,12 +42,10 @@ class Enclosure:
     def _made_group(self, *, is_limited: bool) -> ControlGroup:
         """Return a control group, with the unit's limits where our own does not have them."""
         unit = self._unit
-        # Units of other daemons on this machine may have the same name.
-        name = f"{unit.name[:100]}-{hashlib.sha256(os.fsencode(unit.folder)).hexdigest()[:12]}"
         limits = {"cpus": unit.cpus, "memory_bytes": round(unit.memory_gb * 1e9)}
         for given in (limits, {}) if unit.has_limits and not is_limited else ({},):
             try:
-                return ControlGroup.make(name, **given)  # type: ignore[arg-type]
+                return ControlGroup.make(group_name(unit), **given)  # type: ignore[arg-type]
             except OSError as error:
                 why = error.strerror or str(error)
         if os.geteuid() == 0:

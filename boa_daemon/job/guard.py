@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from boa_daemon.job.course import COURSE, OUTPUT, read_course, reopen_output
-from boa_daemon.job.processes import ended_children, is_alive, order
+from boa_daemon.job.processes import ended_children, is_alive, order, send
 from boa_daemon.job.unit import keepers_of, read_own, sealed_document, write_in_room
 
 FIRST = "first.json"
@@ -163,6 +163,9 @@ class Guard:
     def _reap(self) -> bool:
         """Reap ended children, and note how the command's first process ended; return if the keeper has."""
         has_ended = False
+        with suppress(ChildProcessError):
+            if os.waitid(os.P_PID, self._keeper, os.WSTOPPED | os.WNOHANG) is not None:
+                send([self._keeper], signal.SIGCONT)  # Somebody has suspended it, and nobody would go on.
         for pid, status in ended_children():
             if pid == self._keeper:
                 has_ended = True

@@ -53,7 +53,7 @@ from boa_daemon.job.container import (
 )
 from boa_daemon.job.control_group import ControlGroup, memory_kills
 from boa_daemon.job.course import Course, make_output, read_course, reopen_output, strays
-from boa_daemon.job.enclosure import Enclosure
+from boa_daemon.job.enclosure import Enclosure, group_name
 from boa_daemon.job.failures import full_disk
 from boa_daemon.job.guard import FIRST, Guard, Orders, stand_in
 from boa_daemon.job.leavings import make_temporary_folder, remove_leavings, remove_trees, temporary_folder
@@ -85,7 +85,6 @@ from boa_daemon.job.unit import (
     MOST_PROGRESS_BYTES,
     SCRATCH,
     Unit,
-    give_back_room,
     keep_room,
     lost_end,
     read_json,
@@ -99,7 +98,7 @@ from boa_daemon.job.unit import (
 )
 
 FIRST_SECONDS = 5.0
-"""Time for the guard to note how the command's first process ended."""
+"""Time for the guard to note how the command's first process ended, and for that process to note itself."""
 STRAY_SECONDS = 0.3
 """How often all processes of the machine are looked through for those of a command without a guard."""
 STOP_LOOK_SECONDS = 0.05
@@ -177,21 +176,24 @@ class Keeper:
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         self._note_keeper()
+        self._take_orders_beside()
         # Reserve space: on a full disk the end could not be recorded, and the job would run again.
         keep_room(self.unit.folder / "exit.json")
         keep_room(self.unit.folder / "keeper.json")
         if self.unit.after:
             keep_room(self.unit.folder / "ending.json")
         self._end_errands_of_others()
-        before = read_course(self.unit.folder)
+        before = self._course_before()
         if before is not None and before.child:
             self._adopt(before)
             return
+        # A killed keeper may have made it, and noted nothing of it.
+        self._group = ControlGroup.find(group_name(self.unit))
         self._hard = True
         self._gather()  # What waited for its turn waits anew.
         self._hard = False
-        if before is not None:
-            # Nobody knows whether its command was started, and what that has done.
+        if before is not None and not self._has_not_begun():
+            # Nobody knows what its command has done.
             end_orphaned_unit(self.unit.folder)
             return
         if self._guard:
@@ -223,7 +225,6 @@ class Keeper:
             self._gather()
             log.close()
             self._write_exit(None, out_of_memory=False, lingering=0)  # Stopped before it started.
-            drop_scratch(self.unit)
             return
         try:
             child = self._go_on(child) or self._start(log)
@@ -234,10 +235,30 @@ class Keeper:
             self._group.remove()
             code = 1 if isinstance(error, SecretMissing) else 127
             self._write_exit(code << 8, out_of_memory=False, lingering=0)
-            drop_scratch(self.unit)
             return
         log.write(b"")  # Create the log: its age tells for how long the command has printed nothing.
         self._see_through(child.pid, log)
+
+    def _course_before(self) -> Course | None:
+        """Return how far the unit had come under a killed keeper, None if it has noted nothing.
+
+        A first process that is about to become the command notes itself at once, or ends.
+        """
+        until = time.monotonic() + FIRST_SECONDS
+        found = read_course(self.unit.folder)
+        while found is not None and not found.child and self._family() and time.monotonic() < until:
+            self._listen(0.02)
+            found = read_course(self.unit.folder)
+        return found
+
+    def _has_not_begun(self) -> bool:
+        """Return whether the command whose start a killed keeper had noted has done nothing.
+
+        Its first process notes itself before it becomes the command, and what has not is killed by now. Under
+        another guard that is not sure: what was nobody's child may live on.
+        """
+        now = read_course(self.unit.folder)
+        return now is not None and not now.child and now.guard == self._guard != 0
 
     def _note_keeper(self) -> None:
         """Note which processes keep the unit.
@@ -268,7 +289,6 @@ class Keeper:
         asked = [at for at in (course.stop_asked_at, self._stop_asked_at) if at is not None]
         self._stop_asked_at = min(asked, default=None)
         self._kill_asked |= course.is_hard
-        self._take_orders_beside()
         log = LogWriter(self.unit.folder, self.unit.log_bytes)
         log.write_line("boa: the keeper of this unit was killed; another one goes on")
         self._note()
@@ -276,6 +296,8 @@ class Keeper:
         if reader is not None:
             self._begin_to_pump(reader, log)
         self._lease = hold_lease(self.unit)
+        if self.unit.waits:
+            self._let_go()  # The killed keeper had noted that its turn has come.
         if course.stop is not None and not self._hard:
             self._stop = OrderedStop(
                 self.unit,
@@ -288,7 +310,10 @@ class Keeper:
         self._see_through(course.child, log)
 
     def _take_orders_beside(self) -> None:
-        """Follow what was ordered beside the unit: who was told by a signal may have died with it."""
+        """Follow what was ordered beside the unit, though no signal of it has come here.
+
+        Whoever got the signal may have died with it, and before a unit has noted a keeper nobody gets one.
+        """
         if self._stop_asked_at is None and (self.unit.folder.parent / "stop").exists():
             self._stop_asked_at = time.monotonic()
         self._kill_asked |= (self.unit.folder.parent / "kill").exists()
@@ -315,7 +340,6 @@ class Keeper:
                 log.write_line(f"boa: {fault}")
         log.close()
         self._write_exit(code, out_of_memory=is_out_of_memory, lingering=lingering, loss=loss)
-        drop_scratch(self.unit)
 
     def _is_told_to_end(self) -> bool:
         """Return whether an end at once was ordered; reads what has come meanwhile."""
@@ -363,11 +387,16 @@ class Keeper:
         if child.pid in self._ended:
             self._gather()
             return None
+        self._started_at = time.monotonic()
+        # Before it goes on: a next keeper would take it for one that waits, and start it once more.
+        self._note_start(child.pid, must=True)
+        self._let_go()
+        return child
+
+    def _let_go(self) -> None:
+        """Let a command that was started early go on."""
         with self.unit.as_user():
             (self.unit.own / GO).touch()
-        self._started_at = time.monotonic()
-        self._note_start(child.pid)
-        return child
 
     def _start(self, log: LogWriter, *, early: bool = False) -> subprocess.Popen[bytes]:
         """Start the command in its own session; its secrets are only in its environment."""
@@ -405,15 +434,17 @@ class Keeper:
         self._course.kills_before = self._memory_kills()
         if not early:
             # Should this keeper be killed now, the next one knows that there is a command, and its group.
-            self._note_start(0)
+            self._note_start(0, must=True)
 
         keeper = os.getpid()
 
         def become_child() -> None:
-            if not early:
-                self._note_start(os.getpid())
             if os.getppid() != keeper:
-                os._exit(1)  # The next keeper may have found no command: there must be none.
+                os._exit(1)  # A next keeper starts the command anew.
+            if not early:
+                self._note_start(os.getpid(), must=True)
+                if os.getppid() not in (keeper, self._guard):
+                    os._exit(1)  # The unit may be taken for one without a command: there must be none.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             if enclosure is not None:
                 enclosure.enter(workdir)
@@ -459,12 +490,12 @@ class Keeper:
         self._pump = threading.Thread(target=_pump, args=(reader, log), daemon=True)
         self._pump.start()
 
-    def _note_start(self, child: int) -> None:
+    def _note_start(self, child: int, *, must: bool = False) -> None:
         """Note that the command is being started (0), or its first process."""
         course = self._course
         course.child, course.ticks = child, started_ticks(child) or 0 if child else 0
         course.started_at, course.first_started_at = self._started_at, self._first_started_at
-        self._note(must=not child)
+        self._note(must=must)
 
     def _note_stop(self, stop: OrderedStop) -> None:
         """Note how far a stop has come, before it goes further."""
@@ -893,8 +924,6 @@ class Keeper:
             write_in_room(unit.folder / "ending.json", sealed_document(unit.folder, facts))
             self._do_errand(unit.after, wait=True)
         write_in_room(unit.folder / "exit.json", sealed_document(unit.folder, facts))
-        for name in (FIRST, "keeper.json"):
-            give_back_room(unit.folder / name)
 
 
 def _ends(unit: Unit) -> dict[str, bool]:
@@ -907,21 +936,45 @@ def _ends(unit: Unit) -> dict[str, bool]:
         }
 
 
+def settle(folder: Path) -> None:
+    """End a unit that has no keeper; does nothing if it has one after all, as one that has come late.
+
+    Raises:
+        OSError: when the end cannot be recorded.
+    """
+    with _open_lock(folder) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        end_orphaned_unit(folder)
+
+
+def _open_lock(folder: Path) -> BinaryIO:
+    """Open the file that the guard and the keepers of a unit have locked while they live.
+
+    Only their user may open it: whoever can, can lock it.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.fdopen(os.open(folder / "keeper.lock", flags, 0o600), "r+b", buffering=0)
+
+
 def end_orphaned_unit(folder: Path) -> None:
     """Kill the processes of a unit whose keeper is gone, record its end, and run its last errands.
 
-    Does nothing if the keeper recorded the end itself.
+    Does nothing if the keeper recorded the end itself. Who calls this has the unit's lock.
     """
     unit = Unit.read(folder)
     if read_own(folder, "exit.json") is not None:
         return
-    group = ControlGroup() if (course := read_course(folder)) is None else course.control_group
-    facts = lost_end(
-        lingering=group.kill() + kill_all_carrying(f"BOA_UNIT={unit.name}"),
-        **_ends(unit),
-        ended_at=time.time(),
-    )
+    course = read_course(folder)
+    group = ControlGroup.find(group_name(unit)) if course is None else course.control_group
+    lingering = group.kill() + kill_all_carrying(f"BOA_UNIT={unit.name}")
     group.remove()
+    # A keeper may have known the end, and have died in its last errand.
+    facts = read_own(folder, "ending.json") or lost_end(
+        lingering=lingering, **_ends(unit), ended_at=time.time()
+    )
     write_in_room(folder / "exit.json", sealed_document(unit.folder, facts))
     for script, seconds, user in (
         (unit.keep, None, popen_as(unit)),
@@ -942,13 +995,20 @@ def end_orphaned_unit(folder: Path) -> None:
                 timeout=seconds,
                 **user,
             )
-    drop_scratch(unit)
+    clear_away(unit)
 
 
-def drop_scratch(unit: Unit) -> None:
-    """Remove the scratch folder of a unit, that of its temporary files, and the output files of its ranks."""
-    own = (unit.own / SCRATCH, unit.own / RANK_FILES)
-    remove_trees(temporary_folder(unit.folder), *own, **popen_as(unit))
+def clear_away(unit: Unit) -> None:
+    """Remove temporary files of an ended unit, output files of its ranks, and what its keepers kept ready."""
+    found = (temporary_folder(unit.folder), unit.own / SCRATCH, unit.own / RANK_FILES)
+    with unit.as_user():
+        left = [folder for folder in found if os.path.lexists(folder)]
+    if left:
+        remove_trees(*left, **popen_as(unit))
+    for file in unit.folder.glob(".*"):
+        # Reserved space, and what a killed keeper was writing.
+        with suppress(OSError):
+            file.unlink()
 
 
 def _for_errors(file: Path) -> BinaryIO:
@@ -984,7 +1044,7 @@ def main(arguments: list[str]) -> int:
     """
     folder = Path(arguments[-1]).resolve()
     if "--settle" in arguments:
-        end_orphaned_unit(folder)
+        settle(folder)
         return 0
     if "--status" in arguments:
         print(json.dumps(told_status(folder, verify=True)))  # noqa: T201  its caller reads it
@@ -992,7 +1052,7 @@ def main(arguments: list[str]) -> int:
     Unit.read(folder)  # Raises now, and not in each keeper.
     if "--foreground" not in arguments:
         _apart()
-    with (folder / "keeper.lock").open("w") as lock:
+    with _open_lock(folder) as lock:
         orders = None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -1001,8 +1061,8 @@ def main(arguments: list[str]) -> int:
                 return 0  # The unit already has a keeper.
             # Started again by systemd: the guard was killed, and its keeper goes on.
             orders = stand_in(folder, lock.fileno())
-        os.set_inheritable(lock.fileno(), False)
         if read_own(folder, "exit.json") is not None:
+            clear_away(Unit.read(folder))
             return 0
         if (folder / "keeper.json").exists() and read_course(folder) is None:
             if "--foreground" in arguments:
@@ -1010,6 +1070,8 @@ def main(arguments: list[str]) -> int:
             return 0
         if not Guard(folder, _keep(folder), orders).run():
             end_orphaned_unit(folder)
+        with suppress(FileNotFoundError):  # The unit may have been dropped.
+            clear_away(Unit.read(folder))  # Where its keeper was killed after it had recorded the end.
     return 0
 
 
@@ -1017,7 +1079,12 @@ def _keep(folder: Path) -> Callable[[Orders, int], int]:
     """Return what the guard of a unit does in each keeper that it starts."""
 
     def keep(orders: Orders, guard: int) -> int:
-        Keeper(Unit.read(folder), orders, guard).run()
+        unit = Unit.read(folder)
+        Keeper(unit, orders, guard).run()
+        clear_away(unit)
+        if os.getppid() == guard:
+            # Should somebody have suspended it: who waits for its end would wait for ever.
+            send([guard], signal.SIGCONT)
         return 0
 
     return keep

@@ -62,7 +62,7 @@ def remove_trees(*folders: Path, **given: Any) -> None:
 
     `shutil.rmtree` descends by recursion, and a job may have left more folders within each other.
     """
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # Also no user that the kernel knows.
         subprocess.run(
             ["rm", "-rf", "--", *map(str, folders)],
             stdin=subprocess.DEVNULL,

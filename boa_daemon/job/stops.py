@@ -69,7 +69,8 @@ _WAITERS = re.compile(
 """Programs that only wait for the command that they have started, and then start the next one."""
 _FOLLOWERS = ("su", "runuser", "sudo", "script", "nsenter", "unshare", "newgrp", "sg", "login")
 """Programs that suspend themselves with the program that they have started, until somebody wakes them."""
-_MOST_REGISTERED = 4096
+_MOST_LOOKS = 8192
+"""How often the kernel is asked for one more lock: a job may hold as many as it likes."""
 
 
 class Registration:
@@ -161,20 +162,28 @@ class Registered:
 
 
 def registered(file: Path) -> list[Registered]:
-    """Return the living processes that are registered on a file; empty if it cannot be read."""
-    found: list[Registered] = []
+    """Return the living processes that are registered on a file; empty if it cannot be read.
+
+    The kernel names any lock of a range, and not the first one: it keeps them in the order in which their
+    processes came. So what is before and what is behind each lock is looked through, too.
+    """
+    found: dict[int, bool] = {}
     with suppress(OSError), open_regular(file) as stream:
-        start = 0
-        while len(found) < _MOST_REGISTERED:
-            asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, 0, 0)
+        ranges = [(0, 0)]  # Begin and end; 0 for no end.
+        for _ in range(_MOST_LOOKS):
+            if not ranges:
+                break
+            start, end = ranges.pop()
+            asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end and end - start, 0)
             kind, _, begin, length, pid = _LOCK.unpack(fcntl.fcntl(stream, fcntl.F_GETLK, asked))
             if kind == fcntl.F_UNLCK:
-                break
-            found.append(Registered(pid, length != 1))
-            if length == 0:
-                break  # Locked to its end, which no helper does.
-            start = begin + length
-    return found
+                continue
+            found[pid] = found.get(pid, False) or length != 1
+            if begin > start:
+                ranges.append((start, begin))
+            if length and (not end or begin + length < end):
+                ranges.append((begin + length, end))
+    return [Registered(pid, looks) for pid, looks in sorted(found.items())]
 
 
 def make_request(unit: Unit) -> bool:
@@ -358,12 +367,21 @@ class OrderedStop:
             self._note(self)
 
     def _suspend_shells(self, savers: list[Registered]) -> None:
-        """Suspend the shells that wait for registered processes, after they are noted."""
+        """Suspend the shells that wait for registered processes, after they are noted.
+
+        One may have become a training since it was looked at (`first & exec second`): it must save, too.
+        """
         self._sought |= {one.pid for one in savers}
-        before = len(self._shells)
+        before = set(self._shells)
+        awake = before.intersection(one.pid for one in savers)
+        suspended, frozen = (awake.intersection(each) for each in (self._suspended, self._frozen))
+        for each in (self._shells, self._suspended, self._frozen):
+            each[:] = [pid for pid in each if pid not in awake]
         self._find_shells(savers)
-        if len(self._shells) > before:
+        if before != set(self._shells):
             self._note(self)
+            send(suspended, signal.SIGCONT)
+            self._group.release(frozen)
             send(self._suspended, signal.SIGSTOP)
             if self._frozen:
                 self._group.freeze(self._frozen)
@@ -375,7 +393,7 @@ class OrderedStop:
         would be suspended with it, and that passes the output of a terminal on, is frozen, or runs on where
         nothing can be frozen.
         """
-        family = set(self._family())
+        family, saving = set(self._family()), {one.pid for one in savers}
         for one in savers:
             line: list[int] = []
             pid = parent_of(one.pid)
@@ -389,12 +407,9 @@ class OrderedStop:
                 if program in _FOLLOWERS:
                     may_be_suspended &= not _serves_terminal(above)
                     self._followers += [above] if above not in self._followers else []
-                if is_shell and above not in self._shells:
+                if is_shell and above not in self._shells and above not in saving:
                     self._shells.append(above)
                     (self._suspended if may_be_suspended else self._frozen).append(above)
-        saving = {one.pid for one in savers}
-        self._suspended = [pid for pid in self._suspended if pid not in saving]
-        self._frozen = [pid for pid in self._frozen if pid not in saving]
 
     def _release_shells(self) -> None:
         """End the shells that wait for registered processes: SIGTERM is pending when they go on."""

@@ -246,12 +246,6 @@ def write_in_room(file: Path, document: Mapping[str, Any]) -> None:
         write_json(file, document)
 
 
-def give_back_room(file: Path) -> None:
-    """Release the space that was reserved for a document, where it was not needed."""
-    with suppress(OSError):
-        _room(file).unlink()
-
-
 def _room(file: Path) -> Path:
     return file.with_name(f".{file.name}.room")
 

@@ -45,6 +45,7 @@ MOST_OUTPUT = 16_000
 """Limit of the output that is kept, the newest part; SSM returns at most 24,000 characters."""
 MOST_DOCUMENT = 23_000
 LOOK_SECONDS, PRESENT_SECONDS = 0.1, 5.0
+NOT_RUNNING, HAS_ENDED = "the job does not run on this node", "the job has ended on this node"
 NOT_HERE = 69
 """Exit code if the unit does not run, or if nothing can be started beside it."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -63,7 +64,7 @@ def keepers_that_live(folder: Path) -> list[tuple[int, int]]:
     """
     found = [one for one in keepers_of(read_own(folder, "keeper.json")) if is_alive(*one)]
     if not found:
-        raise UnitAccessFailed("the job does not run on this node")
+        raise UnitAccessFailed(NOT_RUNNING)
     return found
 
 
@@ -85,7 +86,10 @@ class UnitAccess:
     """Starts a process beside a unit, and watches it until its end."""
 
     def __init__(self, folder: Path) -> None:
-        self.unit = Unit.read(folder)
+        try:
+            self.unit = Unit.read(folder)
+        except FileNotFoundError:
+            raise UnitAccessFailed(NOT_RUNNING) from None  # It has ended, and its folder is gone.
         self._keepers = keepers_that_live(folder)
         self._is_to_end = False
         self._looked_at = 0.0
@@ -134,8 +138,12 @@ class UnitAccess:
                 preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
                 **given,
             )
-        except OSError as error:
-            raise UnitAccessFailed(f"cannot start in {unit.workdir}: {error.strerror}") from None
+        except (OSError, subprocess.SubprocessError) as error:
+            # The second: its process could not become one beside the job's.
+            if not self._is_kept():
+                raise UnitAccessFailed(HAS_ENDED) from None
+            why = error.strerror if isinstance(error, OSError) else "it cannot be put beside the job"
+            raise UnitAccessFailed(f"cannot start in {unit.workdir}: {why}") from None
 
     def _enclosed(self) -> int:
         """Return a process of the unit's command that has shared memory of its own; 0 if there is none."""
@@ -157,7 +165,7 @@ class UnitAccess:
             if self._is_to_end:
                 why = "the process that started it is gone"
             elif not self._is_kept():
-                why = "the job has ended on this node"
+                why = HAS_ENDED
             elif until is not None and time.monotonic() >= until:
                 why = f"its {seconds:g} s are over"
             if why:
@@ -167,6 +175,8 @@ class UnitAccess:
         while below := [pid for pid in descendants(os.getpid()) if started_ticks(pid) is not None]:
             send(below, signal.SIGKILL)
             time.sleep(0.02)
+        if not why and process.wait() < 0 and not self._is_kept():
+            why = HAS_ENDED  # Whoever ended the job has ended this, too.
         process.wait()
         return why
 

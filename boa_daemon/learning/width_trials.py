@@ -96,11 +96,22 @@ class GpuHourWorth:
         )
 
 
+FRACTION = 0.02
+"""The part of a class's GPU time that its trials may waste, beside that of one job."""
+
+
+def most_wasted(work_by_class: Mapping[str, Sequence[float]], fraction: float = FRACTION) -> float:
+    """Return the part of the GPU time of these jobs, by class, that trials may waste at most."""
+    work = [sum(jobs) for jobs in work_by_class.values()]
+    first = [ADVANCE_JOBS * sum(jobs) / len(jobs) for jobs in work_by_class.values() if jobs]
+    return fraction + (sum(first) / sum(work) if sum(work) > 0.0 else 0.0)
+
+
 @dataclass(slots=True)
 class WidthTrials:
     """The current width trials. `fraction` is the part of a class's GPU time that its trials may waste."""
 
-    fraction: float = 0.02
+    fraction: float = FRACTION
     _now: dict[JobId, WidthTrial] = field(default_factory=dict)
     _wasted: dict[str, float] = field(default_factory=dict)
     _asked: dict[tuple[str, str], tuple[tuple[WidthEstimate, ...], float, float]] = field(

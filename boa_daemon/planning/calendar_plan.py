@@ -35,6 +35,7 @@ from boa_daemon.units import (
     parse_dollars,
 )
 from policies.model import InstanceType
+from policies.money_text import in_dollars
 from policies.optimum.calendar import CalendarEntry, CalendarJob, CalendarLimits, calendar_jobs, per_period
 from policies.optimum.calendar_search import CalendarSearchResult, DeadlineFix, deadline_fixes, search
 from policies.optimum.job_list import ListedJob
@@ -63,7 +64,7 @@ class CalendarBudget:
     def said(self, factor: float = 1.0) -> str:
         """Return the budget times `factor` as text."""
         period = {"all": "in all", "hour": "an hour"}.get(self.per, f"a {self.per}")
-        return f"${self.amount * factor:,.2f} {period}"
+        return f"{in_dollars(self.amount * factor)} {period}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +210,7 @@ class CalendarPlan:
 
     def said(self, change: DeadlineFix) -> str:
         """Return a change as text."""
-        more = f" (${change.extra_usd:,.2f} more is spent)" if change.extra_usd >= 0.01 else ""
+        more = f" ({in_dollars(change.extra_usd)} more is spent)" if change.extra_usd >= 0.01 else ""
         if change.kind == "budget" and self.budget is not None:
             return f"a budget of {self.budget.said(change.factor)}{more}"
         if change.kind == "quota":
@@ -250,9 +251,9 @@ class CalendarPlan:
         late = len(calendar.missed)
         low, high = self.between.low, self.between.high
         said = [
-            f"All done by {self.when(calendar.all_done)}, for ${calendar.spend:,.2f}.",
+            f"All done by {self.when(calendar.all_done)}, for {in_dollars(calendar.spend)}.",
             f"From low to high: {self.when(low.all_done)} to {self.when(high.all_done)}, "
-            f"${low.spend:,.2f} to ${high.spend:,.2f}.",
+            f"{in_dollars(low.spend)} to {in_dollars(high.spend)}.",
         ]
         if due:
             least = f"; no calendar meets more than {due - found.least_missed}" if found.least_missed else ""
@@ -270,8 +271,8 @@ class CalendarPlan:
             said.append(spot_sentence(self.spot, calendar))
         if self.budget is not None:
             said += [
-                f"{(self.budget.per).capitalize()} {number}: ${part['spend']:,.2f} spent, "
-                f"${part['not_spent']:,.2f} not spent."
+                f"{(self.budget.per).capitalize()} {number}: {in_dollars(part['spend'])} spent, "
+                f"{in_dollars(part['not_spent'])} not spent."
                 for number, part in enumerate(self._periods()[:12], start=1)
             ]
         said += [one.sentence for one in self.unused]

@@ -18,6 +18,7 @@ from boa_daemon.inputs.commitments_file import active_commitments, read_commitme
 from boa_daemon.planning.curve import Curve
 from policies.errors import InfeasibleBudget
 from policies.model import InstanceType, Problem
+from policies.money_text import in_dollars, least_in_dollars
 from policies.optimum.commitments import Bill, Commitment, LoadDistribution, bill_of, load_of_swings
 from policies.optimum.solution import Solution
 from policies.optimum.swing import swings
@@ -83,9 +84,10 @@ class PaidCommitments:
         least = cost(low)
         if least > usd_per_hour:
             raise InfeasibleBudget(
-                f"{usd_per_hour:.2f} USD/hour is too small: with the commitments, of which "
-                f"{self.usd_per_hour:.2f} USD/hour is paid anyway, the classes need at least {least:.4f} "
-                "USD/hour. Raise the budget, or allow widths that cost less per unit of work",
+                f"{in_dollars(usd_per_hour)}/hour is too small: with the commitments, of which "
+                f"{in_dollars(self.usd_per_hour)}/hour is paid anyway, the classes need at least "
+                f"{least_in_dollars(least)}/hour. Raise the budget, or allow "
+                "widths that cost less per unit of work",
                 least_spend=least,
             )
         if cost(high) <= usd_per_hour:
@@ -112,7 +114,7 @@ def paid_sentence(paid: dict[str, Any]) -> str:
         paid["used_usd_per_hour"] / paid["committed_usd_per_hour"] if paid["committed_usd_per_hour"] else 0.0
     )
     return (
-        f"With the commitments the bill is ${paid['usd_per_hour']:,.2f}/h: "
-        f"${paid['committed_usd_per_hour']:,.2f}/h is paid anyway, {share:.0%} of it used, and "
-        f"${paid['on_demand_usd_per_hour']:,.2f}/h is on demand."
+        f"With the commitments the bill is {in_dollars(paid['usd_per_hour'])}/h: "
+        f"{in_dollars(paid['committed_usd_per_hour'])}/h is paid anyway, {share:.0%} of it used, and "
+        f"{in_dollars(paid['on_demand_usd_per_hour'])}/h is on demand."
     )

@@ -18,6 +18,7 @@ from boa_daemon.planning.plan_documents import has_weights
 from boa_daemon.planning.report_page import Picture
 from boa_daemon.units import PER_HOUR, Per, format_hours
 from policies.model import Budget
+from policies.money_text import in_dollars
 from policies.optimum.knee import Knee
 from policies.speedup import Floats
 
@@ -338,7 +339,7 @@ def bill_figure(cases: Sequence[tuple[str, float, float]], per: Per) -> Figure:
                 color=colour,
                 label=None if place else "on demand" if colour == SOFT else "with the commitment",
             )
-            words = f"${usd * per.hours:,.2f}" if per is PER_HOUR else f"${usd * per.hours:,.0f}"
+            words = in_dollars(usd * per.hours) if per is PER_HOUR else f"${usd * per.hours:,.0f}"
             _beside(axes, usd * per.hours, place + shift, words)
     axes.set_yticks(range(len(cases)), [name for name, _, _ in cases])
     axes.set_xlim(0.0, axes.get_xlim()[1] * 1.12)

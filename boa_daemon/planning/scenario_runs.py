@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from math import floor
 from typing import Any
 
 from boa_daemon.errors import InputError
-from boa_daemon.planning.paid_commitments import PaidCommitments
-from boa_daemon.planning.rentals import Rental, load_between
+from boa_daemon.inputs.commitments_file import active_commitments, read_commitments
 from boa_daemon.planning.whatif import Scenario
-from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare, site_of
+from boa_daemon.sim.wiring import SimulationSettings, prepare
+from boa_daemon.tick.money.commitments import SiteCommitments
 from boa_daemon.traces.reader import Trace
-from boa_daemon.units import SECONDS_PER_HOUR, format_hours, parse_budget
+from boa_daemon.units import format_hours, parse_budget
 from policies.errors import InfeasibleBudget
+from policies.money_text import in_dollars
 from policies.registry import find_policy
 
 _TINY = 1e-9
@@ -29,18 +31,14 @@ def run_scenario(base: SimulationSettings, scenario: Scenario) -> dict[str, Any]
     """Run a scenario and return its row; `spend` is total dollars."""
     settings = scenario_settings(base, scenario)
     row: dict[str, Any] = {"scenario": scenario.name, "budget": scenario.budget}
-    paid = scenario.paid(settings.instance_types)
     try:
-        if paid is not None:
-            planned = paid.planning_budget(site_of(settings).problem, settings.budget.amount)
-            settings = replace(settings, planning_budget=replace(settings.budget, amount=planned))
         run = prepare(settings)
     except InfeasibleBudget as error:
         nothing = ("mean_jct_hours", "p95_jct_hours", "spend", "usd_per_hour", "jobs", "interruptions")
         least = {"cheapest_feasible_spend": error.least_spend}
         return row | {"status": "infeasible"} | dict.fromkeys(nothing) | least
     found = run.finish()
-    spend = found.spent_usd if paid is None else _bill(run, paid)
+    spend = run.spent_usd
     return row | {
         "status": found.status,
         "mean_jct_hours": found.mean_jct_hours,
@@ -53,16 +51,6 @@ def run_scenario(base: SimulationSettings, scenario: Scenario) -> dict[str, Any]
     }
 
 
-def _bill(run: PreparedRun, paid: PaidCommitments) -> float:
-    """Return the cost of a run with commitments, until its last job ended."""
-    world = run.world
-    names = tuple(machine.gpu_type for machine in paid.machines)
-    rentals = [Rental(*rented) for rented in world.cloud.meter.on_demand]
-    begin, end = world.started_at, world.clock.now()
-    bill = paid.bill(load_between(rentals, names, begin, end))
-    return bill.total * (end - begin) / SECONDS_PER_HOUR
-
-
 def scenario_settings(base: SimulationSettings, scenario: Scenario) -> SimulationSettings:
     """Return the simulation settings of a scenario."""
     names = {kind: machine.name for kind, machine in base.instance_types.items()}
@@ -73,7 +61,8 @@ def scenario_settings(base: SimulationSettings, scenario: Scenario) -> Simulatio
         problem=scenario.problem(base.problem),
         instance_types=scenario.machines(base.instance_types),
         budget=parse_budget(scenario.budget),
-        best_effort=find_policy(base.policy).kind == "optimum" and scenario.commit is None,
+        best_effort=find_policy(base.policy).kind == "optimum",
+        commitments=_commitments(base, scenario),
         world=replace(
             base.world,
             quotas=quotas,
@@ -81,6 +70,17 @@ def scenario_settings(base: SimulationSettings, scenario: Scenario) -> Simulatio
             on_demand=base.world.on_demand or scenario.spot is None,
         ),
     )
+
+
+def _commitments(base: SimulationSettings, scenario: Scenario) -> SiteCommitments:
+    """Return what the file of a scenario says is paid today, as if all the time, or else the base's own."""
+    if scenario.commit is None:
+        return base.commitments
+    machines = [one for one in scenario.machines(base.instance_types).values() if not one.kind.is_spot]
+    file, today = read_commitments(scenario.commit, machines), datetime.now(UTC).date()
+    active_commitments(file, machines, today)
+    held = [replace(one, begins=None, ends=None) for one in file.held if one.is_active(today)]
+    return SiteCommitments.of(replace(file, held=tuple(held)).levels(machines), machines)
 
 
 def with_more_load(trace: Trace, factor: float) -> Trace:
@@ -115,7 +115,7 @@ def difference(row: Mapping[str, Any], base: Mapping[str, Any]) -> str:
         return f"{row['scenario']}: not enough money to run every job"
     hours, usd = row["mean_jct_hours"] - base["mean_jct_hours"], row["spend"] - base["spend"]
     waits = f"{format_hours(abs(hours))} {'more' if hours > 0.0 else 'less'} from submission to end"
-    return f"{row['scenario']}: {waits}, ${abs(usd):,.2f} {'more' if usd > 0.0 else 'less'}"
+    return f"{row['scenario']}: {waits}, {in_dollars(abs(usd))} {'more' if usd > 0.0 else 'less'}"
 
 
 def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:

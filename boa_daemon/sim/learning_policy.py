@@ -19,11 +19,13 @@ from boa_daemon.learning.width_trials import ExploringAllocator, GpuHourWorth
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.simulated_job import SimulatedJob
 from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.money.ledger import money_of
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
 from policies.fast_dataclasses import field_replacer, replace
 from policies.model import Job, JobClass, JobId, Money, Width
+from policies.online.best_effort import Account
 from policies.protocols import Allocator
 from policies.registry import PolicyOptions, Site, build_policy
 
@@ -66,6 +68,7 @@ class LearningPolicy:
         self._running: Mapping[JobId, SimulatedJob] = {}
         self.plans = 1
         self._name, self._site, self._options = name, site, options
+        self._planned_for = site
         self._jobs, self._noise, self._random = jobs, noise, Random(f"{seed}/reports")
         self._seen: dict[JobId, tuple[str, float]] = {}
         self._looked_at: dict[JobId, tuple[int, float]] = {}
@@ -78,7 +81,14 @@ class LearningPolicy:
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the policy's allocation for the believed remaining work of the jobs."""
         if self._base is None:
-            self._base = self._built(self._site, now=now, spent=0.0 if money is None else money.spent)
+            account = self._watch.look(
+                self._name,
+                self._site,
+                self._options,
+                now=now,
+                spent=lambda: 0.0 if money is None else money.spent,
+            )
+            self._base = build_policy(self._name, self._site, self._options, account=account).allocator
         self._now = now
         tries = self.learning.tries.explorations if self._watch.account is None else {}
         self._running = self._jobs.running
@@ -160,6 +170,7 @@ class LearningPolicy:
             self._told_of.clear()
         elif self.learning.beliefs.estimates != estimated:
             self._forget_told()
+        self._look_at_the_budget(decision)
         if self._explore(decision, now) or self.plans > plans:
             self._look_again(now)
 
@@ -236,14 +247,32 @@ class LearningPolicy:
             load_over_stated=_work_per_hour(planned) / _work_per_hour(self.classes.stated),
             rhythm=self.classes.rhythm,
         )
-        money = money_of(decision.state)
-        self._base = self._built(site, now=decision.state.now, spent=0.0 if money is None else money.spent)
+        self._base, self._planned_for = self._built(site, decision.state), site
         self.plans += 1
 
-    def _built(self, site: Site, *, now: float, spent: float) -> Allocator:
+    def _look_at_the_budget(self, decision: Decision) -> None:
+        """Begin or end a best effort between two plans, as the daemon does."""
+        before = self._watch.account
+        if self._account(self._planned_for, decision.state) != before:
+            self._base = self._built(self._planned_for, decision.state)
+            self._told_of.clear()
+
+    def _built(self, site: Site, state: ClusterState) -> Allocator:
         """Return the policy for a site; like the daemon, a best effort if the budget does not pay for it."""
-        account = self._watch.look(self._name, site, self._options, now=now, spent=lambda: spent)
+        account = self._account(site, state)
         return build_policy(self._name, site, self._options, account=account).allocator
+
+    def _account(self, site: Site, state: ClusterState) -> Account | None:
+        """Return the account of the best effort; None if none is made."""
+        return self._watch.look(
+            self._name,
+            site,
+            self._options,
+            now=state.now,
+            spent=lambda: 0.0 if (money := money_of(state)) is None else money.spent,
+            memory=() if state.memory is None else state.memory[0],
+            opened_at=state.books_opened_at,
+        )
 
 
 _with_rest = field_replacer(Job, "remaining_gpu_hours", "phase", "scale")

@@ -12,6 +12,7 @@ from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.sim.bounds.boot_bound import THOROUGH, NodeSupply, SearchEffort, lower_bound_with_boots_hours
+from boa_daemon.sim.covered_cloud import CoveredCloud
 from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.simulated_workload import a_workload, in_bursts
 from boa_daemon.sim.simulation_result import Simulation, summarize_run
@@ -23,11 +24,13 @@ from boa_daemon.sim.wrong_beliefs import believed_problem
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.tick.decide.controller import Controller, Ports
 from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.limits import Caps, fixed_usd
+from boa_daemon.tick.facts.ports import Cloud
 from boa_daemon.tick.facts.state import IDLE_HOLD_SECONDS, Rules, WarmPool
+from boa_daemon.tick.money.commitments import SiteCommitments
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
-from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.gpu_kinds import is_spot
+from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies.model import Budget, InstanceType, Phase, Problem
 from policies.online.best_effort import Account, Shortfall
 from policies.registry import (
@@ -53,7 +56,9 @@ class SimulationSettings:
     effort as the daemon does. During `outages`, pairs of instants, nothing can be launched. `world` is
     everything else that is random or scarce; without boots in it, each boot takes `boot_seconds`. With
     `best_effort` a budget below the least feasible spend is not refused, but spent on as much as it pays for.
-    At most `warm_pool_nodes` are kept stopped; a start takes `start_seconds`.
+    At most `warm_pool_nodes` are kept stopped; a start takes `start_seconds`. `commitments` are paid in any
+    case, and the policy plans, paces and counts money with them as the daemon does; the world's own bills
+    stay those on demand (`PreparedRun.spent_usd` has both).
     """
 
     trace: Trace
@@ -77,6 +82,7 @@ class SimulationSettings:
     best_effort: bool = False
     warm_pool_nodes: int = 0
     start_seconds: float = START_SECONDS
+    commitments: SiteCommitments = field(default_factory=SiteCommitments)
 
     @property
     def rules(self) -> Rules:
@@ -87,6 +93,7 @@ class SimulationSettings:
             max_nodes=self.max_nodes_with_quotas,
             orders_links=self.has_networks and self.links_in_order,
             warm_pool=self.warm_pool,
+            caps=Caps(fixed=self.commitments.fixed) if self.commitments.levels else None,
         )
 
     @property
@@ -163,6 +170,13 @@ class PreparedRun:
             wall_seconds=time.perf_counter() - began,
         )
 
+    @property
+    def spent_usd(self) -> float:
+        """Dollars of a finished run: what is paid in any case, and what nodes cost beside it."""
+        begin, end = self.world.started_at, self.world.clock.now()
+        nodes = self.controller.ports.store.settled_micro_dollars()
+        return dollars(nodes) + fixed_usd(self.settings.commitments.fixed, begin, end)
+
     def _watched(self, on_tick: Callable[[Decision], None] | None) -> Callable[[Decision], None] | None:
         """Return the observer of every decision: the policy if it learns, and then `on_tick`."""
         taught = self.controller.allocator
@@ -226,7 +240,8 @@ def site_of(settings: SimulationSettings) -> Site:
         planned, settings.instance_types, settings.world, boot_seconds=settings.boot_seconds
     )
     # A plan with both markets already contains the prices of both.
-    fraction = 1.0 if any(map(is_spot, settings.instance_types)) else settings.world.mean_price_fraction
+    on_spot = any(machine.kind.is_spot for machine in settings.instance_types.values())
+    fraction = 1.0 if on_spot else settings.world.mean_price_fraction
     return Site(
         problem=_at_prices(
             with_boots(_within_nodes(planned, settings), settings.planned_boot_seconds / SECONDS_PER_HOUR),
@@ -269,9 +284,12 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         outages=settings.outages,
         start_seconds=settings.start_seconds,
     )
+    cloud: Cloud = world.api
+    if settings.commitments.levels:
+        cloud = CoveredCloud(world.api, world.clock, settings.commitments)
     ports = Ports(
         clock=world.clock,
-        cloud=world.api,
+        cloud=cloud,
         jobs=world.jobs,
         engine=world.jobs,
         # Only rules against flapping read earlier acts, and no run has such rules.
@@ -281,7 +299,7 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
     controller = record.controller(ports)
     controller = replace(
         controller,
-        is_job_by_job=entry.is_job_by_job and short is None,
+        is_job_by_job=entry.is_job_by_job and short is None and not settings.commitments.levels,
         is_round_by_round=not settings.learns,
     )
     if settings.learns:
@@ -306,10 +324,12 @@ def check_budget(settings: SimulationSettings) -> None:
 
 def _record_of(settings: SimulationSettings) -> tuple[PolicyRecord, Shortfall | None]:
     """Return the policy, and by how much the budget falls short if a best effort is made."""
-    site = site_of(settings)
+    last = settings.trace.jobs[-1].arrived_at_seconds
+    site = settings.commitments.under(site_of(settings), last)
     short = shortfall_of_site(site) if settings.best_effort else None
     if short is not None and not short.is_short:
         short = None
+    budget = settings.planning_budget or settings.budget
     record = PolicyRecord(
         name=settings.policy,
         options=settings.options,
@@ -317,7 +337,7 @@ def _record_of(settings: SimulationSettings) -> tuple[PolicyRecord, Shortfall | 
         site=site,
         rules=settings.rules,
         # An account without an opening instant is as old as the ledger.
-        best_effort=None if short is None else Account(budget=site.budget.amount),
+        best_effort=None if short is None else Account(budget=budget.amount),
         kappa=settings.kappa,
     )
     return record, short

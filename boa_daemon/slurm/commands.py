@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from boa_daemon.errors import BoaError
 
@@ -41,6 +44,15 @@ WAITING_STATES = frozenset(
 """States of a job that has no nodes yet."""
 _MARKS = "*~#!%$@^-+"
 """Marks behind a node's state in `sinfo`: not answering, powered down, powering up, planned and others."""
+_FLAG_MARKS = {
+    "powering_up": "#", "power_up": "#", "powered_down": "~", "powering_down": "%", "power_down": "!",
+    "not_responding": "*", "no_respond": "*", "reboot_issued": "^", "reboot_requested": "@", "reboot": "@",
+    "maintenance": "$", "maint": "$", "planned": "-",
+}  # fmt: skip
+"""The mark of each flag that a state may name in words: ``idle+cloud+powered_down``, ``powering_up``."""
+_FOLDERS = ("/opt/slurm/bin", "/usr/local/slurm/bin", "/usr/local/bin")
+"""Where sites install Slurm; a service's PATH has seldom such a folder. The first is ParallelCluster's."""
+_UNITS = " KMGTP"
 _NOT_THERE = ("Invalid job id", "Job/step already completing or completed", "No job steps")
 _OPTIONS = ("SLURM_", "SQUEUE_", "SINFO_", "SCONTROL_", "SBATCH_", "SALLOC_", "SRUN_", "SCANCEL_")
 """Prefixes of variables that are options of Slurm's commands, or those of a job."""
@@ -167,6 +179,11 @@ class Slurm:
     ) -> None:
         self._ssh = ssh
         self._environment = {**os.environ, "SLURM_CONF": conf} if conf else environment
+        # /opt/slurm/etc/slurm.conf goes with /opt/slurm/bin.
+        own = [str(Path(conf).parent.parent / "bin")] if conf else []
+        self._folders = [*own, *_FOLDERS]
+        # A user's comment may have lines that look like those of other jobs: no user knows this word.
+        self._row = secrets.token_hex(4)
         self._listings: dict[str, _Listing] = {}
         self._silent_until = 0.0
         self._silence = ""
@@ -194,7 +211,7 @@ class Slurm:
             raise SlurmSilent(self._silence)
         try:
             done = subprocess.run(
-                self.argv(words),
+                self._found(words),
                 input=given,
                 capture_output=True,
                 text=True,
@@ -207,7 +224,10 @@ class Slurm:
         except subprocess.TimeoutExpired:
             raise self._no_answer(f"{words[0]} gave no answer within {seconds:g} s") from None
         except OSError as error:
-            hint = "Install Slurm's client commands, or name a login node in [engine] slurm_ssh"
+            hint = (
+                "Install Slurm's client commands, put their folder into PATH, or name a login node in "
+                "[engine] slurm_ssh"
+            )
             raise SlurmRefused(f"{words[0]} cannot be run: {error.strerror}. {hint}") from None
         if done.returncode == 0:
             return done.stdout
@@ -229,6 +249,13 @@ class Slurm:
         kept = {name: value for name, value in given.items() if not name.startswith(_OPTIONS)}
         return {**kept, **{name: ours[name] for name in _PLACES if name in ours}}
 
+    def _found(self, words: Sequence[str]) -> list[str]:
+        """Return the command line of a command of Slurm, with its path where PATH does not lead to it."""
+        if self._ssh or shutil.which(words[0]):
+            return self.argv(words)
+        found = shutil.which(words[0], path=os.pathsep.join(self._folders))
+        return [found or words[0], *words[1:]]
+
     def _no_answer(self, said: str) -> SlurmSilent:
         self._silent_until, self._silence = time.monotonic() + REST_SECONDS, said
         return SlurmSilent(said)
@@ -238,7 +265,11 @@ class Slurm:
         found = self._listings.setdefault(name, _Listing())
         if time.monotonic() - found.at > FRESH_SECONDS:
             asked = time.monotonic()
-            found.text, found.at = self.run(*words), asked
+            said = self.run(*words)
+            if said and not said.endswith("\n"):
+                # What is missing behind it would count as gone.
+                raise self._no_answer(f"the answer of {words[0]} breaks off: {said[-40:]!r}")
+            found.text, found.at = said, asked
         return found.text.splitlines()
 
     def forget_listings(self) -> None:
@@ -247,13 +278,13 @@ class Slurm:
             found.at = -1e9
 
     def nodes(self) -> list[SlurmNode]:
-        """Return every node, once for each of its partitions.
+        """Return every node of this cluster, once for each of its partitions; none of others of a federation.
 
         Raises:
             SlurmSilent: when no node is listed: a cluster has some.
             SlurmRefused: when Slurm refuses.
         """
-        lines = self._listed("nodes", "sinfo", "-h", "-N", "-a", "-o", "%N|%R|%T|%c|%m|%G|%o|%E")
+        lines = self._listed("nodes", "sinfo", "-h", "-N", "-a", "--local", "-o", "%N|%R|%T|%c|%m|%G|%o|%E")
         found = [node for line in lines if (node := _node(line)) is not None]
         if not found:
             # To take it for a cluster without nodes would end all of ours.
@@ -267,8 +298,15 @@ class Slurm:
             SlurmSilent: when the answer has lines, and no job among them.
             SlurmRefused: when Slurm refuses.
         """
-        lines = self._listed("jobs", "squeue", "-h", "-a", "-t", "all", "-o", JOB_FORMAT)
-        found = [job for line in lines if (job := _job(line)) is not None]
+        lines = self._listed(
+            "jobs", "squeue", "-h", "-a", "--local", "-t", "all", "-o", f"{self._row}|{JOB_FORMAT}"
+        )
+        # A comment may have several lines; what stands before the first row is a greeting of the login node.
+        rows = "\n".join(["", *lines]).split(f"\n{self._row}|")[1:]
+        found = [job for row in rows if (job := _job(row)) is not None]
+        if len(found) < len(rows):
+            broken = [row for row in rows if _job(row) is None]
+            raise self._no_answer(f"squeue lists a job with too few columns: {_start(broken)}")
         if lines and not found:
             # To take it for an empty queue would count running jobs as lost.
             raise self._no_answer(f"squeue lists no job: {_start(lines)}")
@@ -396,21 +434,37 @@ def _node(line: str) -> SlurmNode | None:
     if len(words) < 7:
         return None
     name, partition, shown, cpus, memory, gres, address = words[:7]
-    state = shown.rstrip(_MARKS)
+    state, marks = _state(shown)
     gpus, model = gpus_of(gres)
     reason = words[7] if len(words) > 7 and words[7] != "none" else ""
     return SlurmNode(
         name=name,
         partition=partition,
-        state=state.lower(),
-        marks=shown[len(state) :],
+        state=state,
+        marks=marks,
         cpus=_whole(cpus),
-        memory_mb=_whole(memory),
+        memory_mb=_whole(memory, unit="M"),
         gpus=gpus,
         gpu_model=model,
         address=address,
         reason=reason,
     )
+
+
+def _state(shown: str) -> tuple[str, str]:
+    """Return a node's state and its marks; versions differ in which flags are marks, and which are words."""
+    bare = shown.rstrip(_MARKS)
+    marks = shown[len(bare) :]
+    state, *flags = bare.lower().split("+")
+    if state in _FLAG_MARKS and state != "planned":
+        # The state alone says it, and not what runs there: nothing does while it is powered up or down.
+        state, flags = "idle", [state, *flags]
+    marks += "".join(_FLAG_MARKS[flag] for flag in flags if flag in _FLAG_MARKS)
+    if "drain" in flags:
+        state = "drained" if state in ("idle", "down") else "draining"
+    if "completing" in flags and state == "idle":
+        state = "completing"
+    return state, marks
 
 
 def _job(line: str) -> SlurmJob | None:
@@ -434,20 +488,36 @@ def _job(line: str) -> SlurmJob | None:
     )
 
 
-def _whole(text: str) -> int:
-    """Return the number at the start of a text such as `64+`; 0 if there is none."""
-    found = re.match(r"\d+", text)
-    return int(found.group()) if found else 0
+def _whole(text: str, *, unit: str = " ") -> int:
+    """Return the number at the start of a text such as `64+` or `1-4`; 0 if there is none.
+
+    Slurm writes 1024 nodes as `1K`, and 262144 MB as `256G`: `unit` is the letter that it leaves out.
+    """
+    found = re.match(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
+    if found is None:
+        return 0
+    power = _UNITS.index(found[2]) - _UNITS.index(unit) if found[2] else 0
+    return int(float(found[1]) * 1024**power)
 
 
 def gpus_of(gres: str) -> tuple[int, str]:
-    """Return the number of GPUs in a text such as `gpu:a100:4(S:0-1)`, and their model if it is one."""
-    count, models = 0, set()
+    """Return the number of GPUs in a text such as `gpu:a100:4(S:0-1)`, and their model if it is one.
+
+    `gpu` alone is one. A total beside its parts, as in `gres/gpu=4,gres/gpu:a100=4`, counts once.
+    """
+    count, total, models = 0, 0, set()
     for each in re.sub(r"\([^)]*\)", "", gres).split(","):
-        kind, *rest = each.split(":")
-        if kind == "gpu" and rest:
-            count += _whole(rest[-1])
-            models.update(rest[:-1])
+        kind, *rest = re.split("[:=]", each.strip().removeprefix("gres/"))
+        rest = [word for word in rest if word != "no_consume"]
+        if kind.lower() != "gpu":
+            continue
+        number = _whole(rest.pop()) if rest and re.fullmatch(r"\d+[KMG]?", rest[-1]) else 1
+        if "=" in each and not rest:
+            total += number
+        else:
+            count += number
+        models.update(rest)
+    count = max(count, total)
     return count, models.pop() if len(models) == 1 else ""
 
 

@@ -33,14 +33,15 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.job.whole_files import whole_file
 from boa_daemon.store.database_troubles import PASSING, explain, trouble_of
-from boa_daemon.store.fresh_connections import keep_connections_fresh
+from boa_daemon.store.fresh_connections import HUNG_SECONDS, keep_connections_fresh
+from boa_daemon.store.session_limits import limit_sessions
 from boa_daemon.store.tables import META, METADATA
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -70,6 +71,10 @@ class StoreOfOthers(StoreUnusable):
     """Another daemon has filled the database: it is intact, and not this daemon's."""
 
 
+class StoreWentBack(BoaError):
+    """An older copy took the place of the database while the daemon ran."""
+
+
 class StoreTooNew(StoreUnusable):
     """A newer version of BOA wrote the database: it is intact, but this version cannot use it."""
 
@@ -79,28 +84,36 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+def parsed_url(url: str) -> URL:
+    """Return a database's URL in its parts; ``postgres:`` stands for ``postgresql:``.
+
+    Raises:
+        InputError: when it is none; it is not quoted, because it may hold a password.
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise InputError(
+            "[daemon] database is no URL of a database",
+            hint="For example postgresql://boa@host:5432/boa, with %40 for an @ in a password, or "
+            "sqlite:////var/lib/boa/boa.sqlite",
+            setting=("daemon", "database"),
+        ) from None
+    return parsed.set(drivername="postgresql") if parsed.drivername == "postgres" else parsed
+
+
 def open_engine(url: str, *, durable: bool = True) -> Engine:
     """Return an engine with the pragmas set; `durable=False` trades safety at power loss for speed.
 
     Raises:
         InputError: when the URL is of neither SQLite nor PostgreSQL.
     """
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise InputError(
-            f"{url!r} is not a database URL", hint="For example sqlite:////var/lib/boa/boa.sqlite"
-        ) from None
+    parsed = parsed_url(url)
     backend = parsed.get_backend_name()
     if backend == "postgresql":
-        # A process that is suspended, or a machine that vanishes, within a transaction keeps its locks until
-        # the server ends the transaction. Nobody could take over before.
         given = parsed.query.get("options", "")
-        options = given if isinstance(given, str) else " ".join(given)
-        limits = {"idle_in_transaction_session_timeout": IDLE_SECONDS, "lock_timeout": BUSY_SECONDS}
-        words = " ".join(f"-c {name}={seconds * 1000:.0f}" for name, seconds in limits.items())
         given_by_url = {key for key in parsed.query if key != "options"}
-        patience: dict[str, int | str] = {
+        patience: dict[str, int | str | None] = {
             "connect_timeout": CONNECT_SECONDS,
             "keepalives_idle": LOST_SECONDS // 2,
             "keepalives_interval": 2,
@@ -109,19 +122,31 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
         }
         # Without it a role or a database without an encoding gives bytes in place of text.
         patience["client_encoding"] = "utf8"
+        # A pooler may give each transaction another session, which has prepared nothing.
+        patience["prepare_threshold"] = None
         engine = create_engine(
             parsed.set(drivername="postgresql+psycopg"),
             pool_pre_ping=True,
             pool_timeout=BUSY_SECONDS,
-            connect_args={
-                **{key: value for key, value in patience.items() if key not in given_by_url},
-                "options": f"{options} {words}".strip(),
+            connect_args={key: value for key, value in patience.items() if key not in given_by_url},
+        )
+        limit_sessions(
+            engine,
+            {
+                "idle_in_transaction_session_timeout": IDLE_SECONDS,
+                "lock_timeout": BUSY_SECONDS,
+                "statement_timeout": HUNG_SECONDS,
             },
+            options=given if isinstance(given, str) else " ".join(given),
         )
         keep_connections_fresh(engine)
         return engine
     if backend != "sqlite":
-        raise InputError(f"a database on {backend} is not supported", hint="Use sqlite or postgresql")
+        raise InputError(
+            f"a database on {backend} is not supported",
+            hint="Use sqlite or postgresql",
+            setting=("daemon", "database"),
+        )
     engine = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})
 
     @event.listens_for(engine, "connect")
@@ -308,7 +333,11 @@ def migrate(engine: Engine) -> None:
             if engine.dialect.name == "postgresql":
                 # When a daemon and its standby start together, one creates the tables and the other waits.
                 connection.execute(text("SET LOCAL lock_timeout = '60s'"))
+                connection.execute(text("SET LOCAL statement_timeout = 0"))
                 connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+            else:
+                # Python's driver opens no transaction for tables: a full disk would leave half of them.
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
             if not inspect(connection).get_table_names():
                 for statement in _tables(engine.dialect.name):
                     connection.exec_driver_sql(statement)

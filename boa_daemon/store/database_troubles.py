@@ -34,7 +34,6 @@ _OF_SQLSTATE: tuple[tuple[str, Trouble], ...] = (
     ("58", "disk"),
     ("25006", "read-only"),
     ("55P03", "busy"),
-    ("57014", "busy"),
     ("40", "busy"),
     ("08", "server"),
     ("57", "server"),
@@ -52,6 +51,25 @@ _REFUSALS = (
     "no password",
 )
 """What servers say to those whom they do not let in."""
+_BY_WORDS: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
+    ("login", _REFUSALS[:2]),
+    ("certificate", ("certificate", "SSL")),
+    ("login", _REFUSALS),
+    (
+        "address",
+        (
+            "invalid connection option",
+            "unrecognized configuration parameter",
+            "unsupported startup parameter",
+            "invalid sslmode",
+            "invalid port",
+            "invalid channel_binding",
+            "invalid target_session_attrs",
+            "bad value for",
+        ),
+    ),
+)
+"""What the driver and servers say without a SQLSTATE, as at the login; the first that fits counts."""
 _SENTENCES: dict[Trouble, tuple[str, str]] = {
     "full": ("its disk is full", "Free some space on it"),
     "read-only": ("it cannot be written", "Make its disk writable: an error may have made it read-only"),
@@ -66,6 +84,11 @@ _SENTENCES: dict[Trouble, tuple[str, str]] = {
         "its server refuses the daemon",
         "Check database, user and password in [daemon] database, and what the server allows (pg_hba.conf)",
     ),
+    "certificate": (
+        "its certificate is not accepted, or none is offered",
+        "Check sslmode and sslrootcert in [daemon] database, and the name in the server's certificate",
+    ),
+    "address": ("[daemon] database is not understood", "Correct [daemon] database, and restart the daemon"),
     "tables": ("its tables are not found", "Check the schema of its user (search_path), or restore it"),
 }
 
@@ -101,9 +124,11 @@ def trouble_of(error: BaseException) -> Trouble | None:
             return next((kind for begin, kind in _OF_SQLSTATE if state.startswith(begin)), None)
         if isinstance(one, DBAPIError) and one.orig is None:
             continue
-        if type(one).__module__.startswith("psycopg") and _is_operational(one):
-            # A refusal at the login comes without its SQLSTATE.
-            return "login" if any(word in str(one) for word in _REFUSALS) else "server"
+        if type(one).__module__.startswith("psycopg"):
+            said = str(one)
+            found = next((kind for kind, words in _BY_WORDS if any(word in said for word in words)), None)
+            if found is not None or _is_operational(one):
+                return found or "server"
         if isinstance(one, OperationalError | InterfaceError) and one.connection_invalidated:
             last = "server"  # Unless the driver's error says why.
     return last

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import Connection, delete, or_, select, update
 
 from boa_daemon.errors import InputError
 from boa_daemon.store.database import Database
+from boa_daemon.store.database_setup import StoreOfOthers, StoreWentBack
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.sql import SqlStore, kind_and_target, put
 from boa_daemon.store.tables import DECISIONS, META, POLICIES
@@ -31,6 +32,7 @@ from policies.model import JobId, Width
 QUIET_SECONDS = 600.0
 KEPT_STATES_SECONDS, KEPT_SECONDS = 14 * 86_400.0, 90 * 86_400.0
 _LISTED = 50
+"""Actions and reasons of one tick in an answer; of actions beyond them no alternative is computed."""
 
 MOST_NODES = 32
 """Nodes that are listed of one start."""
@@ -87,6 +89,16 @@ class About:
         made = bool(self.launched_by) and action["id"] == self.launched_by
         return made or self.node == action["target"] or self.node in action.get("nodes", ())
 
+    def shortened(self, decision: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a decision with some of its actions, those that fit first, and the counts of all by kind."""
+        actions = decision["actions"]
+        fitting = sorted(actions, key=lambda action: not self._fits(action))
+        return {
+            **decision,
+            "actions": (actions if len(actions) <= _LISTED else fitting)[:_LISTED],
+            "action_counts": dict(Counter(action["kind"] for action in actions)),
+        }
+
     def orders(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return the orders that fit: by their job, by who gave them or whose job it is, and by kind."""
         return [
@@ -117,6 +129,10 @@ class DaemonStore(SqlStore):
         self.speed: Speed = lambda _name, _phase, _width: 0.0
         self.prices: Mapping[str, float] = {}
         self._kept_state_at = float("-inf")
+        self._recorded = 0
+        """The last tick that this process recorded; 0 before the first."""
+        self._recorded_in: str | None = None
+        """The name of the database in which it was recorded, if it had one."""
         self._scribe = CachingEncoder()
         self.last_text = ""
         """The state of the last recorded tick as JSON text."""
@@ -155,10 +171,35 @@ class DaemonStore(SqlStore):
         }
         self.last_text = text
         with self.database.write() as connection:
+            self._check_it_is_the_same(connection)
             put(connection, META, key="tick", value=json.dumps(state.tick))
             put(connection, DECISIONS, **row)
+        self._recorded = state.tick
         if keeps:
             self._kept_state_at = state.now
+
+    def _check_it_is_the_same(self, connection: Connection) -> None:
+        """Return if the database still holds what this process recorded last.
+
+        Raises:
+            StoreWentBack: when an older copy took its place.
+            StoreOfOthers: when another one did.
+        """
+        query = select(META.c.key, META.c.value).where(META.c.key.in_(("name", "tick")))
+        rows = {row.key: json.loads(row.value) for row in connection.execute(query)}
+        name, before = rows.get("name"), self._recorded_in
+        if before is not None and name != before:
+            raise StoreOfOthers(
+                f"another database took the place of {before} while this daemon ran. Put the own "
+                "one back, or restart the daemon"
+            )
+        if int(rows.get("tick", 0)) < self._recorded:
+            recorded, self._recorded = self._recorded, 0
+            raise StoreWentBack(
+                f"an older copy took the place of the database: its last tick is {rows.get('tick', 0)}, and "
+                f"{recorded} was recorded"
+            )
+        self._recorded_in = name
 
     def _summary(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> dict[str, Any]:
         """Return the figures of a decision: choice, runner-up, costs, and what was held back."""
@@ -175,7 +216,11 @@ class DaemonStore(SqlStore):
                 {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
                 for held in plan.held[:_LISTED]
             ],
-            "actions": [self._listed(state, action, found) for action in actions[:_LISTED]],
+            # All of them: each job, node and user is to be found.
+            "actions": [
+                self._listed(state, action, found if number < _LISTED else None)
+                for number, action in enumerate(actions)
+            ],
         }
 
     def _options(
@@ -216,8 +261,8 @@ class DaemonStore(SqlStore):
             "jobs_without_gpus": len(state.jobs) - len(widths),
         }
 
-    def _listed(self, state: ClusterState, action: Action, found: Alternatives) -> dict[str, Any]:
-        """Return an action as a document, with its alternative, and a job's user and nodes."""
+    def _listed(self, state: ClusterState, action: Action, found: Alternatives | None) -> dict[str, Any]:
+        """Return an action as a document with its alternative, if any are given, and the user and nodes."""
         kind, target = kind_and_target(action)
         document: dict[str, Any] = {"id": action.id, "kind": kind, "target": target, "reason": action.reason}
         record = self.queue.active.get(JobId(target))
@@ -227,7 +272,7 @@ class DaemonStore(SqlStore):
             slots = action.slots if isinstance(action, StartJob) else () if job is None else job.slots
             # In the order of the slots, each node once.
             document["nodes"] = list(dict.fromkeys(slot.node for slot in slots))[:MOST_NODES]
-        choice = action_choice(state, action, found.jobs)
+        choice = None if found is None else action_choice(state, action, found.jobs)
         return document if choice is None else {**document, "choice": choice.document}
 
     def decisions(
@@ -247,7 +292,7 @@ class DaemonStore(SqlStore):
             for row in connection.execute(query.limit(limit) if about == EVERYTHING else query):
                 decision = _decision(row)
                 if about.is_in(decision):
-                    found.append(decision)
+                    found.append(about.shortened(decision))
                 if len(found) >= limit:
                     break
         return found

@@ -26,6 +26,7 @@ from sqlalchemy import Connection, Engine, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from boa_daemon.errors import BoaError
+from boa_daemon.store.database_troubles import explain, trouble_of
 from boa_daemon.store.tables import LEADER
 
 LEASE_SECONDS, MARGIN_SECONDS = 15.0, 4.0
@@ -71,7 +72,7 @@ class Leadership:
         self._engine, self._lease, self._monotonic = engine, lease_seconds, monotonic
         self._me = secrets.token_hex(8)
         self._file: TextIO | None = None
-        self._until = 0.0
+        self._until, self._doubt = 0.0, ""
         self.leader: Leader | None = None
         self.expires_at = 0.0
         """When the lease of another leader, whom `take` found, ends by the database's clock."""
@@ -123,10 +124,18 @@ class Leadership:
         """
         if self.leader is None or self.is_of_a_file:
             return
+        try:
+            self._renew(self.leader)
+        except SQLAlchemyError as error:
+            self._doubt = explain(error, trouble_of(error))[0]
+            raise
+        self._doubt = ""
+
+    def _renew(self, leader: Leader) -> None:
         asked_at = self._monotonic()
         with self._engine.begin() as connection:
             row = self._row(connection)
-            if row.holder != self._me or row.epoch != self.leader.epoch:
+            if row.holder != self._me or row.epoch != leader.epoch:
                 raise self._lost(row)
             expires = self._now(connection) + self._lease
             connection.execute(update(LEADER).where(LEADER.c.key == KEY).values(expires_at=expires))
@@ -144,6 +153,7 @@ class Leadership:
         if not self.is_of_a_file and self._monotonic() > self._until:
             raise LeadInDoubt(
                 "the database did not confirm for too long that this daemon leads; another may by now"
+                + (f": {self._doubt}" if self._doubt else "")
             )
 
     def fence(self, connection: Connection) -> None:

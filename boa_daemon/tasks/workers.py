@@ -146,9 +146,12 @@ def _start_server(context: ForkServerContext) -> None:
     before = {name: os.environ.get(name) for name in found}
     context.set_forkserver_preload([TASKS])
     os.environ.update(found)
+    # The server ignores Ctrl-C once it runs; without this it would print a traceback while it imports.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         ensure_running()
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for name, value in before.items():
             if value is None:
                 del os.environ[name]

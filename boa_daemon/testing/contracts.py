@@ -204,7 +204,7 @@ def check_notifier(
     tell: Callable[[str, str], object], address: str, heard: Callable[[], Iterable[str]]
 ) -> None:
     """Test a notifier: a message arrives complete within ten seconds; `heard` returns received messages."""
-    sentence = "at 41.20 USD/hour this day would end at 988.80 USD: the cap of 900.00 USD holds it back – ¥€"
+    sentence = "at $41.20/hour this day would end at $988.80: the cap of $900.00 holds it back – ¥€"
     began = time.monotonic()
     tell(address, sentence)
     assert time.monotonic() - began < 10.0, "it kept the sender waiting for more than ten seconds"

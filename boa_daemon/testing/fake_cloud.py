@@ -95,6 +95,15 @@ class FakeCloud:
             life.stopped_at, life.reason = self.clock(), reason
             self.backend(life.region).get_instance(name).stop()
 
+    def restart(self, name: str) -> None:
+        """Stop an instance and start it again at once, as a person does."""
+        with self._lock:
+            life, now = self._lives[name], float(int(self.clock()))
+            life.runs.append((life.launched_at, now))
+            life.launched_at = now
+            instance = self.backend(life.region).get_instance(name)
+            instance.launch_time = datetime.fromtimestamp(now, tz=UTC).replace(tzinfo=None)
+
     def warn(self, name: str) -> None:
         """Announce that a spot instance is taken back in two minutes."""
         with self._lock:

@@ -30,7 +30,7 @@ def statuses(cloud: CloudFacts, call: Call, state_of: Callable[[Lifetime], str])
 
 
 def _row(cloud: CloudFacts, life: Lifetime) -> str:
-    checks = {"system": "ok", "instance": "ok"}
+    checks = {"system": "ok", "instance": "ok", "attachedEbs": "ok"}
     if life.id in cloud.terms.impaired:
         checks[cloud.terms.impaired[life.id]] = "impaired"
     event = ""
@@ -44,5 +44,6 @@ def _row(cloud: CloudFacts, life: Lifetime) -> str:
         f"<item><instanceId>{life.id}</instanceId><availabilityZone>{life.zone}</availabilityZone>{event}"
         "<instanceState><code>16</code><name>running</name></instanceState>"
         f"<systemStatus><status>{checks['system']}</status></systemStatus>"
-        f"<instanceStatus><status>{checks['instance']}</status></instanceStatus></item>"
+        f"<instanceStatus><status>{checks['instance']}</status></instanceStatus>"
+        f"<attachedEbsStatus><status>{checks['attachedEbs']}</status></attachedEbsStatus></item>"
     )

@@ -93,7 +93,7 @@ class Terms:
     failing_seconds: float = 10.0
     """Seconds from the launch to the end of an instance that fails."""
     impaired: dict[str, str] = field(default_factory=dict)
-    """Instances with a failed status check: `system` or `instance`."""
+    """Instances with a failed status check: `system`, `instance` or `attachedEbs`."""
     events: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Instances with a scheduled event: its code, and when it is due."""
     image_seconds: float = 0.0

@@ -24,6 +24,7 @@ import numpy as np
 from policies.answer import Allocation, Reasons
 from policies.memo import Memo
 from policies.model import Job, Money, Problem, Width
+from policies.money_text import in_dollars
 from policies.online.cost_to_go import CostsByScale, WidthColumns
 from policies.online.foretold import PromisePrice
 from policies.online.free_usage import (
@@ -232,11 +233,16 @@ class PacedBudgetOptimal:
         return costs.width_for(job.phase, scale=job.scale, left=left, holds=holds, margin=self.margin)
 
 
+def _amount(amount: float, unit: str) -> str:
+    """Return an amount of money or of GPU-hours as text."""
+    return in_dollars(amount) if unit == "USD" else f"{amount:.4g} {unit}"
+
+
 def _reason(unit: str, position: Position, step: Step | None, job: Job) -> str:
     """Return the reason of a width: the price of an hour of waiting, and how long the money must last."""
     counted = "whatever it costs"
     if position.multiplier > 0.0:
-        counted = f"an hour of waiting counted as {1.0 / position.multiplier:.3g} {unit}"
+        counted = f"an hour of waiting counted as {_amount(1.0 / position.multiplier, unit)}"
     lasts = ""
     if step is not None:
         load = step.load_correction * step.load_hours / step.horizon_hours
@@ -249,8 +255,8 @@ def _free_reason(unit: str, free: FreeUsage, part: int, job: Job) -> str:
     level = sum(level for _, level in free)
     return (
         f"the plan for the rest of a job of class {job.class_name}, with committed usage planned at "
-        f"{PRICE_FRACTIONS[part]:.2g} of its price, so that the jobs use it: commitments pay for {level:.4g} "
-        f"{unit} per hour at on-demand prices, used or not"
+        f"{PRICE_FRACTIONS[part]:.2g} of its price, so that the jobs use it: commitments pay for "
+        f"{_amount(level, unit)} per hour at on-demand prices, used or not"
     )
 
 
@@ -258,6 +264,7 @@ def _burn_reason(unit: str, spend_per_hour: float, job: Job) -> str:
     """Return the reason of a width that is limited by the budget per hour."""
     return (
         f"the plan for the rest of a job of class {job.class_name}, at which all jobs together take "
-        f"no more than the budget of {spend_per_hour:.4g} {unit} per hour, or the cheapest width if that is "
+        f"no more than the budget of {_amount(spend_per_hour, unit)} per "
+        "hour, or the cheapest width if that is "
         f"not possible"
     )

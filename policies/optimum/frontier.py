@@ -18,6 +18,7 @@ import numpy as np
 
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, Problem
+from policies.money_text import least_in_dollars
 from policies.optimum.hull import TIE, MergedFrontier, backward_sums, lower_hulls, merge
 from policies.optimum.options import OptionSet, PhaseOption, whole_width_options
 from policies.optimum.solution import ClassSolution, PlanShare, Solution
@@ -165,7 +166,7 @@ class MixedFrontier:
 def infeasible_budget(budget: float, least: float, problem: Problem) -> InfeasibleBudget:
     """Return the error for a budget that is too small; it names the least sufficient budget."""
     jobs, unit = len(problem.classes), problem.budget_unit
-    enough = f"{rounded_up(least)} {'GPUs' if unit == 'gpus' else 'USD/hour'}"
+    enough = f"{rounded_up(least)} GPUs" if unit == "gpus" else f"{least_in_dollars(least)}/hour"
     return InfeasibleBudget(
         f"{Budget(amount=budget, unit=unit)} is too small: {jobs} {'class' if jobs == 1 else 'classes'} "
         f"need{'s' if jobs == 1 else ''} at least {enough}. "

@@ -25,6 +25,7 @@ import numpy as np
 
 from policies.errors import InfeasibleBudget, InfeasibleDeadline, InvalidProblem
 from policies.model import JobClass, JobId, Phase, Problem
+from policies.money_text import in_dollars, least_in_dollars
 from policies.optimum.coupled_plans import PlanHull, plan_hulls
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.hull import TIE, lower_hulls
@@ -141,12 +142,14 @@ class JobList:
     def _infeasible(self, budget: float) -> InfeasibleBudget:
         """Return the error for a budget that is too small; it names the least sufficient sum."""
         least = self.frontier.cheapest_feasible_spend
-        unit = "GPU-hours" if self.frontier.problem.budget_unit == "gpus" else "USD"
+        said, enough = in_dollars(budget), least_in_dollars(least)
+        if self.frontier.problem.budget_unit == "gpus":
+            said, enough = f"{budget:.2f} GPU-hours", f"{np.ceil(100.0 * least) / 100.0:.2f} GPU-hours"
         jobs = sum(len(group) for group in self.groups)
         # Rounded up, so that it is enough when it is typed in again.
         return InfeasibleBudget(
-            f"{budget:.2f} {unit} in all is too small: {jobs} {'job needs' if jobs == 1 else 'jobs need'} "
-            f"at least {np.ceil(100.0 * least) / 100.0:.2f} {unit}. Raise the budget or relax the deadlines",
+            f"{said} in all is too small: {jobs} {'job needs' if jobs == 1 else 'jobs need'} "
+            f"at least {enough}. Raise the budget or relax the deadlines",
             least_spend=least,
         )
 

@@ -191,7 +191,7 @@ def _plans(
 def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Build the BOA authors' rounded and glued widths; the same site gives the same plan."""
     glued = partial(GluedWidths.within, rng=np.random.default_rng(0))
-    return planned_within(site, options, glued, floor="the rounded widths take at least {:.2f}")
+    return planned_within(site, options, glued, floor="the rounded widths take at least {}")
 
 
 BOA_AUTHORS = PolicyEntry(

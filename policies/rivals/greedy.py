@@ -105,9 +105,7 @@ def _climb(ladders: Sequence[WidthLadder], classes: Mapping[str, JobClass], gpus
 
 def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Build the policy with the widths that greedy steps reach within the budget."""
-    return planned_within(
-        site, options, GreedyMarginal.within, floor="the narrowest widths take at least {:.2f}"
-    )
+    return planned_within(site, options, GreedyMarginal.within, floor="the narrowest widths take at least {}")
 
 
 GREEDY_MARGINAL = PolicyEntry(

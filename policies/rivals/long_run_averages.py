@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from policies.errors import InfeasibleBudget
-from policies.model import JobClass
+from policies.model import Budget, JobClass
 from policies.protocols import Allocator
 from policies.rivals.ladder import Widths, job_hours
 from policies.rivals.width_menu import WidthMenu, menu_of
@@ -58,8 +58,10 @@ def fastest_affordable(
     if not affordable:
         least = min(promise.gpus for promise in promises.values()) * price
         raise InfeasibleBudget(
-            f"{site.budget} is too small: {what} takes at least {least:.2f}. Raise the budget",
+            f"{site.budget} is too small: {what} takes at least "
+            f"{Budget(amount=least, unit=site.budget.unit)}. Raise the budget",
             least_spend=least,
+            budget=None if site.budget.unit == "gpus" else site.budget.amount,
         )
     return min(affordable, key=lambda knob: (promises[knob].mean_jct_hours, promises[knob].gpus))
 
@@ -79,7 +81,10 @@ def planned_within(
     except InfeasibleBudget as error:
         least = error.least_spend * price
         raise InfeasibleBudget(
-            f"{site.budget} is too small: {floor.format(least)}. Raise the budget", least_spend=least
+            f"{site.budget} is too small: {floor.format(Budget(amount=least, unit=site.budget.unit))}. "
+            "Raise the budget",
+            least_spend=least,
+            budget=None if site.budget.unit == "gpus" else site.budget.amount,
         ) from error
     promise = long_run_of(policy.plans, menu.classes)
     return BuiltPolicy(

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from policies.errors import InfeasibleBudget, InvalidProblem
 from policies.memo import Memo
-from policies.model import GpuType, InstanceType, JobClass, Problem, Width
+from policies.model import Budget, GpuType, InstanceType, JobClass, Problem, Width
 from policies.rivals.ladder import WidthLadder, Widths, fastest_within, whole_job_ladder
 from policies.site import PolicyOptions, Site, closest
 
@@ -146,8 +146,10 @@ def fleet_of(site: Site, options: PolicyOptions, gpu_type: str) -> FixedFleet:
     if options.nodes is None and affordable < 1:
         price = site.node_price(instance_type)
         raise InfeasibleBudget(
-            f"{site.budget} does not pay for one {instance_type.name}, which takes {price:.2f} per hour",
+            f"{site.budget} does not pay for one {instance_type.name}, which takes "
+            f"{Budget(amount=price, unit=site.budget.unit)}",
             least_spend=price,
+            budget=None if site.budget.unit == "gpus" else site.budget.amount,
         )
     nodes = options.nodes or affordable
     return FixedFleet(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boa_daemon.time_text import has_zone, instant_seconds
+from boa_daemon.time_text import duration_seconds, has_zone, instant_seconds
 
 # 2017-10-29 02:30 in Berlin is 00:30 UTC in summer time: 1509237000 seconds.
 MEMBERS = {
@@ -29,6 +29,20 @@ MEMBERS = {
     "Sun, 29 Oct 2017 00:30:00 GMT": 1509237000.0,
     "\u0662\u0660\u0661\u0667-\u0661\u0660-\u0662\u0669 00:30": 1509237000.0,
     "2017-10-28 24:00": 1509235200.0,
+    "2017-10-28T24:00:00": 1509235200.0,
+    "2017/10/29 00:30:00": 1509237000.0,
+    "2017.10.29 0:30": 1509237000.0,
+    "2017-10-29 2:30+02:00": 1509237000.0,
+    "Sun Oct 29 00:30:00 2017": 1509237000.0,
+    "Sun Oct 29 00:30:00 UTC 2017": 1509237000.0,
+    "Oct 29, 2017 00:30": 1509237000.0,
+    "29-Oct-2017 00:30": 1509237000.0,
+    "29/Oct/2017:00:30:00 +0000": 1509237000.0,
+    "29 October 2017 00:30": 1509237000.0,
+    "2017-10-29 00:30:00 (UTC)": 1509237000.0,
+    "2017-10-29 02:30:00 (UTC+2:00)": 1509237000.0,
+    "2017-10-29 02:30:00 +0200 (CEST)": 1509237000.0,
+    "2017-8-9": 1502236800.0,
     "2017-10-29": 1509235200.0,
     "2017-10-29+02:00": 1509228000.0,
     "1509237000": 1509237000.0,
@@ -46,6 +60,9 @@ def test_a_time_is_an_instant(text: str, seconds: float) -> None:
 
 
 REFUSED = {
+    "31.04.2017": "there is no such day",
+    "29 Okt 2017 00:30": "",
+    "Mar 29 2017 10:30 11:30": "",
     "2017-10-29 02:30 PST": "may be North America",
     "2017-10-29 02:30 IST": "India",
     "2017-10-29 02:30 CET": "Europe/Berlin",
@@ -88,3 +105,48 @@ def test_what_is_no_instant_is_refused(text: str, said: str) -> None:
 def test_a_time_says_whether_it_names_its_zone(text: str, has: bool) -> None:
     """A day alone names none."""
     assert has_zone(text) is has
+
+
+# 1 d 2 h 3 min 4 s are 93784 seconds.
+RUN_TIMES = {
+    "93784": 93784.0,
+    "26:03:04": 93784.0,
+    "1-02:03:04": 93784.0,
+    "1 day, 2:03:04": 93784.0,
+    "1 days 02:03:04": 93784.0,
+    "P1DT2H3M4S": 93784.0,
+    "PT26H3M4S": 93784.0,
+    "1d 2h 3m 4s": 93784.0,
+    "1d2h3min4s": 93784.0,
+    "1 day, 2 hours and 3 minutes": 93780.0,
+    "93784s": 93784.0,
+    "93784000 ms": 93784.0,
+    "93784000000\u00b5s": 93784.0,
+    "90m": 5400.0,
+    "1.5 h": 5400.0,
+    "1,5 h": 5400.0,
+    "P1W": 604800.0,
+    "0:00:00.5": 0.5,
+    "0": 0.0,
+}
+
+
+@pytest.mark.parametrize(("text", "seconds"), RUN_TIMES.items(), ids=map(ascii, RUN_TIMES))
+def test_a_run_time_is_seconds(text: str, seconds: float) -> None:
+    """By its clock or its units."""
+    assert duration_seconds(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("1:30", "1:30:00 or 0:01:30"), ("P1M", "no fixed length"), ("P1Y", "no fixed length"),
+     ("1,250s", "may be"),
+     ("1-25:00:00", "no such time"), ("1:60:00", "no such time"), ("2m 1h", "no run time"),
+     ("1 fortnight", "no"),
+     ("-1h", "no run time"), ("", "no run time"), ("h", "no run time"), ("P", "no run time"),
+     ("1h 5", "no run")],
+)  # fmt: skip
+def test_what_is_no_run_time_or_two_is_refused(text: str, said: str) -> None:
+    """With both readings where there are two."""
+    with pytest.raises(ValueError, match=said):
+        duration_seconds(text)

@@ -7,11 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import boto3
 import pytest
-from aws_days import PRICE, TICK, TYPE, Day
+from aws_days import PRICE, TICK, TYPE, Day, fails
 from aws_rigs import a_rig
 
 from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.cluster_claim import ClusterClaim
 from boa_daemon.testing.fake_terms import Capacity, Terms
 
 Begin: TypeAlias = Callable[..., Day]
@@ -51,10 +53,7 @@ def test_ten_minutes_in_which_every_call_fails(begin: Begin, code: str, status: 
     day.submit()
     day.ticks(5.0)
 
-    def fails(operation: str, arguments: dict[str, Any], plain: Callable[[], Any]) -> Any:
-        raise CallFailed(operation, code, "said by a test", http_status=status)
-
-    day.hook = fails
+    day.hook = fails(code=code, status=status)
     day.submit()
     day.ticks(10.0)
     during, fault = day.statuses(), day.play.service.status()["fault"]
@@ -153,3 +152,32 @@ def test_an_instance_that_others_stop_or_end_in_mid_boot(begin: Begin, how: str)
     assert day.rig.fake.live() == []
     # The end is seen a tick later, where EC2 gives no time for it.
     assert day.charged() <= day.billed() + PRICE * TICK / 3600.0 + 0.001
+
+
+def test_a_bucket_that_denies_for_long_costs_no_job_its_node(begin: Begin) -> None:
+    """Nobody can confirm whose the cluster is, so nothing is rented; the lease of the job is renewed."""
+    day = begin()
+    boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="boa-lab")
+    cloud = day.rig.cloud
+    cloud._claim = ClusterClaim(
+        cloud.calls, bucket="boa-lab", key="claim", cluster="boa", ledger_id="test", clock=day.rig.clock
+    )
+    day.is_whole = True
+    day.submit(hours=20.0)
+    day.ticks(15.0)
+    day.hook = fails("s3:PutObject", "s3:GetObject", code="AccessDenied", status=403, said="Access Denied")
+    day.ticks(10.0)
+    day.submit()
+    day.ticks(35.0)
+    during, said = day.statuses(), day.play.service.status()
+    (life,) = day.rig.fake.live()
+    lease = float(day.rig.fake.backend("us-east-1").tags[life.id]["boa:lease"])
+
+    assert during == ["running", "queued"]
+    assert lease - day.rig.clock.now() >= 60.0 * cloud.settings.lease_minutes * 0.7
+    assert any("bucket: " in note and "the policy of the bucket itself" in note for note in said["notes"])
+    assert "was not confirmed as ours" in said["fault"]
+    day.hook = None
+    day.ticks(10.0)
+    assert day.play.service.status()["fault"] == ""
+    assert day.launched() == 2

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aws_days import TYPE, Day, a_day, with_credentials
+from aws_days import EXTRAS, PRICE, TYPE, Day, a_day, with_credentials
 
 from boa_daemon.testing.fake_terms import Capacity, Lifetime, Terms
 
 TOLD_MINUTES = 5.0
+BY_A_PERSON = "Client.UserInitiatedShutdown: User initiated shutdown"
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,8 @@ def test_a_reservation_that_changes_is_told(
         ),
         (lambda day, life: day.rig.fake.stop(life.id), "stopped", 2),
         (lambda day, life: day.rig.fake.terms.impaired.update({life.id: "system"}), "impaired", 2),
+        (lambda day, life: day.rig.fake.terms.impaired.update({life.id: "attachedEbs"}), "its disks", 2),
+        (lambda day, life: day.rig.fake.end(life.id, BY_A_PERSON), "was ended, and not by us", 2),
         (
             lambda day, life: day.rig.fake.terms.events.update(
                 {life.id: ("instance-retirement", day.rig.clock.now() + 600.0)}
@@ -62,7 +65,8 @@ def test_a_reservation_that_changes_is_told(
             "instance-retirement", 2,
         ),
     ],
-    ids=["stopped by a person", "stopped by AWS", "an impaired host", "retired within ten minutes"],
+    ids=["stopped by a person", "stopped by AWS", "an impaired host", "an impaired disk", "ended by a person",
+         "retired within ten minutes"],
 )  # fmt: skip
 def test_a_node_that_is_lost_is_an_alert_and_its_job_goes_on(
     tmp_path: Path,
@@ -83,3 +87,59 @@ def test_a_node_that_is_lost_is_an_alert_and_its_job_goes_on(
         assert day.launched() == launched
         assert [each.id for each in day.rig.fake.live()] != [life.id]
         assert len(day.rig.fake.live()) == 1
+
+
+@pytest.mark.parametrize("how", ["end", "stop"])
+def test_a_clean_up_rule_that_takes_each_new_node_is_named_and_costs_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Every node is ended or stopped a minute after its launch: a few are tried, not one a minute."""
+    with_credentials(monkeypatch)
+    with a_day(tmp_path) as day:
+        for _ in range(30):
+            for life in day.rig.fake.live():
+                if life.stopped_at is None and day.rig.clock.now() - life.launched_at >= 60.0:
+                    getattr(day.rig.fake, how)(life.id, BY_A_PERSON)
+            day.step()
+        assert day.launched() <= 10
+        assert any("clean-up rule" in note and "CloudTrail" in note for note in day.notes()), day.notes()
+        assert "clean-up rule" in day.play.service.explain(day.jobs[0])["text"]
+        day.ticks(45.0)
+        assert day.statuses() == ["running"]
+
+
+def test_a_node_that_a_person_restarts_is_billed_for_both_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No listing shows it stopped: it ran before, it runs now, and the job runs again on it."""
+    with_credentials(monkeypatch)
+    with a_day(tmp_path) as day:
+        (life,) = day.rig.fake.live()
+        day.ticks(20.0)
+        day.rig.fake.restart(life.id)
+        ((begin, end),) = life.runs
+        day.ticks(TOLD_MINUTES)
+        assert any("stopped and started again" in said for said in day.alerts()), day.alerts()
+        assert day.charged() == pytest.approx((end - begin) / 3600.0 * (PRICE + EXTRAS), rel=0.01)
+        assert day.statuses() == ["running"]
+        assert day.launched() == 1
+
+
+def test_a_zone_that_takes_back_each_spot_node_at_once_does_not_get_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other zone is tried, as after a refusal, until a node is left to work."""
+    with_credentials(monkeypatch)
+    terms = Terms(boot_seconds=60.0, shutdown_seconds=30.0, spot_fraction=0.4, event_queue="warnings")
+    with a_day(tmp_path, terms, market="spot-then-on-demand") as day:
+        for _ in range(20):
+            now = day.rig.clock.now()
+            for life in day.rig.fake.live():
+                is_due = life.warned_at is None and now - life.launched_at >= 60.0
+                if is_due and life.zone == "us-east-1a":
+                    day.rig.fake.warn(life.id)
+            day.step()
+        assert day.statuses() == ["running"]
+        assert [life.zone for life in day.rig.fake.live()] == ["us-east-1b"]
+        assert day.launched() <= 3
+        assert any("took it back" in note for note in day.notes()), day.notes()

@@ -104,6 +104,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
             "AWS_EC2_METADATA_DISABLED": "true",
             "PYTHONPATH": str(ROOT),
             "BOA_DAEMON_TICK_SECONDS": "1",
+            "BOA_DAEMON_IDLE_HOLD_SECONDS": "5",
             "BOA_DAEMON_STATE_DIR": str(tmp_path / "state"),
             "BOA_DAEMON_SOCKET": str(tmp_path / "s"),
         }

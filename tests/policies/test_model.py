@@ -99,7 +99,7 @@ def test_phases_are_coupled_by_a_rescale_cost() -> None:
 
 def test_amounts_print_with_their_unit() -> None:
     """A budget prints its unit and a width its GPU type; a GPU costs its share of the instance's price."""
-    assert str(Budget(amount=12.5)) == "12.50 USD/hour"
+    assert str(Budget(amount=12.5)) == "$12.50/hour"
     assert str(Budget(amount=15, unit="gpus")) == "15 GPUs"
     assert str(Width("a100", 8)) == "8 x a100"
     assert InstanceType(name="i", gpu_type="gpu", gpus=8, usd_per_hour=24.0).usd_per_gpu_hour == 24.0 / 8

@@ -157,7 +157,7 @@ def test_rivals_that_plan_name_the_least_budget(policy: str) -> None:
     problem = a_problem(a_class(arrivals_per_hour=2.0), usd_per_gpu_hour=3.0)
     site = Site(problem=problem, budget=budget, instance_types={"gpu": an_instance_type()})
 
-    with pytest.raises(InfeasibleBudget, match=r"5\.00 USD/hour is too small.*6\.00") as caught:
+    with pytest.raises(InfeasibleBudget, match=r"\$5\.00/hour is too small.*6\.00") as caught:
         build_policy(policy, site)
     assert caught.value.least_spend == pytest.approx(6.0)
 

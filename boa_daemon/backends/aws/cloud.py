@@ -57,10 +57,12 @@ from boa_daemon.backends.aws.instances.node_from_instance import (
 )
 from boa_daemon.backends.aws.instances.node_states import (
     EARLY_SECONDS,
+    OF_PEOPLE,
     OVERDUE_SECONDS,
     PENDING_SECONDS,
     SHUTDOWN_SECONDS,
     STOPPING_SECONDS,
+    TAKEN_BACK,
     UNSEEN_SECONDS,
     failed_to_start,
     reason_sentence,
@@ -98,12 +100,14 @@ GONE_SECONDS, YOUNG_SECONDS = 300.0, 300.0
 lists what has ended for an hour: what is missing was rather left out of an answer, and its job still runs."""
 SOUGHT_SECONDS = 60.0
 """An instance missing from the listing for this long is described by its id, whatever its tags."""
+RESTART_SECONDS = 2.0
+"""An instance whose LaunchTime is later than we know by more than this was stopped and started meanwhile."""
 BOOT_SECONDS = 180.0
 """Seconds from launch to ready, with the driver installed; `boa simulate` assumes the same."""
 IMAGES_SECONDS = 3600.0
 """Seconds between listings of our images, which cost money."""
 RELOADED = (
-    "side_prices", "subnets", "security_groups", "image", "images", "instance_profile", "key_name",
+    "prices", "side_prices", "subnets", "security_groups", "image", "images", "instance_profile", "key_name",
     "placement_groups", "reservations", "spot_max_usd_per_hour",
 )  # fmt: skip
 """Settings that are used from the next launch on when the daemon reads its settings again."""
@@ -142,11 +146,12 @@ class AwsCloud(Provider):
         self.settings = settings
         self.calls = calls or AwsCalls(settings)
         self.notices = notices or Notices()
+        self.notices.concerns = self._may_be_ours
         self.market = AwsMarket(settings, self.calls, catalog, clock)
         self.launcher = Launcher(
             settings, self.calls, self.market, catalog, clock, ledger_id=ledger_id, sleep=sleep
         )
-        self.releaser = Releaser(self.calls, clock, say)
+        self.releaser = Releaser(self.calls, clock, self._alarm)
         self.sweeper = Sweeper(settings, self.calls, clock)
         self.pool = AwsWarmPool(self.calls, clock, lease_seconds=60.0 * settings.lease_minutes, say=say)
         self.topology = InstanceTopology(self.calls, clock, say)
@@ -159,6 +164,7 @@ class AwsCloud(Provider):
         self._news: deque[tuple[str, str]] = deque(maxlen=MOST_NEWS)
         self._failed: list[tuple[str, Refused]] = []
         self._has_listed = False
+        self._launched_at = float("-inf")
         self._ended_pending: set[str] = set()
         self._failures: Counter[str] = Counter()
         self._lives: dict[str, int] = {}
@@ -314,6 +320,20 @@ class AwsCloud(Provider):
         self._say(sentence)
         self._news.append((key, sentence))
 
+    def _alarm(self, sentence: str) -> None:
+        self._tell_of_market(f"{sentence.partition(' ')[0]}:not ended", sentence)
+
+    def _may_be_ours(self, instance: str) -> bool:
+        """Whether a notice may be about an instance of ours: EventBridge sends those of all others, too.
+
+        Right after a launch the listing may not show its instances yet.
+        """
+        return (
+            not self._has_listed
+            or instance in self._lives
+            or self._clock.now() - self._launched_at < YOUNG_SECONDS
+        )
+
     def efa_cards(self, node: NodeId) -> tuple[int, str]:
         """Return how many EFA cards a node must show, from its launch tag, or why none are checked."""
         name = instance_of(node)
@@ -362,6 +382,7 @@ class AwsCloud(Provider):
             now = self._clock.now()
             self.quiet.keep(listed, now)
         instances = [self._as_recorded(each) for each in self._ours(listed, now)]
+        self._keep_spot_prices(instances)
         found = self._take_in(instances, now)
         missing = self._live.keys() - found.keys()
         # An instance missing from the list may still exist: describe it by its id.
@@ -386,6 +407,16 @@ class AwsCloud(Provider):
         self._forget(found, now)
         self._live = self.topology.placed(self._live, instances)
         return [*self._live.values(), *self._ended.values()]
+
+    def _keep_spot_prices(self, instances: Sequence[Mapping[str, Any]]) -> None:
+        """Have the history of spot prices begin at the launch of our oldest spot node."""
+        launched = [node.launched_at for node in self._live.values() if node.market == "spot"]
+        launched += [
+            float(each["LaunchTime"].timestamp())
+            for each in instances
+            if each.get("InstanceLifecycle") == "spot"
+        ]
+        self.market.keep_spot_since(min(launched, default=None))
 
     @property
     def _is_told(self) -> bool:
@@ -447,12 +478,14 @@ class AwsCloud(Provider):
     def _is_built(self, instance: Mapping[str, Any]) -> bool:
         return BUILD_TAG in tags_of_instance(instance)
 
-    def _tell(self, name: str, what: str, sentence: str) -> None:
-        """Say something about an instance once, in the log and as an alert."""
-        if (name, what) not in self._told:
-            self._told.add((name, what))
-            self._say(sentence)
-            self._news.append((f"{name}:{what}", sentence))
+    def _tell(self, name: str, what: str, sentence: str) -> bool:
+        """Say something about an instance once, in the log and as an alert; return whether it is news."""
+        if (name, what) in self._told:
+            return False
+        self._told.add((name, what))
+        self._say(sentence)
+        self._news.append((f"{name}:{what}", sentence))
+        return True
 
     def _note_ends(self, instances: Sequence[Mapping[str, Any]], now: float) -> None:
         """Say why instances left us, and take those that never ran as refusals of their offers."""
@@ -463,9 +496,16 @@ class AwsCloud(Provider):
             name, state = instance["InstanceId"], instance["State"]["Name"]
             life = self._lives.get(name, 1)
             node = self._ended.get(life_named(name, life))
+            self._note_interruption(instance, now)
             if was_stopped_by_others(instance, life):
                 said = f"{name} was stopped, and not by us: {reason_sentence(instance)}. Its bill ended, its "
-                self._tell(name, f"stopped {life}", f"{said}jobs go on elsewhere")
+                if self._tell(name, f"stopped {life}", f"{said}jobs go on elsewhere"):
+                    self._count_interference(instance, life - 1, now)
+            elif state in ("shutting-down", "terminated") and self._is_ended_by_others(instance, life):
+                said = f"{name} ({instance['InstanceType']}) was ended, and not by us: "
+                said += f"{reason_sentence(instance)}. Its bill ended, its jobs go on elsewhere"
+                if self._tell(name, "ended", said):
+                    self._count_interference(instance, life, now)
             elif state == "running":
                 key = _offer_of(instance)
                 if now - instance["LaunchTime"].timestamp() > EARLY_SECONDS:
@@ -473,12 +513,33 @@ class AwsCloud(Provider):
             elif state == "terminated" and node is not None and (name, "ended") not in self._told:
                 self._note_end(instance, node, now)
 
+    def _note_interruption(self, instance: Mapping[str, Any], now: float) -> None:
+        """Rest the offer of a spot node that EC2 takes back right after its launch."""
+        name, launched_at = instance["InstanceId"], instance["LaunchTime"].timestamp()
+        if instance.get("InstanceLifecycle") != "spot" or (name, "interrupted") in self._told:
+            return
+        ends_by, at = self.notices.ends_by(name), None
+        if ends_by is not None:
+            at = ends_by - WARNING_SECONDS
+        elif state_reason(instance) == TAKEN_BACK:
+            at = ended_at(instance) or now
+        if at is None:
+            return
+        self._told.add((name, "interrupted"))
+        if self._has_listed and at - launched_at < EARLY_SECONDS and not self._is_built(instance):
+            zone = instance.get("Placement", {}).get("AvailabilityZone", "")
+            offer = Offer(instance_type=instance["InstanceType"], zone=zone, market="spot")
+            order = tags_of_instance(instance).get(INTENT_TAG, "")
+            said = f"EC2 took it back {max(at - launched_at, 0.0):.0f} s after its launch"
+            self._count_failure(offer, order, TAKEN_BACK, said)
+
     def _note_end(self, instance: Mapping[str, Any], node: NodeState, now: float) -> None:
         """Say why an instance ended without us; rest its offer if the launch has failed."""
         name, code = instance["InstanceId"], state_reason(instance)
         self._told.add((name, "ended"))
         launched_at, left_at = instance["LaunchTime"].timestamp(), node.ended_at or now
-        is_free = node.ended_at == node.launched_at and not node.prices[0][1]
+        is_run = life_of(node.id) % 2 == 1
+        is_free = is_run and node.ended_at == node.launched_at and not node.prices[0][1]
         is_early = code == "Client.InstanceInitiatedShutdown" and left_at - launched_at < EARLY_SECONDS
         if not self._has_listed or self._is_built(instance):
             # What had ended before this process began says nothing of the offer today.
@@ -489,17 +550,53 @@ class AwsCloud(Provider):
                 self._say(f"{name} ({instance['InstanceType']}) was ended, and not by us: {said}")
             return
         offer = Offer(instance_type=instance["InstanceType"], zone=node.zone, market=node.market)
-        if (node.launched_by, "failed") not in self._told:
-            # The nodes of one launch count once.
-            self._failures[offer.key] += 1
-            self._told.add((node.launched_by, "failed"))
-        times = self._failures[offer.key]
-        self._failed.append((offer.key, refusal_of_end(code, said, offer, self.market, times=times)))
+        self._count_failure(offer, node.launched_by, code, said)
         if "napshot" in code or "InternalError" in code:
             # The image may have been replaced, with its key or its snapshot.
             self.launcher.forget()
         cost = "it never ran, and costs nothing" if is_free else "it ended itself right after its launch"
         self._say(f"{name} ({offer.key}): {cost}: {said}")
+
+    def _count_failure(self, offer: Offer, order: str, code: str, said: str, *, spared: int = 0) -> None:
+        """Rest an offer for a launch that failed after EC2 had accepted it, but for the first `spared`."""
+        if (order, "failed") not in self._told:
+            # The nodes of one launch count once.
+            self._failures[offer.key] += 1
+            self._told.add((order, "failed"))
+        times = self._failures[offer.key] - spared
+        if times > 0:
+            self._failed.append((offer.key, refusal_of_end(code, said, offer, self.market, times=times)))
+
+    def _is_ended_by_others(self, instance: Mapping[str, Any], life: int) -> bool:
+        """Whether a person or a program of the house has ended an instance that this process saw alive.
+
+        What EC2 takes back, and what ends itself, is another matter.
+        """
+        name = instance["InstanceId"]
+        was_seen = any(life_named(name, life) in seen for seen in (self._pending_at, self._ready_at))
+        is_ours = self.releaser.has_asked(name) or self._is_built(instance)
+        return was_seen and not is_ours and state_reason(instance) in OF_PEOPLE
+
+    def _count_interference(self, instance: Mapping[str, Any], life: int, now: float) -> None:
+        """Rest the offer of nodes that others end or stop right after their start, from the second on.
+
+        A person may end one; a clean-up rule of the house ends each that takes its place, too.
+        """
+        if now - instance["LaunchTime"].timestamp() > EARLY_SECONDS + self.quiet.most_seconds:
+            return
+        run = next(
+            (
+                each[life_named(instance["InstanceId"], life)]
+                for each in (self._ended, self._live)
+                if life_named(instance["InstanceId"], life) in each
+            ),
+            None,
+        )
+        if run is None or (run.ended_at or now) - run.launched_at > EARLY_SECONDS:
+            return
+        offer = Offer(instance_type=instance["InstanceType"], zone=run.zone, market=run.market)
+        code = state_reason(instance) if state_reason(instance) in OF_PEOPLE else next(iter(OF_PEOPLE))
+        self._count_failure(offer, run.launched_by, code, reason_sentence(instance), spared=1)
 
     def _not_started(self, instance: Mapping[str, Any], node: NodeState) -> NodeState:
         """Return a run that never began, at no cost: EC2 accepted the start and stopped it again."""
@@ -578,6 +675,7 @@ class AwsCloud(Provider):
             names = {instance_of(name) for name in self._wanted}
             wanted = [each for each in self._instances if each["InstanceId"] in names]
             self.leases.renew(wanted, now=self._clock.now())
+            self.quiet.is_fresh = False
 
     def offers(self) -> Sequence[Offer]:
         """Return the offers of the region at cached prices, less what our nodes use of the quotas."""
@@ -633,6 +731,7 @@ class AwsCloud(Provider):
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Start stopped nodes and rent the rest; a repeated action id asks for the same nodes."""
         self.quiet.stir()
+        self._launched_at = self._clock.now()
         if not action.starts:
             return self.launcher.launch(action)
         stopped = [name for name, node in self._live.items() if node.phase == "stopped"]
@@ -698,6 +797,7 @@ class AwsCloud(Provider):
             if found.leak and not found.is_ending and found.id not in wanted
         )
         failed = self.sweeper.release(leaks) if self._touches else {}
+        self.releaser.note([leak.id for leak in leaks])
         for name, why in failed.items():
             self._say(f"{name} is a leak and could not be ended: {why}")
         return {leak.id: f"{leak.kind} {leak.id} in {leak.region}: {leak.leak}" for leak in leaks}
@@ -705,7 +805,7 @@ class AwsCloud(Provider):
     def _node(self, instance: Mapping[str, Any], now: float) -> NodeState:
         """Return an instance as a node, from the listing, our own records and the notices."""
         of_instance, state = instance["InstanceId"], instance["State"]["Name"]
-        life = life_now(instance, self._lives.get(of_instance))
+        life = self._after_restart(instance, life_now(instance, self._lives.get(of_instance)))
         name, launched_at = life_named(of_instance, life), instance["LaunchTime"].timestamp()
         if state == "pending":
             self._pending_at[name] = now
@@ -718,7 +818,6 @@ class AwsCloud(Provider):
             self._stopped_at.pop(name, None)
         prices: Sequence[tuple[float, float]] = ()
         if instance.get("InstanceLifecycle") == "spot":
-            self.market.remember_spot_since(launched_at)
             zone = instance.get("Placement", {}).get("AvailabilityZone", "")
             prices = self.market.spot_prices(instance["InstanceType"], zone)
         told = self.notices.ended_at(of_instance) or 0.0
@@ -752,6 +851,28 @@ class AwsCloud(Provider):
             is_ended_pending=of_instance in self._ended_pending,
             stopped_at=stopped_at,
         )
+
+    def _after_restart(self, instance: Mapping[str, Any], life: int) -> int:
+        """Return the life of an instance, the next run if somebody stopped and started it between two looks.
+
+        EC2 then lists it as running since the start. When it was stopped is not known: the earlier run is
+        billed up to the start.
+        """
+        of_instance = instance["InstanceId"]
+        known = self._live.get(life_named(of_instance, life))
+        is_run = life % 2 == 1 and instance["State"]["Name"] in ("pending", "running")
+        if known is None or not is_run or known.id not in self._ran:
+            return life
+        seconds = instance["LaunchTime"].timestamp() - known.launched_at
+        if seconds <= RESTART_SECONDS:
+            return life
+        self._tell(
+            of_instance,
+            f"restarted {life}",
+            f"{of_instance} ({instance['InstanceType']}) was stopped and started again, and not by us: its "
+            "jobs begin again from their checkpoints, and its bill goes on",
+        )
+        return life + 2
 
     def _may_have_run(self, name: NodeId, launched_at: float, *, until: float) -> bool:
         """Whether a life was seen or told to run, or was not looked at for so long that it may have run."""

@@ -23,6 +23,7 @@ from boa_daemon.backends.aws.instances.images import IMAGE_TAG
 from boa_daemon.backends.aws.instances.launch_request import CLUSTER_TAG
 from boa_daemon.errors import BoaError
 from boa_daemon.tick.money.ledger import COMPUTE
+from policies.money_text import in_dollars
 
 _EC2, _OTHER = "Amazon Elastic Compute Cloud - Compute", "EC2 - Other"
 SERVICES = (
@@ -171,6 +172,6 @@ def check_known(days: Sequence[DayCost], cluster: str) -> None:
         total = sum(day.ledger_usd for day in spent)
         raise NoCostData(
             f"Cost Explorer knows nothing under the tag {CLUSTER_TAG}={cluster}, and the ledger has "
-            f"${total:.2f} on {len(spent)} days that are final. Activate {CLUSTER_TAG} as a cost "
+            f"{in_dollars(total)} on {len(spent)} days that are final. Activate {CLUSTER_TAG} as a cost "
             "allocation tag in the billing console (it counts from then on, within 24 hours)"
         )

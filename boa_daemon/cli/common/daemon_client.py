@@ -12,6 +12,7 @@ import typer
 
 from boa_daemon.cli.common.output import stdout_console
 from boa_daemon.units import format_hours
+from policies.money_text import in_dollars
 
 if TYPE_CHECKING:
     from boa_daemon.api.client import Client
@@ -49,8 +50,8 @@ def clock_time(instant: float) -> str:
 
 
 def usd(amount: float | None) -> str:
-    """Return dollars with their sign and two decimals; a dash for None."""
-    return "-" if amount is None else f"{'-' if amount < 0.0 else ''}${abs(amount):,.2f}"
+    """Return dollars with their sign; a dash for None."""
+    return in_dollars(amount)
 
 
 def say_as_of(document: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,8 +24,8 @@ from boa_daemon.cli.common.daemon_client import (
     usd,
 )
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, print_json, show, stdout_console
-from boa_daemon.daemon.money.cost_groupings import BY_FORM, GROUPINGS
-from boa_daemon.errors import PARTLY_DONE, InputError, did_you_mean
+from boa_daemon.daemon.money.cost_groupings import grouping
+from boa_daemon.errors import PARTLY_DONE, InputError
 from boa_daemon.units import counted, format_hours
 
 WATCH_SECONDS = 2.0
@@ -223,12 +222,10 @@ def _checked_grouping(by: str) -> str:
     Raises:
         InputError: when it is not.
     """
-    if re.fullmatch(BY_FORM, by):
-        return by
-    hint = did_you_mean(by, GROUPINGS)
-    if by.startswith("tag") or not hint.startswith("Did"):
-        hint = f"Known: {', '.join(GROUPINGS)}, or tag:KEY such as tag:CostCentre"
-    raise InputError(f"--by {by}: costs are not grouped by that", hint=hint)
+    try:
+        return grouping(by)
+    except ValueError as error:
+        raise InputError(f"--by {error}") from None
 
 
 def cost(

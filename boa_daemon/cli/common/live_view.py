@@ -15,6 +15,7 @@ from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState
 from boa_daemon.tick.money.ledger import Ledger
 from boa_daemon.units import counted
 from policies.model import Budget, JobClass, JobId
+from policies.money_text import in_dollars
 
 COLOURS = (
     "cyan",
@@ -47,7 +48,7 @@ def status_line(state: ClusterState, *, started_at: float, budget: Budget) -> st
     money = (
         f"{state.usd_per_hour:.1f} GPUs now, {spent:.2f} of {allowed:.2f} GPU-hours"
         if budget.unit == "gpus"
-        else f"${state.usd_per_hour:.2f}/h now, ${spent:,.2f} of ${allowed:,.2f}"
+        else f"{in_dollars(state.usd_per_hour)}/h now, {in_dollars(spent)} of {in_dollars(allowed)}"
     )
     return (
         f"{clock_text(elapsed)}  {counted(running, 'job')} running, {len(state.jobs) - running} waiting, "

@@ -124,6 +124,11 @@ class _Patient(_Safe):
         _leave()
 
 
+def exit_quietly_without_readers() -> None:
+    """Have every console exit with 0 when its reader closes the pipe: also typer's, which prints help."""
+    Console.on_broken_pipe = _Patient.on_broken_pipe  # type: ignore[method-assign, assignment]
+
+
 def _leave() -> NoReturn:
     """Exit with 0, and discard what is still in the buffer."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -197,6 +202,10 @@ def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
     print_text(buffer.getvalue())
 
 
+_NARROW = 60
+"""Columns of a terminal below which a table that does not fit is printed row by row."""
+
+
 class FittingTable(Table):
     """A table that leaves out columns where it would be wider than the terminal, and says which.
 
@@ -218,12 +227,28 @@ class FittingTable(Table):
             kept = [one for name, one in zip(names, whole, strict=True) if name not in left_out]
             # A column knows its own place, by which its padding is chosen.
             self.columns = [replace(one, _index=at) for at, one in enumerate(kept)]
+        if self._natural_width(console, options) > options.max_width < _NARROW:
+            self.columns = whole
+            yield from self._blocks(console)
+            return
         try:
             yield from super().__rich_console__(console, options)
         finally:
             self.columns = whole
         if left_out:
             yield Text(f"left out on this width: {', '.join(left_out)}", style="dim")
+
+    def _blocks(self, console: Console) -> Iterator[Text]:
+        """Yield each row as lines of a heading and a value: columns of one letter cannot be read."""
+        if self.title:
+            yield Text.assemble(self.title)
+        names = [str(column.header) for column in self.columns]
+        for row in zip(*(column.cells for column in self.columns), strict=True):
+            for name, cell in zip(names, row, strict=True):
+                value = console.render_str(cell) if isinstance(cell, str) else cell
+                if isinstance(value, Text) and value.plain.strip():
+                    yield Text.assemble((f"{name}: " if name else "", "bold"), value)
+            yield Text()
 
     def _natural_width(self, console: Console, options: ConsoleOptions) -> int:
         """Return the width at which no cell is folded; columns without a name hold prose, which may be."""

@@ -18,6 +18,7 @@ from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.plots import check_plot_path
 from boa_daemon.planning.report_page import PageTable, Part, Picture, Report, write_page
 from boa_daemon.version import __version__
+from policies.money_text import price_in_dollars
 
 ReportOption: TypeAlias = Annotated[
     Path | None,
@@ -77,7 +78,7 @@ def assumptions(file: ProblemFile, *, is_list: bool = False, **more: str) -> dic
         day = days.get(machine.name)
         said = "date unknown" if not day else f"as of {day}"
         found[f"price of {machine.name}"] = (
-            f"${machine.usd_per_hour:,.10g} per hour for {machine.gpus} x {kind}, {said}"
+            f"{price_in_dollars(machine.usd_per_hour)} per hour for {machine.gpus} x {kind}, {said}"
         )
     for job_class in file.problem.classes:
         rate = "" if is_list else f"{job_class.arrivals_per_hour:.4g} jobs per hour, "

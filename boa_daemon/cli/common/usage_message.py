@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from boa_daemon.errors import did_you_mean
-
-_CHOICES = re.compile(r"'([^']*)'")
+from boa_daemon.errors import choices_in, not_one_of
 
 
 def improve_message(error: Any) -> None:
@@ -21,8 +18,8 @@ def improve_message(error: Any) -> None:
     value = fault["input"]
     if fault["type"] == "value_error":
         said = str(fault["ctx"]["error"]).rstrip(".")
-        near = did_you_mean(str(value), _CHOICES.findall(said.partition(" is not one of ")[2]))
-        error.message = f"{said}. {near}" if near.startswith("Did you mean") else said
+        choices = choices_in(said.partition(" is not one of ")[2])
+        error.message = not_one_of(str(value), choices) if choices else said
         return
     from boa_daemon.inputs.schema import wanted  # noqa: PLC0415 - only where something is wrong
 

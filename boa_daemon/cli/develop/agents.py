@@ -18,6 +18,7 @@ from boa_daemon.errors import BoaError, InputError, MissingExtra
 from boa_daemon.extras import install_command
 from boa_daemon.version import __version__
 from policies.errors import PolicyError
+from policies.money_text import in_dollars
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -166,7 +167,8 @@ class Allowance:
         with self._lock:
             if amount > self.left_usd:
                 raise InputError(
-                    f"the jobs may cost ${amount:.2f}, and ${self.left_usd:.2f} of --max-usd is left",
+                    f"the jobs may cost {in_dollars(amount)}, and "
+                    f"{in_dollars(self.left_usd)} of --max-usd is left",
                     hint="Lower max_usd in the job file, or ask the person who started `boa mcp`",
                 )
             self.left_usd -= amount

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast, get_args
 
 import typer
+from rich.markup import escape
 
+from boa_daemon.api.answers import DecisionKind
 from boa_daemon.cli.common.completion import complete_jobs
 from boa_daemon.cli.common.daemon_client import (
     ConfigOption,
@@ -20,7 +22,25 @@ from boa_daemon.cli.common.daemon_client import (
     usd,
 )
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, print_json, stdout_console
+from boa_daemon.errors import InputError, not_one_of
 from boa_daemon.units import counted
+
+KINDS = [kind for kind in get_args(DecisionKind) if kind]
+
+
+def _checked_kind(kind: str) -> str:
+    """Return a kind of action or order, if there is such a one.
+
+    Raises:
+        InputError: when there is none.
+    """
+    if kind and kind not in KINDS:
+        raise InputError(f"--kind {not_one_of(kind, KINDS)}")
+    return kind
+
+
+def _complete_kinds(incomplete: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
 
 
 def decisions(
@@ -31,7 +51,13 @@ def decisions(
     user: Annotated[str, typer.Option(help="Only those about jobs of this user.")] = "",
     node: Annotated[str, typer.Option(help="Only those about this node.")] = "",
     kind: Annotated[
-        str, typer.Option(help="Only those with such an action: launch, start, stop, terminate, held, ...")
+        str,
+        typer.Option(
+            help=f"Only those with such an action or order: {', '.join(KINDS)}.",
+            metavar="KIND",
+            callback=_checked_kind,
+            autocompletion=_complete_kinds,
+        ),
     ] = "",
     record: Annotated[int | None, typer.Option(help="Print the record of this tick for boa replay.")] = None,
     config: ConfigOption = None,
@@ -43,21 +69,38 @@ def decisions(
         if record is not None:
             print_json(client.decision(record))
             return
-        document = client.decisions(limit=limit, acting=acting, job=job, user=user, node=node, kind=kind)
+        document = client.decisions(
+            limit=limit, acting=acting, job=job, user=user, node=node, kind=cast(DecisionKind, kind)
+        )
     if output is OutputFormat.json:
         print_json(document)
         return
-    for quiet, rows in groupby(reversed(document["decisions"]), key=_changes_nothing):
-        if quiet:
-            _print_quiet(list(rows))
-            continue
-        _print_decisions(rows)
+    # Orders of people stand among the ticks that are listed, or alone where no tick is.
+    ticks = list(reversed(document["decisions"]))
+    since = ticks[0]["at"] if len(ticks) >= limit else float("-inf")
+    orders = [order for order in reversed(document["orders"]) if order["at"] >= since]
+    for kind_of, rows in groupby(sorted([*ticks, *orders], key=lambda row: row["at"]), key=_form):
+        _PRINTERS[kind_of](list(rows))
+    if not ticks and not orders:
+        named = any((job, user, node, kind))
+        stdout_console().print("No decision is about that." if named else "No tick is done yet.")
+        return
     say_next("boa decisions --record TICK > decision.json", "boa replay decision.json")
 
 
-def _changes_nothing(row: dict[str, Any]) -> bool:
-    """Return whether a tick took no action and held none back."""
-    return not row["actions"] and not row["held"]
+def _form(row: dict[str, Any]) -> str:
+    """Return the form of a row: an order, a tick that did something or held it back, or a quiet one."""
+    if "what" in row:
+        return "order"
+    return "acting" if row["actions"] or row["held"] else "quiet"
+
+
+def _print_orders(rows: list[dict[str, Any]]) -> None:
+    """Print orders of people."""
+    for row in rows:
+        stdout_console().print(
+            f"[bold]{row['what']}[/] by {escape(row['user'])} {clock_time(row['at'])}: {escape(row['said'])}"
+        )
 
 
 def _print_quiet(rows: list[dict[str, Any]]) -> None:
@@ -79,8 +122,15 @@ def _print_decisions(rows: Iterable[dict[str, Any]]) -> None:
             console.print(f"  {action['kind']} {action['target']}: {action['reason']}", markup=False)
             if choice := action.get("choice"):
                 console.print(f"    {_choice(choice)}", markup=False)
+        more = sum(row.get("action_counts", {}).values()) - len(row["actions"])
+        if more > 0:
+            counts = ", ".join(f"{count} {kind}" for kind, count in row["action_counts"].items())
+            console.print(f"  and {more} more ({counts} in all): --job, --user, --node or --kind names them")
         for held in row["held"]:
             console.print(f"  held back ({held['code']}): {held['what']}", markup=False)
+
+
+_PRINTERS = {"order": _print_orders, "acting": _print_decisions, "quiet": _print_quiet}
 
 
 def _options(row: dict[str, Any]) -> str:
@@ -127,7 +177,7 @@ def replay(
 ) -> None:
     """Decide again from a decision's record, and check that the actions are the same."""
     from boa_daemon.daemon.service.replay import replay as decide_again  # noqa: PLC0415 - slow to import
-    from boa_daemon.errors import DRIFT_FOUND, InputError  # noqa: PLC0415
+    from boa_daemon.errors import DRIFT_FOUND  # noqa: PLC0415
     from boa_daemon.inputs.document_file import read_text  # noqa: PLC0415
 
     try:

@@ -33,6 +33,7 @@ from boa_daemon.daemon.loop.auxiliary_costs import billed_usd, close_standing
 from boa_daemon.daemon.settings.setting_layers import load_settings
 from boa_daemon.errors import PARTLY_DONE, InputError, MissingPrice
 from boa_daemon.units import counted
+from policies.money_text import in_dollars, price_in_dollars
 
 
 def down(
@@ -176,15 +177,18 @@ def _print(
     console = stdout_console()
     if images := document["images"]:
         console.print(
-            f"{counted(images['count'], 'image')} left, at most ${images['most_usd_per_month']:g}/month; "
+            f"{counted(images['count'], 'image')} left, at most "
+            f"{price_in_dollars(images['most_usd_per_month'])}/month; "
             "`boa image remove --keep 0` removes them."
             if images["count"]
             else "0 images.",
             soft_wrap=True,
         )
     if billed := document["billed_usd"]:
-        parts = ", ".join(f"{kind} ${usd:.4f}" for kind, usd in billed.items())
-        console.print(f"billed, as the ledger has it: ${sum(billed.values()):.4f} ({parts}).", soft_wrap=True)
+        parts = ", ".join(f"{kind} {in_dollars(usd)}" for kind, usd in billed.items())
+        console.print(
+            f"billed, as the ledger has it: {in_dollars(sum(billed.values()))} ({parts}).", soft_wrap=True
+        )
     if gone is None:
         if asked:
             console.print(
@@ -195,7 +199,9 @@ def _print(
     if gone["bucket_removed"]:
         console.print(f"bucket {gone['bucket']}: gone.", soft_wrap=True)
     else:
-        price = "an unknown price" if gone["usd_per_month"] is None else f"${gone['usd_per_month']:g}"
+        price = (
+            "an unknown price" if gone["usd_per_month"] is None else price_in_dollars(gone["usd_per_month"])
+        )
         console.print(
             f"bucket {gone['bucket']} stays: {gone['objects']} objects, {gone['gb']:g} GB, "
             f"{price}/month; --data deletes it.",

@@ -51,6 +51,7 @@ from boa_daemon.daemon.settings.daemon_paths import daemon_paths, make_folder
 from boa_daemon.daemon.settings.setting_layers import load_settings
 from boa_daemon.errors import InputError
 from boa_daemon.tick.facts.offers import Offer
+from policies.money_text import in_dollars, price_in_dollars
 
 app = typer.Typer(help="Build, list and remove images for nodes.", no_args_is_help=True)
 _OVERTIME_MINUTES, _USUAL_MINUTES = 10.0, 20.0
@@ -297,13 +298,13 @@ def _print(document: Mapping[str, Any]) -> None:
         ("builder", f"a {document['instance_type']} on demand in {' or '.join(document['zones'])}"),
         (
             "costs",
-            f"${document['usd']:.2f} for {document['assumed_minutes']:g} minutes (assumed), "
-            f"${document['most_usd']:.2f} at the most",
+            f"{in_dollars(document['usd'])} for {document['assumed_minutes']:g} minutes (assumed), "
+            f"{in_dollars(document['most_usd'])} at the most",
         ),
         (
             "then",
-            f"${document['snapshot_usd_per_gb_month']:g} per GB on the disk and month, "
-            f"${document['most_usd_per_month']:.2f} a month at the most",
+            f"{price_in_dollars(document['snapshot_usd_per_gb_month'])} per GB on the disk and month, "
+            f"{in_dollars(document['most_usd_per_month'])} a month at the most",
         ),
     )
     for name, said in rows:

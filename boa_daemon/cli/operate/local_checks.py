@@ -6,8 +6,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
-
 from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.backends.aws.doctor.check import DoctorCheck
 from boa_daemon.daemon.loop.assembly import cloud_class
@@ -24,9 +22,11 @@ from boa_daemon.store.database_setup import (
     check_version,
     look_into,
     look_into_server,
+    parsed_url,
 )
 from boa_daemon.units import counted
 from policies.errors import PolicyError
+from policies.money_text import price_in_dollars
 
 LEAST_FREE_GB = 5.0
 """Enough for a database of a month's ticks with its backups, and the logs and checkpoints of local jobs."""
@@ -62,7 +62,7 @@ def _plan(settings: Settings) -> DoctorCheck:
     except InputError as error:
         return DoctorCheck(name=name, status="failed", said=error.problem, fix=error.hint)
     except PolicyError as error:
-        said = f"${budget:g}/hour: {error}"
+        said = f"{price_in_dollars(budget)}/hour: {error}"
         return DoctorCheck(
             name=name,
             status="warning",
@@ -72,7 +72,10 @@ def _plan(settings: Settings) -> DoctorCheck:
     dearest = max(machine.usd_per_hour for machine in planner.machines.values())
     cap = settings.budget.usd_per_day_cap
     if cap is not None and cap < dearest:
-        said = f"${cap:g} a day do not pay for an hour of the most expensive type (${dearest:g})"
+        said = (
+            f"{price_in_dollars(cap)} a day do not pay for an hour of the most "
+            f"expensive type ({price_in_dollars(dearest)})"
+        )
         return DoctorCheck(name=name, status="warning", said=said, fix="Raise [budget] usd_per_day_cap")
     kinds = ", ".join(machine.name for machine in planner.machines.values())
     return DoctorCheck(name=name, status="ok", said=f"{counted(len(planner.classes), 'class')} on {kinds}")
@@ -121,13 +124,13 @@ def _database(settings: Settings, there: DaemonPaths) -> DoctorCheck:
         elif isinstance(error, StoreTooNew):
             fix = "Install the version of boa that wrote it"
         return DoctorCheck(name="database", status="failed", said=str(error).splitlines()[0], fix=fix)
-    said = str(there.database) if url is None else make_url(url).render_as_string()
+    said = str(there.database) if url is None else parsed_url(url).render_as_string()
     return DoctorCheck(name="database", status="ok", said=said)
 
 
 def _sqlite_file(url: str) -> Path | None:
     """Return the file of a SQLite URL; None for a server."""
-    parsed = make_url(url)
+    parsed = parsed_url(url)
     return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from boa_daemon.api.connection import DaemonUnreachable
-from boa_daemon.cli.common.daemon_client import ConfigOption, SocketOption, a_client
+from boa_daemon.api.slurm_orders import Order, said, send_order
+from boa_daemon.cli.common.daemon_client import ConfigOption, SocketOption
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, print_json, stdout_console
 from boa_daemon.cli.common.toml_keys import toml_value
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.slurm.commands import Slurm
 from boa_daemon.slurm.limits import COLUMNS, read_controller, read_limits
 from boa_daemon.text_files import read_whole_text
-from boa_daemon.units import counted
+from policies.money_text import in_dollars, price_in_dollars
 
 if TYPE_CHECKING:
     from boa_daemon.daemon.service.slurm_caps import SlurmCaps
@@ -33,8 +32,6 @@ app = typer.Typer(
     "slurm.conf. [slurm.partitions.NAME] in boa.toml names the partitions and the machines of their nodes.",
     no_args_is_help=True,
 )
-PATIENCE_SECONDS = 20.0
-"""How long a daemon that restarts is waited for; one that comes later finds the nodes by itself."""
 HostlistArgument = Annotated[str, typer.Argument(metavar="HOSTLIST", help="Nodes of Slurm, such as c[1-3].")]
 
 
@@ -47,14 +44,7 @@ def resume(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Ask for nodes of Slurm; the same request, made twice, asks once (ResumeProgram)."""
-    answer = _ask("resume", hostlist, config, socket)
-    if output is OutputFormat.json:
-        print_json(answer)
-        return
-    console = stdout_console()
-    console.print(f"{counted(len(answer['jobs']), 'node')} asked for, {answer['known']} asked for before")
-    for node, why in answer["refused"].items():
-        console.print(f"{node} is refused: {why}", markup=False)
+    _print("resume", send_order("resume", hostlist, config, socket), output)
 
 
 @app.command()
@@ -66,18 +56,7 @@ def suspend(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Give nodes of Slurm back; ends well for a node that never was (SuspendProgram)."""
-    try:
-        answer = _ask("suspend", hostlist, config, socket)
-    except BoaError as error:
-        # Slurm leaves a node POWERING_DOWN whose SuspendProgram fails; the daemon compares both lists anyway.
-        sys.stderr.write(f"boa slurm suspend: {error}\n")
-        answer = {"jobs": [], "unknown": 0, "fault": str(error)}
-    if output is OutputFormat.json:
-        print_json(answer)
-    elif "fault" not in answer:
-        stdout_console().print(
-            f"{counted(len(answer['jobs']), 'node')} given back, {answer['unknown']} not known here"
-        )
+    _print("suspend", send_order("suspend", hostlist, config, socket), output)
 
 
 @app.command("config")
@@ -149,9 +128,9 @@ def team_caps(
         slurm = Slurm(conf=settings.slurm.conf)
         listed = slurm.run("sacctmgr", "-P", "show", "association", f"format={COLUMNS}")
         shown = slurm.run("scontrol", "show", "config") + slurm.run("scontrol", "show", "partition")
-    said = read_controller(shown)
-    found = caps_of(read_limits(listed, file=str(source or "sacctmgr")), said, settings)
-    lines = toml_lines(found, said.said, settings.slurm.teams)
+    limits = read_controller(shown)
+    found = caps_of(read_limits(listed, file=str(source or "sacctmgr")), limits, settings)
+    lines = toml_lines(found, limits.said, settings.slurm.teams)
     if output is OutputFormat.json:
         caps = [asdict(one) for one in found.caps]
         print_json({"caps": caps, "left_out": found.left_out, "boa_toml": lines})
@@ -171,7 +150,7 @@ def toml_lines(found: SlurmCaps, why: str, teams: Mapping[str, str]) -> list[str
     for one in found.caps:
         lines += [
             f"# {one.money.tres} of account {one.account} pays for {one.money.node_hours:,.0f} hours of "
-            f"{one.machine} at ${one.usd_per_hour:.6g}/h: ${one.money.usd:,.2f}. {why}",
+            f"{one.machine} at {price_in_dollars(one.usd_per_hour)}/h: {in_dollars(one.money.usd)}. {why}",
             f"[teams.{_key(one.team)}]",
             f"usd_per_month_cap = {one.money.usd_per_month:.2f}",
         ]
@@ -197,19 +176,10 @@ def _write(file: Path, text: str) -> None:
         raise BoaError(f"{file} cannot be written: {error.strerror}. Name a folder with --folder") from None
 
 
-def _ask(what: str, hostlist: str, config: Any, socket: str | None) -> Mapping[str, Any]:
-    """Send an order of Slurm to the daemon; wait for one that restarts.
-
-    Raises:
-        BoaError: when the daemon refuses the order, or does not come back.
-    """
-    until = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            with a_client(config, socket) as client:
-                order = client.slurm_resume if what == "resume" else client.slurm_suspend
-                return order(hostlist)
-        except DaemonUnreachable:
-            if time.monotonic() > until:
-                raise
-            time.sleep(1.0)
+def _print(order: Order, answer: Mapping[str, Any], output: OutputFormat) -> None:
+    """Print the daemon's answer to an order."""
+    if output is OutputFormat.json:
+        print_json(answer)
+        return
+    for line in said(order, answer):
+        stdout_console().print(line, markup=False)

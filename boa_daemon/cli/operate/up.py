@@ -26,6 +26,7 @@ from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.settings.setting_layers import load_aws_settings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
+from policies.money_text import in_dollars, price_in_dollars
 
 _DAY_CAP_DAYS = 2.0
 _PUBLIC_CARDS = 1
@@ -342,12 +343,18 @@ def _print(document: Mapping[str, Any]) -> None:
         table.add_row(row["name"], row["type"].removeprefix("AWS::"))
     console.print(table)
     for row in document["costs"]:
-        console.print(f"{row['what']}: ${row['usd_per_month']:.2f}/month; {row['terms']}", soft_wrap=True)
+        console.print(
+            f"{row['what']}: {in_dollars(row['usd_per_month'])}/month; {row['terms']}", soft_wrap=True
+        )
     for row in document["nodes"]:
-        price = "an unknown price" if row["usd_per_hour"] is None else f"${row['usd_per_hour']:g}/hour"
+        price = (
+            "an unknown price"
+            if row["usd_per_hour"] is None
+            else f"{price_in_dollars(row['usd_per_hour'])}/hour"
+        )
         console.print(
             f"a {row['instance_type']}, while it is rented: {price}, and "
-            f"${row['disk_usd_per_hour']:g}/hour for its disk",
+            f"{price_in_dollars(row['disk_usd_per_hour'])}/hour for its disk",
             soft_wrap=True,
         )
     if not document["is_made"]:

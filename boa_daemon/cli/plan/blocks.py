@@ -19,6 +19,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.jobs_file import parse_instant
 from boa_daemon.units import HOURS_PER_DAY
 from policies.model import Budget, Problem
+from policies.money_text import in_dollars
 from policies.optimum.frontier import MixedFrontier
 
 
@@ -153,7 +154,8 @@ def _bought(chosen: BlockOffering, reservation: str, form: OutputFormat) -> None
 
     def printed() -> None:
         stdout_console().print(
-            f"bought {chosen.instances} x {chosen.instance_type} for ${chosen.usd:,.2f}: {reservation}\n"
+            f"bought {chosen.instances} x {chosen.instance_type} for "
+            f"{in_dollars(chosen.usd)}: {reservation}\n"
             f'Set [cloud] reservations = {{"{chosen.instance_type}" = "{reservation}"}}: the daemon then '
             "uses the block, from its begin to half an hour before its end",
             markup=False,

@@ -11,6 +11,7 @@ import typer
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog, CatalogEntry
+from policies.money_text import in_dollars
 
 
 def list_types(
@@ -88,7 +89,7 @@ def _print_table(entries: Sequence[CatalogEntry], *, hidden: int) -> None:
             entry.gpu_type,
             str(entry.gpus),
             f"{entry.link_gigabits_per_second:g}",
-            "no price" if entry.usd_per_hour is None else f"${entry.usd_per_hour:,.2f}",
+            "no price" if entry.usd_per_hour is None else in_dollars(entry.usd_per_hour),
             "" if entry.usd_per_gpu_hour is None else f"${entry.usd_per_gpu_hour:.3f}",
             entry.as_of,
             entry.status.removesuffix(" generation"),

@@ -29,6 +29,7 @@ from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.units import format_hours, parse_budget
 from policies.model import Budget, Problem
+from policies.money_text import in_dollars
 
 LOAD_FACTOR = 1.5
 """The default budget, as a multiple of what the work costs on single GPUs."""
@@ -214,7 +215,7 @@ def _against(rival: Rival, boa: Simulation) -> str:
 
 def _money(amount: float, budget: Budget) -> str:
     """Return money per hour in the unit of the budget."""
-    return f"{amount:.2f} GPUs" if budget.unit == "gpus" else f"${amount:.2f} an hour"
+    return f"{amount:.2f} GPUs" if budget.unit == "gpus" else f"{in_dollars(amount)} an hour"
 
 
 def _opening(settings: SimulationSettings, *, is_default: bool) -> str:

@@ -14,15 +14,16 @@ from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, sh
 from boa_daemon.cli.common.planning_options import MarketName, PricesOption
 from boa_daemon.cli.plan.price_kinds import PRICE_KINDS, PriceFlags
 from boa_daemon.cli.plan.spot_world import WorldChoice, write_spot_world
-from boa_daemon.errors import InputError
+from boa_daemon.errors import InputError, not_one_of
 from boa_daemon.inputs.price_lists import PriceList, write_price_list
 from boa_daemon.text_files import regular_file
+from policies.money_text import in_dollars
 
 
 def _known(name: str) -> str:
     """Return the name of a kind, or raise an error that lists the kinds."""
     if name not in PRICE_KINDS:
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(PRICE_KINDS)}")
+        raise typer.BadParameter(not_one_of(name, PRICE_KINDS))
     return name
 
 
@@ -147,7 +148,7 @@ def _print(document: dict[str, Any]) -> None:
             row["instance_type"],
             row["region"],
             row["market"],
-            f"${row['usd_per_hour']:.4g}",
+            in_dollars(row["usd_per_hour"]),
             row["as_of"] or "",
         )
     console = stdout_console()

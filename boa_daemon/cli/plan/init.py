@@ -16,6 +16,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.job.whole_files import write_whole
 from boa_daemon.units import HOURS_PER_MONTH
 from policies.model import InstanceType
+from policies.money_text import in_dollars
 
 SHOWN = ("g4dn.xlarge", "g5.xlarge", "g5.12xlarge", "g6.xlarge", "p4d.24xlarge", "p5.4xlarge", "p5.48xlarge")
 
@@ -100,7 +101,7 @@ def _ask_gpus(catalog: Catalog) -> list[InstanceType]:
     for name in SHOWN:
         kind = catalog.entries.get(name)
         if kind is not None and kind.usd_per_hour is not None:
-            usd = f"${kind.usd_per_hour:.2f}"
+            usd = in_dollars(kind.usd_per_hour)
             price = f"{kind.gpus} x {kind.gpu_type:<6} {usd:>8}/hour"
             print_text(f"  {name:<14} {price} {kind.vcpus:4d} vCPUs of a quota\n")
     print_text("New AWS accounts have no quota for p types and must ask AWS for one: `boa doctor` tells.\n")

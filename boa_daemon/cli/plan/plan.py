@@ -50,7 +50,7 @@ from boa_daemon.cli.plan.plan_stream import (
     show_best_effort,
 )
 from boa_daemon.cli.plan.solve import VersionName, VersionOption
-from boa_daemon.errors import PARTLY_DONE, InputError, did_you_mean
+from boa_daemon.errors import PARTLY_DONE, InputError, not_one_of
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.jobs_file import read_list
 from boa_daemon.inputs.problem_file import ProblemFile
@@ -310,8 +310,7 @@ def _check_export(kind: str | None, *, is_list: bool) -> None:
     if kind is None:
         return
     if kind not in EXPORT_KINDS:
-        hint = did_you_mean(kind, EXPORT_KINDS)
-        raise InputError(f"--export {kind!r} is none of {', '.join(EXPORT_KINDS)}", hint=hint)
+        raise InputError(f"--export {not_one_of(kind, EXPORT_KINDS)}")
     if is_list:
         raise InputError("--export does not go with --jobs and --cloud", hint="It is of one plan of a stream")
 

@@ -19,6 +19,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.units import format_hours, parse_dollars
 from policies.errors import InfeasibleBudget, InfeasibleDeadline
+from policies.money_text import in_dollars
 from policies.optimum.job_list import JobList, JobPlan, ListedJob, ListSolution
 
 ROWS = 60
@@ -135,7 +136,7 @@ def _buys_nothing(solution: ListSolution, counted: bool) -> list[str]:
     most = solution.largest_useful_spend
     if solution.budget <= 1.005 * most:
         return []
-    return [f"More than {f'{most:,.2f} GPU-hours' if counted else f'${most:,.2f}'} buys nothing."]
+    return [f"More than {f'{most:,.2f} GPU-hours' if counted else f'{in_dollars(most)}'} buys nothing."]
 
 
 def _print_list(solution: ListSolution, file: ProblemFile, min_budget: bool) -> None:
@@ -161,13 +162,13 @@ def _print_list(solution: ListSolution, file: ProblemFile, min_budget: bool) -> 
     if len(solution.jobs) > ROWS:
         console.print(f"  … and {len(solution.jobs) - ROWS} more; -o csv shows all")
     console.print()
-    total = f"{solution.spend:,.2f} GPU-hours" if counted else f"${solution.spend:,.2f}"
+    total = f"{solution.spend:,.2f} GPU-hours" if counted else in_dollars(solution.spend)
     mean = f"Mean JCT {format_hours(solution.mean_jct_hours)}"
     if any(job_plan.job.weight != 1.0 for job_plan in solution.jobs):
         mean += f", weighted {format_hours(solution.weighted_mean_jct_hours)},"
     # Round up, so that the printed budget is feasible when typed back in.
     cents = math.ceil(100.0 * solution.cheapest_feasible_spend * (1.0 - 1e-12)) / 100.0
-    least = f"{cents:,.2f} GPU-hours" if counted else f"${cents:,.2f}"
+    least = f"{cents:,.2f} GPU-hours" if counted else in_dollars(cents)
     console.print(
         indented_lines(
             [

@@ -80,7 +80,7 @@ PRICE_KINDS: Mapping[str, PriceKind] = {
         reader=lambda path, flags: read_offers(path, as_of=flags.as_of),
         file=(
             "an offer file of AmazonEC2 (`index.csv`, `index.json`), or the output of `aws pricing "
-            "get-products`"
+            "get-products`, one answer, several or their list"
         ),
         columns=(
             "instance type, region code, unit, price, currency, effective date, and what tells prices apart"
@@ -97,7 +97,8 @@ PRICE_KINDS: Mapping[str, PriceKind] = {
         reader=lambda path, flags: read_costs(path, as_of=flags.as_of),
         file="AWS's Cost and Usage Report, CUR 2.0 or FOCUS (Data Exports), CSV or Parquet: what was paid",
         columns=(
-            "line item type, usage type, usage amount, unblended and effective costs, region, currency, start"
+            "line item type, usage type, usage amount and its unit, unblended and effective costs, region, "
+            "system or operation, currency, start"
         ),
         left_out=(
             "taxes, credits, refunds, fees, corrections, what was reserved and not used, other systems and "
@@ -109,7 +110,7 @@ PRICE_KINDS: Mapping[str, PriceKind] = {
     ),
     "spot-history": PriceKind(
         reader=_spot_history,
-        file="`aws ec2 describe-spot-price-history`: JSON, an object a line, CSV or tabs",
+        file=("`aws ec2 describe-spot-price-history`: JSON, text or table, an object a line, CSV or tabs"),
         columns="`InstanceType`, `AvailabilityZone`, `SpotPrice`, `Timestamp`, `ProductDescription`",
         left_out="all but Linux; older prices of a zone; types that the catalogue lacks",
         refused="two prices of a zone at one time",
@@ -123,7 +124,7 @@ PRICE_KINDS: Mapping[str, PriceKind] = {
             "`armSkuName`, `armRegionName`, `retailPrice`, `currencyCode`, `type`, `unitOfMeasure`, "
             "`skuName`, `productName`, `effectiveStartDate`"
         ),
-        left_out="reservations, Windows, low priority, not yet in effect; machines without known GPUs",
+        left_out="reservations, Windows, low priority, not in effect; machines without known GPUs",
         refused="other currencies; two prices of a type, region and market since one day",
         example="azure.json",
         cloud="azure",
@@ -132,7 +133,7 @@ PRICE_KINDS: Mapping[str, PriceKind] = {
         reader=lambda path, flags: read_gcp(path, as_of=flags.as_of),
         file="SKUs of Compute Engine from Google's Cloud Billing Catalog (JSON), one page or a list of all",
         columns="`description`, `category.usageType`, `serviceRegions`, `pricingInfo`; GPUs + cores + memory",
-        left_out="other parts, commitments, machines of which a part has no price",
+        left_out="other parts, commitments, reserved capacity, machines of which a part has no price",
         refused="other currencies; two prices of a part in a region",
         example="gcp.json",
         cloud="gcp",
@@ -144,8 +145,14 @@ PRICE_KINDS: Mapping[str, PriceKind] = {
             "machine or GPU, GPUs, price per hour of the machine or of a GPU (`$2.49/hr`), also spot; "
             "region, cloud, currency, day, cores, memory"
         ),
-        left_out="rows without GPUs or without a price; columns of money that are not dollars per hour",
-        refused="amounts with two readings (`1,250`), other currencies and terms, two prices of one machine",
+        left_out=(
+            "rows without GPUs or a price, of terms, of other systems, sums; columns of money that are not "
+            "dollars per hour"
+        ),
+        refused=(
+            "amounts with two readings (`1,250`), bounds, ranges, footnotes, other currencies and units, two "
+            "prices of one machine"
+        ),
         example="lambda.csv",
     ),
 }

@@ -30,6 +30,7 @@ from boa_daemon.errors import PARTLY_DONE
 from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.tick.decide.decision import Decision
 from policies.model import Budget
+from policies.money_text import in_dollars
 
 DEFAULT_BUDGET = Budget(amount=20.0)
 MOST_SECONDS = 110.0
@@ -182,7 +183,7 @@ def _print(document: dict[str, Any]) -> None:
         f"{document['wall_seconds']:.0f} s, {document['resizes']} resizes, {document['lost_steps']} steps "
         f"lost; final losses are {same} those of uninterrupted "
         "runs. "
-        f"Spent: ${document['spent_usd']:.2f} (pretended), "
+        f"Spent: {in_dollars(document['spent_usd'])} (pretended), "
         f"{document['mean_usd_per_hour']:.2f} per pretended hour, on a budget of "
         f"{document['budget_usd_per_hour']:.2f}.",
         soft_wrap=True,

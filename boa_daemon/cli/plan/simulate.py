@@ -44,6 +44,7 @@ from boa_daemon.cli.common.simulation_options import (
     settings_in_world,
 )
 from boa_daemon.errors import InputError
+from boa_daemon.learning.width_trials import FRACTION, most_wasted
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import PaidCommitments, paid_sentence
 from boa_daemon.planning.promises import promise_rows, promise_sentence
@@ -57,6 +58,7 @@ from boa_daemon.tick.facts.state import IDLE_HOLD_SECONDS
 from boa_daemon.tick.room.shortfall import shortfall_sentence
 from boa_daemon.traces.rates import work_of
 from boa_daemon.units import PER_HOUR, Per, format_hours, parse_budget, per_of
+from policies.money_text import in_dollars, price_in_dollars
 from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY, PLACERS, POLICIES, find_policy, parse_options
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
@@ -193,7 +195,11 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
         table=lambda: _print_table(
             result,
             bill,
-            [*([] if pool is None else [_pool_sentence(pool)]), *_worth(settings, per_of(budget))],
+            [
+                *([] if pool is None else [_pool_sentence(pool)]),
+                *_worth(settings, per_of(budget)),
+                *_tries(settings),
+            ],
             promised,
             per=per_of(budget),
         ),
@@ -224,7 +230,8 @@ def _pool_sentence(pool: dict[str, float]) -> str:
 
     saved, paid = pool["waiting_saved_fraction"], pool["spend_saved_fraction"]
     return (
-        f"A warm pool of {pool['nodes']:.0f} costs ${pool['disk_usd_per_hour']:.3f}/hour for disks; "
+        f"A warm pool of {pool['nodes']:.0f} costs "
+        f"{price_in_dollars(pool['disk_usd_per_hour'])}/hour for disks; "
         f"with it jobs take {less(saved)} time and {less(paid)} money, disks included."
     )
 
@@ -241,6 +248,21 @@ def _worth(settings: SimulationSettings, per: Per) -> list[str]:
     if amount > 1.005 * curve.largest_useful:
         found.append(f"By the plan, more than {money(curve.largest_useful, unit, per)} buys nothing.")
     return found
+
+
+def _tries(settings: SimulationSettings) -> list[str]:
+    """Return what trials of widths may cost beside the plan; nothing for a run that learns nothing."""
+    if not settings.learns:
+        return []
+    work: dict[str, list[float]] = {}
+    for job in settings.trace.jobs:
+        work.setdefault(job.class_name, []).append(job.scale)
+    sizes = {one.name: one.size_gpu_hours for one in settings.problem.classes}
+    of_classes = {name: [scale * sizes[name] for scale in scales] for name, scales in work.items()}
+    return [
+        f"Jobs try widths to learn their speeds: of the GPU time of these {len(settings.trace.jobs):,} jobs "
+        f"that may take up to {most_wasted(of_classes):.1%}, {FRACTION:.0%} and one job of each class."
+    ]
 
 
 def _bill(run: PreparedRun, paid: PaidCommitments) -> dict[str, Any]:
@@ -310,14 +332,14 @@ def _print_table(
     hours_in = 1.0 if gpus else per.hours
 
     def rate(amount: float) -> str:
-        return f"{amount:,.2f} GPUs" if gpus else f"${amount * hours_in:,.2f}/{time}"
+        return f"{amount:,.2f} GPUs" if gpus else f"{in_dollars(amount * hours_in)}/{time}"
 
     rows = (
         ("mean JCT", format_hours(result.mean_jct_hours)),
         ("  lower bound", f"{format_hours(result.lower_bound_mean_jct_hours)} for any policy at this spend"),
         *_boot_bound(result),
         ("  p50, p95, p99", ", ".join(format_hours(hours) for hours in _percentiles(result))),
-        ("spent", f"{result.spent_usd:,.2f} GPU-hours" if gpus else f"${result.spent_usd:,.2f}"),
+        ("spent", f"{result.spent_usd:,.2f} GPU-hours" if gpus else in_dollars(result.spent_usd)),
         (f"  per {time} of arrivals", rate(result.mean_usd_per_hour)),
         ("  until the last job left", rate(result.spent_usd / result.simulated_hours)),
         ("  budget", rate(result.budget_usd_per_hour)),
@@ -357,7 +379,7 @@ def overspend_sentence(result: Simulation, per: Per = PER_HOUR) -> str | None:
     said = f"{more:,.2f} GPUs over the budget: "
     if result.budget_gpus is None:
         time = "hour" if per is PER_HOUR else per.name
-        said = f"${more * per.hours:,.2f}/{time} over the budget: "
+        said = f"{in_dollars(more * per.hours)}/{time} over the budget: "
     tail = result.simulated_hours - result.arrival_window_hours
     if result.mean_usd_per_simulated_hour <= result.budget_usd_per_hour * (1.0 + OVER):
         return (

@@ -42,6 +42,7 @@ from boa_daemon.planning.plan_documents import has_weights, infeasible_document,
 from boa_daemon.units import Per, format_hours, per_of
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, Problem
+from policies.money_text import in_dollars
 from policies.optimum.boa import solve as solve_problem
 from policies.optimum.solution import ProblemTooLarge, Solution
 
@@ -147,11 +148,6 @@ def _print_tables(path: str, solution: Solution, problem: Problem, per: Per) -> 
         console.print(indented_lines(worth))
 
 
-def _usd(amount: float) -> str:
-    """Return the cost of a job; two digits below ten cents, because jobs of seconds cost less than a cent."""
-    return f"${amount:,.2f}" if amount >= 0.1 else f"${amount:.2g}"
-
-
 def class_table(solution: Solution) -> Any:
     """Return the table of widths by class and run of phases."""
     spend = "GPU-hours" if solution.budget_unit == "gpus" else "cost"
@@ -168,7 +164,7 @@ def class_table(solution: Solution) -> Any:
                     phases_text(first, last, len(plan.steps)),
                     cell(width_text(step)),
                     f"{step.hours:.4g}",
-                    f"{step.spend:.4g}" if solution.budget_unit == "gpus" else _usd(step.spend),
+                    f"{step.spend:.4g}" if solution.budget_unit == "gpus" else in_dollars(step.spend),
                 )
                 name = share = ""
     return table

@@ -17,6 +17,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.job.whole_files import write_whole
 from boa_daemon.sim.price_history import PriceHistory, cheapest_zone, price_history
 from boa_daemon.units import counted
+from policies.money_text import price_in_dollars
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,8 @@ def _notes(found: _Chosen, hours: float) -> list[str]:
     )
     notes = [
         f"the world has the price of {found.instance_type} in {found.zone} over {history.hours:.4g} h, on "
-        f"average {history.mean_fraction:.1%} of ${found.usd_on_demand:.6g}/h on demand; it {reached}",
+        f"average {history.mean_fraction:.1%} of "
+        f"{price_in_dollars(found.usd_on_demand)}/h on demand; it {reached}",
         f"a node is taken back after {hours:g} h on average{why}",
     ]
     if found.price_region not in ("", found.region):

@@ -38,6 +38,7 @@ from boa_daemon.planning.plots import (
 from boa_daemon.planning.scenario_runs import sentences
 from boa_daemon.planning.whatif import BaseKind, why_later, with_differences
 from boa_daemon.units import PER_HOUR, Per, counted, format_hours, per_of
+from policies.money_text import in_dollars
 
 Row = dict[str, Any]
 MOST_NAMED = 5
@@ -205,8 +206,8 @@ def _agreement(seen: Row, base: Row, days: float) -> str:
     )
     return (
         f"{of}: the base takes {format_hours(base['mean_jct_hours'])} from submission to end where "
-        f"{format_hours(seen['mean_jct_hours'])} were measured{waits}, and ${base['spend']:,.2f} where "
-        f"${seen['spend']:,.2f} were spent{spends}."
+        f"{format_hours(seen['mean_jct_hours'])} were measured{waits}, and {in_dollars(base['spend'])} where "
+        f"{in_dollars(seen['spend'])} were spent{spends}."
     )
 
 
@@ -238,7 +239,7 @@ def _lead(rows: list[Row], per: Per | None) -> str:
         return "None of these budgets is feasible."
     best = min(planned, key=lambda row: float(row["mean_jct_hours"]))
     words = f"Of {len(rows)} scenarios jobs wait the least with {best['scenario']}"
-    spend = f"${best['spend']:,.2f}" if per is None else per.usd(best["spend"])
+    spend = in_dollars(best["spend"]) if per is None else per.usd(best["spend"])
     return f"{words}: {format_hours(best['mean_jct_hours'])} from submission to end, for {spend}."
 
 

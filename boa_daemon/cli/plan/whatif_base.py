@@ -23,6 +23,7 @@ from boa_daemon.sim.world_settings import Spot
 from boa_daemon.tasks.tasks import Tasks
 from boa_daemon.traces.reader import class_file_of
 from boa_daemon.units import SECONDS_PER_HOUR, parse_budget
+from policies.money_text import price_in_dollars
 from policies.registry import DEFAULT_POLICY
 
 Row: TypeAlias = dict[str, Any]
@@ -146,10 +147,16 @@ def _replays(
             "the base's budget": budget,
             "policy": settings.policy,
             "boot": f"{settings.boot_seconds:g} seconds, waited for and paid",
+            **{
+                f"commitment {one.name}": f"${one.usd_per_hour:,.10g} per hour, used or not"
+                for one in settings.commitments.fixed
+            },
             "spot, where asked for": f"{terms.price_fraction:.0%} of the price on demand, taken back after "
             f"{terms.mean_interruption_hours:g} hours on average",
             **{
-                f"price of {machine.name}": f"${machine.usd_per_hour:,.10g} per hour, {machine.gpus} x {kind}"
+                f"price of {machine.name}": (
+                    f"{price_in_dollars(machine.usd_per_hour)} per hour, {machine.gpus} x {kind}"
+                )
                 for kind, machine in machines.items()
             },
         },

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.cli.common.output import stderr_console
-from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.errors import InputError, not_one_of
 from boa_daemon.inputs.code_archive import Progress
 from boa_daemon.inputs.document_file import read_document
 from boa_daemon.inputs.other_tasks import TASKS, refuse, report, translate
@@ -24,7 +24,7 @@ def read_other_tasks(
         InputError: when the kind is unknown, no class is given, or a task has a key that is refused.
     """
     if kind not in TASKS:
-        raise InputError(f"--from {kind!r} is none of {', '.join(TASKS)}", hint=did_you_mean(kind, TASKS))
+        raise InputError(f"--from {not_one_of(kind, TASKS)}")
     if class_name is None:
         hint = "Give --class NAME: the class says how the job scales, and on which GPUs"
         raise InputError(f"a task of {kind} names no class", hint=hint)

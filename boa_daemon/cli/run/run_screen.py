@@ -9,6 +9,7 @@ from typing import Any
 
 from boa_daemon.cli.common.output import stderr_console, stdout_console
 from boa_daemon.cli.run.run_phases import RunPhase
+from policies.money_text import in_dollars, price_in_dollars
 
 METER_SECONDS = 30.0
 """Seconds between two lines on the time and cost so far."""
@@ -27,7 +28,7 @@ class Screen:
         if self.is_quiet:
             return
         if ended is not None:
-            self._say(f"-- {ended.name}: {ended.seconds:.1f} s, ${ended.usd:.4f}")
+            self._say(f"-- {ended.name}: {ended.seconds:.1f} s, {in_dollars(ended.usd)}")
         self._say(f"-- {now.name}{f': {now.note}' if now.note else ''}")
 
     def meter(self, seconds: float, usd: float, job: Mapping[str, Any], why: str) -> None:
@@ -36,7 +37,10 @@ class Screen:
             return
         self._met_at = time.monotonic()
         step = "" if job["step"] is None else f", step {job['step']}"
-        self._say(f"-- {seconds:.0f} s, ${usd:.4f} of ${self.max_usd:g}{step}{f'; {why}' if why else ''}")
+        self._say(
+            f"-- {seconds:.0f} s, {in_dollars(usd)} of "
+            f"{price_in_dollars(self.max_usd)}{step}{f'; {why}' if why else ''}"
+        )
 
     def log(self, text: str) -> None:
         """Print the job's log text."""
@@ -51,13 +55,13 @@ class Screen:
         """Print the receipt."""
         self._say(f"{receipt['job'] or 'no job'}: {receipt['status']}{_because(receipt)}")
         for row in receipt["phases"]:
-            self._say(f"  {row['phase']:<20} {row['seconds']:>9.1f} s {_usd(row['usd']):>10}")
-        self._say(f"  {'in all':<20} {receipt['seconds']:>9.1f} s {_usd(receipt['usd']):>10}")
+            self._say(f"  {row['phase']:<20} {row['seconds']:>9.1f} s {in_dollars(row['usd']):>10}")
+        self._say(f"  {'in all':<20} {receipt['seconds']:>9.1f} s {in_dollars(receipt['usd']):>10}")
         for row in receipt["nodes"]:
             ended = "runs on" if row["ended_at"] is None else "given back"
-            parts = ", ".join(f"{kind} ${usd:.4f}" for kind, usd in row["kinds"].items())
+            parts = ", ".join(f"{kind} {in_dollars(usd)}" for kind, usd in row["kinds"].items())
             of = f" ({parts})" if len(row["kinds"]) > 1 else ""
-            self._say(f"  {row['id']} {row['instance_type']}: ${row['usd']:.4f}{of}, {ended}")
+            self._say(f"  {row['id']} {row['instance_type']}: {in_dollars(row['usd'])}{of}, {ended}")
         if receipt["left"] is None:
             self._say("The daemon keeps running, and ends nodes by its plan: see `boa instances`.")
         elif receipt["is_clean"]:
@@ -71,12 +75,11 @@ class Screen:
         stdout_console().print(line, markup=False, soft_wrap=True)
 
 
-def _usd(amount: float) -> str:
-    return f"${amount:.4f}"
-
-
 def _because(receipt: Mapping[str, Any]) -> str:
     """Return why a run did not finish; empty if it did."""
     if receipt["is_money_used_up"]:
-        return f" (the money is used up: what is left of ${receipt['max_usd']:g} pays for no node)"
+        return (
+            " (the money is used up: what is left of "
+            f"{price_in_dollars(receipt['max_usd'])} pays for no node)"
+        )
     return f" ({receipt['cause']})" if receipt["cause"] and receipt["status"] != "finished" else ""

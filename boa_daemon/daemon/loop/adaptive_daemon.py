@@ -78,7 +78,16 @@ class AdaptiveDaemon(DaemonComponents):
             fixed = fixed_usd(self.planner.paid.fixed, storage.store.books_opened_at(now), now)
             return spent_usd(storage, now=now) + fixed
 
-        account = self.watched.look(record.name, site, record.options, now=now, spent=spent)
+        known = storage.store.memory()
+        account = self.watched.look(
+            record.name,
+            site,
+            record.options,
+            now=now,
+            spent=spent,
+            memory=() if known is None else known[0],
+            opened_at=storage.store.books_opened_at(now),
+        )
         if account is None:
             record = replace(record, site=site, best_effort=None)
         else:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Engine
-from sqlalchemy.engine import make_url
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.resource_names import bucket_of, claim_key
@@ -64,6 +63,7 @@ from boa_daemon.store.database_setup import (
     look_into_server,
     migrate,
     open_engine,
+    parsed_url,
     sqlite_url,
     unusable,
 )
@@ -402,12 +402,12 @@ def open_storage(
 
 
 def _file_of(url: str) -> Path:
-    return Path(make_url(url).database or "")
+    return Path(parsed_url(url).database or "")
 
 
 def _is_new(url: str) -> bool:
     """Whether the SQLite file does not exist yet, or is empty because the disk was full when it was made."""
-    name = make_url(url).database
+    name = parsed_url(url).database
     if name in (None, "", ":memory:"):
         return True
     try:
@@ -489,7 +489,7 @@ _EMPTIED = "the database is empty, and there was one before, as the file next_jo
 
 def _has_no_tables(url: str) -> bool:
     """Whether a database is new."""
-    if make_url(url).get_backend_name() == "sqlite":
+    if parsed_url(url).get_backend_name() == "sqlite":
         return _is_new(url)
     return look_into_server(url).revision is None
 

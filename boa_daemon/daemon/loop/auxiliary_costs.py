@@ -13,7 +13,7 @@ from math import inf
 from boa_daemon.daemon.loop.assembly import database_url, open_storage, take_lead
 from boa_daemon.daemon.loop.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.money.costs import cost_rows
-from boa_daemon.daemon.money.site_commitments import SiteCommitments
+from boa_daemon.daemon.money.site_commitments import site_commitments
 from boa_daemon.daemon.money.standing_costs import CLOSED, StandingCosts, charged_until, standing_of
 from boa_daemon.daemon.planner.machines_and_classes import machines_of, site_catalog
 from boa_daemon.daemon.settings.config import Settings
@@ -28,6 +28,7 @@ from boa_daemon.tick.facts.limits import Caps, day_of, fixed_usd, month_of
 from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.tick.money.ledger import bill_within, charge_for
 from boa_daemon.units import dollars
+from policies.money_text import in_dollars, price_in_dollars
 
 
 class NoRoom(BoaError):
@@ -55,7 +56,7 @@ def check_cap_room(
     now, budget = time.time() if now is None else now, settings.budget
     standing = budget.standing_usd_per_hour + standing_usd_per_hour
     catalog = site_catalog(settings)
-    fixed = SiteCommitments.of(settings, tuple(machines_of(settings, catalog).values()), catalog).fixed
+    fixed = site_commitments(settings, tuple(machines_of(settings, catalog).values()), catalog).fixed
     make_folder(daemon_paths(settings).state)
     with closing(open_storage(database_url(settings))) as storage:
         lower = storage.orders.lower_caps
@@ -76,14 +77,20 @@ def check_cap_room(
             spent = dollars(storage.store.settled_since(window.begins_at) + meters)
             left = cap - spent - standing * hours - fixed_usd(fixed, window.begins_at, window.ends_at)
             if usd > left:
-                raise NoRoom(f"it may cost ${usd:.2f}, and {what} ${cap:g} leaves ${max(left, 0.0):.2f}")
+                raise NoRoom(
+                    f"it may cost {in_dollars(usd)}, and {what} "
+                    f"{price_in_dollars(cap)} leaves {in_dollars(max(left, 0.0))}"
+                )
     most, ceiling = budget.max_instances, budget.usd_per_hour_ceiling
     if most is not None and len(running) >= most:
         raise NoRoom(f"{len(running)} instances run, and [budget] max_instances is {most}")
     beside = standing + Caps(fixed=fixed).beside_usd_per_hour(now)
     rate = sum(node.usd_per_hour for node in live) + beside + usd_per_hour
     if ceiling is not None and rate > ceiling:
-        raise NoRoom(f"${rate:.2f}/hour would run, and [budget] usd_per_hour_ceiling is ${ceiling:g}")
+        raise NoRoom(
+            f"{in_dollars(rate)}/hour would run, and [budget] "
+            f"usd_per_hour_ceiling is {price_in_dollars(ceiling)}"
+        )
 
 
 def enter_bill(settings: Settings, node: NodeState) -> bool:

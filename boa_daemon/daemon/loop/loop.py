@@ -20,6 +20,7 @@ from boa_daemon.daemon.loop import systemd
 from boa_daemon.daemon.loop.adaptive_daemon import AdaptiveDaemon
 from boa_daemon.daemon.money.group_money import usd_per_hour_of
 from boa_daemon.daemon.money.job_cost import cost_of
+from boa_daemon.daemon.money.older_copy import charge_what_a_copy_lacks
 from boa_daemon.daemon.planner.planned_markets import listed_node
 from boa_daemon.daemon.settings.config import TeamSettings, UserSettings
 from boa_daemon.daemon.watch.alerts import due_alerts
@@ -37,6 +38,7 @@ from boa_daemon.daemon.watch.purse_alerts import (
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.samples import DAY
 from boa_daemon.store.database import held_in_time
+from boa_daemon.store.database_setup import StoreOfOthers, StoreWentBack
 from boa_daemon.store.database_troubles import PASSING, trouble_of
 from boa_daemon.store.leader import LeadInDoubt, LedElsewhere
 from boa_daemon.store.queue import JobQueue
@@ -75,6 +77,8 @@ class Daemon(AdaptiveDaemon):
 
     _is_reattached = False
     _logged_fault = ("", float("-inf"))
+    _newer_state: ClusterState | None = None
+    """The last state of this process, when an older copy took the place of its database."""
 
     def start(self) -> None:
         """Find the nodes and running jobs that an earlier process left, and continue its tick numbers.
@@ -87,6 +91,7 @@ class Daemon(AdaptiveDaemon):
         self.world.cloud.remember([listed_node(node) for node in known])
         self.world.cloud.listen(lambda: self.wake(0.0))
         nodes = self.world.cloud.nodes()
+        self._charge_what_was_forgotten(nodes)
         self.storage.store.never_below(max((_tick_of(node) for node in nodes), default=0))
         live = sum(node.ended_at is None for node in nodes)
         self.work.listed = self.fleet.planned(nodes)
@@ -99,6 +104,26 @@ class Daemon(AdaptiveDaemon):
         self._number_jobs(self.storage.queue)
         jobs, count = self.standing.reattached
         _LOG.info("re-attached to %s and %s", counted(jobs, "job"), counted(count, "instance"))
+
+    def _charge_what_was_forgotten(self, nodes: Sequence[NodeState]) -> None:
+        """Charge what was spent after the copy was made from which the database was restored."""
+        assert self.storage is not None
+        store, last = self.storage.store, self._newer_state
+        if last is None and self.last_state_file is not None:
+            found = self.last_state_file.read()
+            is_newer = found and found.ledger_id == store.known_name and found.state.tick > store.tick
+            last = found.state if found and is_newer else None
+        if last is None or self._is_observing:
+            return
+        amount = charge_what_a_copy_lacks(store, last, nodes)
+        store.never_below(last.tick)
+        self._newer_state = None
+        if amount:
+            said = (
+                f"the database was restored from an older copy, which lacks ${dollars(amount):.2f} that were "
+                "spent since: they are charged, so that the caps hold"
+            )
+            self._alert(f"restored:{last.tick}", said)
 
     def _number_jobs(self, queue: JobQueue) -> None:
         """In a database that never had jobs, number new jobs above those that the engine keeps files of."""
@@ -358,7 +383,8 @@ class Daemon(AdaptiveDaemon):
         is_in_doubt = isinstance(error, LeadInDoubt)
         is_deposed = isinstance(error, LedElsewhere) and not is_in_doubt
         fault = fault_of(error)
-        self._log_fault(fault, is_new=not self.standing.fault, is_known=trouble_of(error) is not None)
+        is_known = trouble_of(error) is not None or isinstance(error, StoreWentBack | StoreOfOthers)
+        self._log_fault(fault, is_new=not self.standing.fault, is_known=is_known)
         self.standing.fault = fault
         if isinstance(error, ActsFailed):
             self.standing.decision = error.decision
@@ -370,6 +396,9 @@ class Daemon(AdaptiveDaemon):
             # leader would end, and a lease that is renewed twice harms nobody.
             self._keep_only_caps()
             return
+        if isinstance(error, StoreWentBack):
+            # The next tick starts as after a restart: it takes back what the copy does not know.
+            self._newer_state, self.standing.is_started = self._last_observed, False
         for do in (self._reload, lambda: self._say_fault(error), self._keep_caps):
             try:
                 do()

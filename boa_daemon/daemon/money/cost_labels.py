@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
-from pydantic import StringConstraints
+from pydantic import AfterValidator, WithJsonSchema
 from sqlalchemy import select
 
 from boa_daemon.backends.cloud_kinds import cloud_kind
-from boa_daemon.backends.region_names import REGION, plain_name, region_in
-from boa_daemon.daemon.money.cost_groupings import BY_FORM, TAG
+from boa_daemon.backends.region_names import REGION
+from boa_daemon.daemon.money.cost_groupings import BY_FORM, TAG, grouping
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.store.database import Database
@@ -26,7 +26,9 @@ from boa_daemon.store.tables import JOBS
 from boa_daemon.tick.facts.state import NodeState
 from policies.model import JobId
 
-CostBy: TypeAlias = Annotated[str, StringConstraints(pattern=BY_FORM)]
+CostBy: TypeAlias = Annotated[
+    str, AfterValidator(grouping), WithJsonSchema({"type": "string", "pattern": BY_FORM})
+]
 """One of `GROUPINGS`, or `tag:` and the key of a tag."""
 JOBS_PER_QUERY = 500
 """Largest number of jobs in one query."""
@@ -151,12 +153,12 @@ def _by_tag(
 
 def _region(node: NodeState, tags: HouseTags) -> str:
     zone = _REGION.match(node.zone)
-    return region_in(node.instance_type.name) or (zone[0] if zone else tags.home)
+    return node.instance_type.machine_name.region or (zone[0] if zone else tags.home)
 
 
 _NODE_LABELS: Mapping[str, Callable[[NodeState, HouseTags], str]] = {
     "market": lambda node, tags: node.market,
-    "machine": lambda node, tags: plain_name(node.instance_type.name),
+    "machine": lambda node, tags: str(node.instance_type.machine_name.in_region("")),
     "region": _region,
 }
 

@@ -26,6 +26,7 @@ from boa_daemon.daemon.money.cost_labels import (
     HouseTags,
     labels_by,
 )
+from boa_daemon.daemon.money.older_copy import RESTORED
 from boa_daemon.daemon.money.standing_costs import STANDING
 from boa_daemon.store.database import Database
 from boa_daemon.store.queue import JobQueue
@@ -141,14 +142,14 @@ def usages_within(queue: JobQueue, since: float, now: float) -> list[GenerationR
 
 
 def standing_charges(database: Database, since: float, now: float) -> list[tuple[str, int, int]]:
-    """Return (kind, day since the epoch, micro-dollars) of hourly standing costs between two instants."""
+    """Return (kind, day since the epoch, micro-dollars) of costs without a node between two instants."""
     columns = (CHARGES.c.instance_type, CHARGES.c.started_at, CHARGES.c.micro_dollars)
     # Select by day, which is indexed: node bills are many, and each hourly charge lies within one day.
     query = (
         select(*columns)
         .join(CHARGE_DAYS, CHARGE_DAYS.c.node == CHARGES.c.node)
         .where(CHARGE_DAYS.c.day >= int(since // DAY_SECONDS), CHARGES.c.ended_at > since)
-        .where(CHARGES.c.instance_type.in_(STANDING), CHARGES.c.started_at < now)
+        .where(CHARGES.c.instance_type.in_((*STANDING, RESTORED)), CHARGES.c.started_at < now)
     )
     with database.read() as connection:
         rows = connection.execute(query.order_by(CHARGES.c.started_at)).all()

@@ -1,179 +1,34 @@
-"""The site's commitments and Capacity Blocks: costs paid in any case, and the usage that they cover.
-
-A commitment of L dollars per hour is paid whether used or not, and covers usage at its own rates. So a node
-that it covers costs nothing more, and L counts in the ledger and in every cap at all times. The plan uses
-on-demand prices and the budget
-
-    B' = max(B - L, 0) + V        V = the sum of  L p / q  over commitments
-
-    symbol   here                  meaning
-    B        budget                what may be spent, dollars per hour
-    V        free_usd_per_hour     covered usage at on-demand prices
-    p, q     rates                 price of a node-hour on demand; under the commitment
-
-Nodes are covered in launch order, the last one in part, and commitments to few types are used
-before those to many. In its last hour a commitment covers nothing, so that no cap depends on it. AWS
-settles by the hour and shares a level among all usage of an account; this is not modelled. A Capacity Block's
-fee is spread over its time; the cloud lists its nodes, which belong to a reservation, at no price.
-"""
+"""Read the site's files of commitments and Capacity Blocks, `[cloud] commitments` and `blocks`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time
-from math import isclose
+from collections.abc import Sequence
 from pathlib import Path
 
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.inputs.blocks_file import BoughtBlock, read_blocks
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.commitments_file import HeldCommitment, read_commitments
+from boa_daemon.inputs.commitments_file import read_commitments
 from boa_daemon.tick.facts.limits import FixedCost
-from boa_daemon.tick.facts.state import NodeState
+from boa_daemon.tick.money.commitments import CommitmentLevel, SiteCommitments
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.gpu_kinds import is_spot
 from policies.model import InstanceType
-from policies.site import Site
-
-ENDING_SECONDS = 3600.0
-"""Time before its end from which a commitment covers nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitmentLevel:
-    """One commitment or block: its cost, and the node-hour price that it pays, by instance type."""
+def site_commitments(
+    settings: Settings, machines: Sequence[InstanceType], catalog: Catalog
+) -> SiteCommitments:
+    """Return what the files say of these on-demand machines.
 
-    cost: FixedCost
-    rates: Mapping[str, float]
-    is_block: bool = False
-
-    def is_paid(self, now: float) -> bool:
-        """Return whether the commitment covers nodes now."""
-        return self.cost.usd_between(now, now + ENDING_SECONDS) >= self.cost.usd_per_hour * (1.0 - 1e-9)
-
-    def free_usd_per_hour(self, machines: Iterable[InstanceType]) -> float:
-        """Return the covered usage at on-demand prices, for the type with the smallest discount."""
-        return self.cost.usd_per_hour * min(
-            machine.usd_per_hour / self.rates[machine.name]
-            for machine in machines
-            if machine.name in self.rates
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteCommitments:
-    """All commitments of the site, those to few types first; `machines` are the on-demand machines."""
-
-    levels: tuple[CommitmentLevel, ...] = ()
-    machines: tuple[InstanceType, ...] = ()
-
-    @classmethod
-    def of(cls, settings: Settings, machines: Sequence[InstanceType], catalog: Catalog) -> SiteCommitments:
-        """Read the files of `[cloud] commitments` and `blocks`.
-
-        Raises:
-            InputError: when a file is wrong, with file and line.
-        """
-        cloud, levels = settings.cloud, list[CommitmentLevel]()
-        if cloud.commitments is not None:
-            held = read_commitments(cloud.commitments, machines, catalog).held
-            levels += [level for one in held if (level := _of_commitment(one, machines)) is not None]
-        if cloud.blocks is not None:
-            levels += [_of_block(one) for one in read_blocks(Path(cloud.blocks))]
-        return cls(levels=tuple(sorted(levels, key=lambda one: len(one.rates))), machines=tuple(machines))
-
-    @property
-    def fixed(self) -> tuple[FixedCost, ...]:
-        """The costs that are paid whether used or not."""
-        return tuple(level.cost for level in self.levels)
-
-    def under(self, site: Site, now: float) -> Site:
-        """Return the site with the budget B' of the module's formula, for what is covered now."""
-        paid = [level for level in self.levels if level.is_paid(now)]
-        usable = [level for level in paid if any(one.name in level.rates for one in self.machines)]
-        if not paid or site.budget.unit == "gpus":
-            return site
-        cost = sum(level.cost.usd_per_hour for level in paid)
-        free = sum(level.free_usd_per_hour(self.machines) for level in usable)
-        amount = max(site.budget.amount - cost, 0.0) + free
-        if amount <= 0.0:
-            return site
-        kinds = [
-            frozenset(kind for kind, one in site.instance_types.items() if one.name in level.rates)
-            for level in usable
-        ]
-        return replace(
-            site,
-            budget=replace(site.budget, amount=amount),
-            covered_per_hour=amount - site.budget.amount,
-            free=tuple(
-                (covered, level.free_usd_per_hour(self.machines))
-                for covered, level in zip(kinds, usable, strict=True)
-                if covered
-            ),
-        )
-
-    def priced(
-        self, nodes: Iterable[NodeState], before: Mapping[str, NodeState], now: float
-    ) -> dict[str, NodeState]:
-        """Return listed nodes with their uncovered prices; `before` are the nodes as last stored."""
-        nodes = list(nodes)
-        if not self.levels:
-            return {node.id: node for node in nodes}
-        left = [
-            (level, level.cost.usd_per_hour)
-            for level in self.levels
-            if level.is_paid(now) and not level.is_block
-        ]
-        found = {}
-        for node in sorted(nodes, key=lambda node: (node.launched_at, node.id)):
-            known = before.get(node.id)
-            if node.market != "on-demand" or is_spot(node.instance_type.name) or node.phase == "stopped":
-                found[node.id] = node
-                continue
-            if node.ended_at is not None:
-                found[node.id] = node if known is None else replace(node, prices=known.prices)
-                continue
-            share = 0.0
-            for at, (level, usd) in enumerate(left):
-                rate = level.rates.get(node.instance_type.name)
-                if rate is not None and share < 1.0:
-                    more = min(1.0 - share, usd / rate)
-                    share, left[at] = share + more, (level, usd - more * rate)
-            found[node.id] = _at_share(node, known, share, now)
-        return {node.id: found[node.id] for node in nodes}
-
-
-def _at_share(node: NodeState, known: NodeState | None, share: float, now: float) -> NodeState:
-    """Return a node with its price from now on, when `share` of it is covered; earlier prices stay."""
-    on_demand = node.instance_type.usd_per_hour
-    usd = on_demand * (1.0 - share)
-    if known is None:
-        return replace(node, prices=((node.launched_at, usd),)) if share else node
-    path = known.prices or ((node.launched_at, on_demand),)
-    if not isclose(path[-1][1], usd, rel_tol=1e-9, abs_tol=1e-12):
-        return replace(node, prices=(*path, (max(now, path[-1][0]), usd)))
-    return replace(node, prices=known.prices)
-
-
-def _of_commitment(held: HeldCommitment, machines: Sequence[InstanceType]) -> CommitmentLevel | None:
-    """Return a commitment with its rates; None for one to instances that the site does not rent."""
-    rates = {
-        machine.name: machine.usd_per_hour * (1.0 - off)
-        for machine in machines
-        if (off := held.terms.discount_of(machine)) is not None
-    }
-    usd = held.usd_per_hour
-    if usd is None:
-        commitment = held.terms.on(machines)
-        if commitment is None:
-            return None
-        usd = held.level(commitment)
-    begins, ends = (None if day is None else _midnight(day) for day in (held.begins, held.ends))
-    return CommitmentLevel(
-        cost=FixedCost(name=held.terms.name, usd_per_hour=usd, begins_at=begins, ends_at=ends), rates=rates
-    )
+    Raises:
+        InputError: when a file is wrong, with file and line.
+    """
+    cloud, levels = settings.cloud, list[CommitmentLevel]()
+    if cloud.commitments is not None:
+        levels += read_commitments(cloud.commitments, machines, catalog).levels(machines)
+    if cloud.blocks is not None:
+        levels += [_of_block(one) for one in read_blocks(Path(cloud.blocks))]
+    return SiteCommitments.of(levels, machines)
 
 
 def _of_block(block: BoughtBlock) -> CommitmentLevel:
@@ -182,8 +37,3 @@ def _of_block(block: BoughtBlock) -> CommitmentLevel:
     usd = block.usd * SECONDS_PER_HOUR / (ends - begins)
     cost = FixedCost(name=block.name, usd_per_hour=usd, begins_at=begins, ends_at=ends)
     return CommitmentLevel(cost=cost, rates={block.instance_type: usd / block.instances}, is_block=True)
-
-
-def _midnight(day: date) -> float:
-    """Return the instant at which a day begins (UTC)."""
-    return datetime.combine(day, time(), UTC).timestamp()

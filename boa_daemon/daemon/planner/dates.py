@@ -25,8 +25,9 @@ from boa_daemon.tick.room.deadline_advice import (
     programme,
 )
 from boa_daemon.units import SECONDS_PER_HOUR, format_instant
-from policies.links.gpu_kinds import is_spot
+from policies.kinds import kind_of
 from policies.model import JobClass, Width
+from policies.money_text import in_dollars
 from policies.online.work_left import work_left_at
 
 SIZE_LEVELS = (
@@ -53,7 +54,7 @@ def hours_at(job_class: JobClass, left: float, size: float) -> dict[Width, float
         {
             Width(kind, int(gpus))
             for kind, curve in one.speedups.items()
-            if not is_spot(kind)
+            if not kind_of(kind).is_spot
             for gpus in curve.whole_widths()
         }
         for one in job_class.phases[phase:]
@@ -113,14 +114,16 @@ class DateAnswer:
         """The answer for people."""
         due = format_instant(self.at)
         if self.verdict == "sure":
-            return f"will end by {due}, for about ${self.usd:,.2f}"
+            return f"will end by {due}, for about {in_dollars(self.usd)}"
         if self.verdict == "likely":
-            return f"ends by {due} with a probability of {self.kept:.0%}, for about ${self.usd:,.2f}"
+            return f"ends by {due} with a probability of {self.kept:.0%}, for about {in_dollars(self.usd)}"
         said = f"cannot be relied on to end by {due} (probability {self.kept:.0%})"
         if self.earliest is not None:
-            said += f"; by {format_instant(self.earliest[0])} it would, for about ${self.earliest[1]:,.2f}"
+            said += (
+                f"; by {format_instant(self.earliest[0])} it would, for about {in_dollars(self.earliest[1])}"
+            )
         if self.cheapest is not None and self.cheapest != self.earliest:
-            said += f", and by {format_instant(self.cheapest[0])} for ${self.cheapest[1]:,.2f}"
+            said += f", and by {format_instant(self.cheapest[0])} for {in_dollars(self.cheapest[1])}"
         return f"{said}. {self.what_is_done}"
 
     @property

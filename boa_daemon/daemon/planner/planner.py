@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from boa_daemon.daemon.money.site_commitments import SiteCommitments
+from boa_daemon.daemon.money.site_commitments import site_commitments
 from boa_daemon.daemon.money.standing_costs import standing_of
 from boa_daemon.daemon.planner.class_widths import narrowest, phases_within
 from boa_daemon.daemon.planner.machines_and_classes import (
@@ -41,7 +41,6 @@ from boa_daemon.tick.facts.offers import Extras
 from boa_daemon.tick.facts.ports import Provider
 from boa_daemon.tick.facts.state import Rules, Transfer
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.gpu_kinds import without_market
 from policies.model import Budget, JobClass, Width
 from policies.optimum.interruptions import CheckpointSchedule
 from policies.registry import PolicyOptions, Site, find_policy
@@ -76,7 +75,7 @@ class Planner(LearntClasses):
         self.spot = SpotHistory()
         self._catalog = catalog or site_catalog(settings, cloud)
         self.on_demand = machines_of(settings, self._catalog)
-        self.paid = SiteCommitments.of(settings, tuple(self.on_demand.values()), self._catalog)
+        self.paid = site_commitments(settings, tuple(self.on_demand.values()), self._catalog)
         self.is_on_both = settings.cloud.market == "planned" and cloud.rents_spot
         self.machines = with_spot_machines(self.on_demand) if self.is_on_both else self.on_demand
         self._not_on_spot: set[str] = set()
@@ -413,9 +412,7 @@ class Planner(LearntClasses):
         if known is None:
             job_class = self.planned.get(name)
             curve = (
-                None
-                if job_class is None
-                else job_class.phases[phase].speedups.get(without_market(width.gpu_type))
+                None if job_class is None else job_class.phases[phase].speedups.get(str(width.kind.on_demand))
             )
             known = self._speeds[key] = 0.0 if curve is None else float(curve.speed_at(width.gpus))
         return known
@@ -439,5 +436,5 @@ class Planner(LearntClasses):
     def _transfers(self) -> Mapping[str, Transfer]:
         """Return what it takes to bring checkpoints to far machines, by GPU type."""
         far = self.transfers_of_cloud()
-        named = {kind: without_market(machine.name) for kind, machine in self.machines.items() if far}
+        named = {kind: str(machine.machine_name.on_demand) for kind, machine in self.machines.items() if far}
         return {kind: far[name] for kind, name in named.items() if name in far}

@@ -3,7 +3,7 @@
 A job arrives when it could have started: submitted, its date reached, and the jobs that it waits for ended.
 Its work is the hours of its generations at the speeds now believed of its class, minus lost work and
 start-ups. Jobs that are not over, never started, or whose class is gone are left out and counted. The replay
-has no hard caps, no limits of users and teams, no dates, and no jobs from before.
+has the site's commitments, but no hard caps, no limits of users and teams, no dates, and no jobs from before.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from boa_daemon.sim.world_settings import Spot, WorldSettings
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import GenerationRecord, JobRecord
 from boa_daemon.tick.facts.codec import decode, encode
-from boa_daemon.tick.facts.limits import DAY_SECONDS
+from boa_daemon.tick.facts.limits import DAY_SECONDS, fixed_usd
+from boa_daemon.tick.money.commitments import SiteCommitments
 from boa_daemon.traces.rates import with_rates
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.traces.workload import GpuSource, Workload
 from boa_daemon.units import SECONDS_PER_HOUR, counted
-from policies.links.gpu_kinds import is_spot, without_market
+from policies.kinds import kind_of
 from policies.model import JobClass, Phase, Width
 
 Stretch: TypeAlias = tuple[float, Width]
@@ -78,6 +79,7 @@ def past_document(daemon: Daemon, queue: JobQueue, *, days: float) -> dict[str, 
         "policy": encode(daemon.planner.record(classes, is_for_replay=True).document),
         "market": daemon.settings.cloud.market,
         "spot_price_fraction": _spot_price_fraction(queue, since),
+        "commitments": daemon.planner.paid.later(-since).to_rows(),
     }
 
 
@@ -94,6 +96,7 @@ def past_simulation(document: Mapping[str, Any]) -> SimulationSettings:
         raise InputError(f"no job of the last {days:g} days is over", hint=hint)
     record = PolicyRecord.of(decode(document["policy"]))
     site, rules, market = record.site, record.rules, document["market"]
+    on_demand = [machine for machine in site.instance_types.values() if not machine.kind.is_spot]
     trace = Trace(tuple(TraceJob(*job[:4]) for job in document["jobs"]))
     # In a simulation the cloud simulates boots, so a class's start-up excludes them.
     classes = tuple(
@@ -105,7 +108,7 @@ def past_simulation(document: Mapping[str, Any]) -> SimulationSettings:
     spot = Spot() if seen is None else Spot(price_fraction=seen)
     machines = {
         kind: replace(machine, usd_per_hour=machine.usd_per_hour * mean_price_fraction(spot))
-        if is_spot(kind)
+        if machine.kind.is_spot
         else machine
         for kind, machine in site.instance_types.items()
     }
@@ -129,6 +132,7 @@ def past_simulation(document: Mapping[str, Any]) -> SimulationSettings:
         idle_hold_seconds=rules.idle_hold_seconds,
         max_nodes=rules.max_nodes,
         sized_by_trace=frozenset(one.name for one in rated),
+        commitments=SiteCommitments.of_rows(document["commitments"], on_demand),
         world=WorldSettings(spot=None if market == "on-demand" else spot, on_demand=market != "spot"),
     )
     if pool is None:
@@ -146,13 +150,13 @@ def past_workload(document: Mapping[str, Any]) -> Workload:
         InputError: when it has no jobs.
     """
     run = past_simulation(document)
-    machines = {kind: one for kind, one in run.instance_types.items() if not is_spot(kind)}
+    machines = {kind: one for kind, one in run.instance_types.items() if not one.kind.is_spot}
     if not machines:
-        machines = {without_market(kind): one for kind, one in run.instance_types.items()}
+        machines = {str(one.kind.on_demand): one for one in run.instance_types.values()}
 
     def off_markets(phase: Phase) -> Phase:
         # A class has the same speed on both markets of a machine.
-        speedups = {without_market(kind): curve for kind, curve in phase.speedups.items()}
+        speedups = {str(kind_of(kind).on_demand): curve for kind, curve in phase.speedups.items()}
         return replace(phase, speedups={kind: curve for kind, curve in speedups.items() if kind in machines})
 
     classes = [
@@ -177,7 +181,7 @@ def past_workload(document: Mapping[str, Any]) -> Workload:
 def compare_with_past(document: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """Return the recorded results of the same jobs, and the ratio of the replayed base to them."""
     hours = float(np.mean([(ended - at) / SECONDS_PER_HOUR for _, at, _, _, ended in document["jobs"]]))
-    usd = float(document["usd"])
+    usd = float(document["usd"]) + _paid_anyway(document)
     return {
         "jobs": len(document["jobs"]),
         "left_out": document["left_out"],
@@ -220,7 +224,7 @@ def _is_done(scale: float, stretches: Sequence[Stretch], job_class: JobClass) ->
 
 def _speed(job_class: JobClass, phase: int, width: Width) -> float:
     """Return the speed of a class in a phase at a width, clamped to the widths now allowed."""
-    curve = job_class.phases[phase].speedups.get(without_market(width.gpu_type))
+    curve = job_class.phases[phase].speedups.get(str(width.kind.on_demand))
     if curve is None:
         return float(width.gpus)
     return float(curve.speed_at(min(max(width.gpus, curve.min_gpus), curve.max_gpus)))
@@ -279,6 +283,13 @@ def _spot_price_fraction(queue: JobQueue, since: float) -> float | None:
     nodes = [one.node for one in queue.past_instances(since) if one.node.market == "spot"]
     parts = [node.usd_per_hour / node.instance_type.usd_per_hour for node in nodes]
     return float(np.mean(parts)) if parts else None
+
+
+def _paid_anyway(document: Mapping[str, Any]) -> float:
+    """Return what commitments cost from the first arrival of these jobs to their last end."""
+    begin = min(job[1] for job in document["jobs"])
+    end = max(job[4] for job in document["jobs"])
+    return fixed_usd(SiteCommitments.of_rows(document["commitments"], ()).fixed, begin, end)
 
 
 def _ratio(replayed: float | None, seen: float) -> float | None:

@@ -28,6 +28,7 @@ from boa_daemon.tick.money.spending import live_nodes, price_of_next, prices_in_
 from boa_daemon.tick.room.service_order import waiting_in_order
 from boa_daemon.units import SECONDS_PER_HOUR, format_hours, format_instant
 from policies.model import InstanceType, JobClass, JobId, NodeId, Width
+from policies.money_text import in_dollars
 from policies.online.work_left import work_left_at
 
 LEVELS = (0.05, 0.95)
@@ -93,8 +94,9 @@ class FinishForecast:
                 why = f"a boot after its cap has room again at {format_instant(self.opens_at)}"
             start = f"It should start in {wait}, {why}. "
         return (
-            f"{start}It should end in {at} ({low} to {high} in nine of ten cases), for ${self.usd:,.2f} more "
-            f"(${self.usd_low:,.2f} to ${self.usd_high:,.2f})."
+            f"{start}It should end in {at} ({low} to {high} in nine of ten "
+            f"cases), for {in_dollars(self.usd)} more "
+            f"({in_dollars(self.usd_low)} to {in_dollars(self.usd_high)})."
         )
 
 
@@ -118,7 +120,7 @@ def forecast_finishes(
     queue = [
         (name, course) for name in names if (course := courses.get(name)) is not None and not course.runs
     ]
-    opens = _opens(plan)
+    opens = _opens(state, plan)
     play = _played if plan.accrual is None else _accrued
     (lows, _, _), (ends, starts, by_money), (highs, _, _) = (
         play(state, plan, courses, at, boot_hours=boot_hours, queue=queue, opens=opens) for at in range(3)
@@ -147,12 +149,18 @@ def forecast_finishes(
     return found
 
 
-def _opens(plan: Plan) -> dict[JobId, float]:
-    """Return when the day or month ends whose cap a job waits for."""
+def _opens(state: ClusterState, plan: Plan) -> dict[JobId, float]:
+    """Return when the day or month ends whose cap a job waits for.
+
+    While nothing is rented, and a cap keeps the next node from being rented, nobody starts before it ends:
+    also no job for which money has accrued.
+    """
     ends: dict[str, float] = {}
     for note in plan.held:
         if note.money is not None and note.code in ("cap-day", "cap-month"):
             ends[note.code] = max(ends.get(note.code, 0.0), note.money.room_at)
+    if ends and not plan.launches and not any(live_nodes(state)):
+        ends["budget"] = min(ends.values())
     return {name: ends[code] for name, code in plan.jobs.waiting.items() if code in ends}
 
 

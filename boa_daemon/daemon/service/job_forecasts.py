@@ -27,6 +27,7 @@ from boa_daemon.tick.room.deadline_advice import LEAST_PROBABILITY, boot_hours_o
 from boa_daemon.tick.room.service_order import places_in_queue
 from boa_daemon.units import format_instant
 from policies.model import JobId
+from policies.money_text import in_dollars
 
 MOST_ANSWERS = 100
 """Largest number of dates to check in one submission; the first ones count."""
@@ -184,7 +185,7 @@ class JobForecasts:
             if note.waits:
                 asked = "to wait for spot"
             firm = ", on demand" if note.is_firm else ""
-            then = f"what that asks for now: {asked}{firm}; about ${note.usd:,.2f} from now on"
+            then = f"what that asks for now: {asked}{firm}; about {in_dollars(note.usd)} from now on"
             if note.kept < LEAST_PROBABILITY:
                 then = "too little to pay for, so it runs as cheaply as if it had no date"
             said.append(

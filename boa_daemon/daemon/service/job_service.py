@@ -12,6 +12,7 @@ from boa_daemon.daemon.jobs.liveness import first_report_limit
 from boa_daemon.daemon.money.job_cost import cost_of
 from boa_daemon.daemon.service.orders import HELD_BY, hold, interrupt, others_on, release, resize, weigh
 from boa_daemon.daemon.service.service_base import NotAllowed, ServiceBase, UnknownJob
+from boa_daemon.daemon.settings.teams import unknown_team
 from boa_daemon.engines.generation_units import RIGID
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.learning.beliefs import explain_belief
@@ -82,6 +83,7 @@ class JobService(ServiceBase):
 
         `next` is the `before` of the next page; None on the last page.
         """
+        self._check_team(team)
         found = None if group is None else self._find_group(group)
         within = None if found is None else (found.first, found.last)
         records = self._storage().queue.jobs(
@@ -93,6 +95,20 @@ class JobService(ServiceBase):
         ]
         following = records[limit - 1].seq if len(records) > limit else None
         return {"as_of": self._as_of(), "jobs": rows, "next": following}
+
+    def _check_team(self, team: str | None) -> None:
+        """Refuse a team that neither the settings nor a job knows: its list would be empty.
+
+        Raises:
+            InputError: when it is one.
+        """
+        if (
+            team is None
+            or team in self.daemon.settings.teams
+            or self._storage().queue.jobs(limit=1, team=team)
+        ):
+            return
+        raise unknown_team(team, self.daemon.settings.teams)
 
     def job(self, name: JobId, *, may_read: Callable[[str], bool] = lambda _owner: True) -> dict[str, Any]:
         """Return one job with its file; its texts only to callers who may read them."""

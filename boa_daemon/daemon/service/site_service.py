@@ -10,6 +10,7 @@ from boa_daemon.daemon.money.cost_labels import CostBy, house_tags
 from boa_daemon.daemon.money.costs import cost_rows, with_fixed_costs
 from boa_daemon.daemon.service.service_base import NotReady, ServiceBase
 from boa_daemon.daemon.settings.settings_reload import PendingChanges
+from boa_daemon.daemon.settings.teams import unknown_team
 from boa_daemon.daemon.watch.daemon_health import LATE_SECONDS, LATE_TICKS
 from boa_daemon.daemon.watch.month_report import (
     MonthReport,
@@ -19,7 +20,7 @@ from boa_daemon.daemon.watch.month_report import (
     team_month_report,
 )
 from boa_daemon.daemon.watch.purse_alerts import purse_document
-from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.errors import InputError
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.learning.class_document import class_document
 from boa_daemon.learning.kappa_document import kappa_document
@@ -35,6 +36,7 @@ from boa_daemon.tick.room.shortfall import shortfall_document, shortfall_sentenc
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
 from policies.errors import PolicyError
 from policies.model import NodeId
+from policies.money_text import in_dollars
 from policies.online.foretold import drawn_again
 from policies.online.pacing import Pace
 
@@ -229,14 +231,15 @@ class SiteService(ServiceBase):
         before = self.caps()["caps"][window]
         if usd is not None and before["usd_in_settings"] is not None and usd > before["usd_in_settings"]:
             raise InputError(
-                f"the settings cap a {window} at ${before['usd_in_settings']:,.2f}, and ${usd:,.2f} is more",
+                f"the settings cap a {window} at "
+                f"{in_dollars(before['usd_in_settings'])}, and {in_dollars(usd)} is more",
                 hint="Change the settings file and run `boa config apply`",
             )
         self._storage().orders.lower(window, usd)
         self.daemon.wake(0.0)
         after = self.caps()["caps"][window]["usd"]
         if after != before["usd"]:
-            said = " to ".join("none" if one is None else f"${one:,.2f}" for one in (before["usd"], after))
+            said = " to ".join("none" if one is None else in_dollars(one) for one in (before["usd"], after))
             self.note_order(user, "cap", window, f"the cap of a {window} was changed from {said}")
         return self.caps()
 
@@ -320,9 +323,7 @@ class SiteService(ServiceBase):
         if team:
             teams = self.daemon.settings.teams
             if team not in teams:
-                raise InputError(
-                    f"there is no team {team!r}", hint=did_you_mean(team, teams) or "See [teams.NAME]"
-                )
+                raise unknown_team(team, teams)
             cap = teams[team].usd_per_month_cap
             return team_month_report(self._storage(), at, team, cap, now=now)
         money = month_money(self.daemon.settings.budget, self.daemon.planner.paid.fixed)

@@ -27,7 +27,7 @@ from boa_daemon.daemon.loop.loop import Daemon
 from boa_daemon.daemon.planner.slurm_classes import CLASS_PREFIX
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.learning.beliefs import remaining_work_of
-from boa_daemon.slurm.class_comment import FLAGS, OWN_JOBS, names_class, read_class_comment
+from boa_daemon.slurm.class_comment import FLAGS, OWN_JOBS, read_class_comment, speaks_to_boa
 from boa_daemon.slurm.commands import LATER, Slurm, SlurmJob, SlurmRefused
 from boa_daemon.store.records import JobRecord
 from boa_daemon.store.slurm_widths import read_slurm_widths, write_slurm_widths
@@ -103,17 +103,20 @@ class PlannedWidths:
     def see(self, jobs: Sequence[SlurmJob]) -> None:
         """Take note of the jobs that Slurm has now."""
         partitions = self._daemon.settings.slurm.partitions
-        found = [
-            job
-            for job in jobs
-            if (job.waits or job.is_live) and job.partition in partitions and names_class(job.comment)
-        ]
+        found: list[tuple[SlurmJob, dict[str, str]]] = []
+        self.troubles = {}
+        for job in jobs:
+            if (job.waits or job.is_live) and speaks_to_boa(job.comment):
+                try:
+                    found.append((job, _said_of(job, partitions)))
+                except ValueError as error:
+                    self.troubles[job.id] = f"not planned: {error}"
         self._read()
         uses = Counter(host for job in jobs if job.is_live for host in job.hosts) if found else {}
         shared = {host for host, count in uses.items() if count > 1}
         now, before = self._daemon.world.clock.now(), dict(self._known)
-        self.troubles, planned, known = {}, dict[str, _Planned](), dict[str, dict[str, Any]]()
-        for job in found:
+        planned, known = dict[str, _Planned](), dict[str, dict[str, Any]]()
+        for job, read in found:
             row = {"nodes": job.node_count, "seen_at": now, "is_held": False, **before.get(job.id, {})}
             if not job.is_live or job.state == "CONFIGURING":
                 row["began_at"] = None
@@ -127,7 +130,7 @@ class PlannedWidths:
             try:
                 if "tasks_per_node" not in row:
                     row["tasks_per_node"] = self._tasks_per_node(job)
-                planned[job.id] = self._classified(job, row, shared)
+                planned[job.id] = self._classified(job, read, row, shared)
             except (InputError, ValueError, SlurmRefused) as error:
                 self.troubles[job.id] = f"not planned: {error}"
         for number, row in before.items():
@@ -150,18 +153,17 @@ class PlannedWidths:
         found = re.match(r"[0-9]+", self._slurm.figures(job.id).get("NtasksPerN:B:S:C", ""))
         return int(found.group()) if found else 0
 
-    def _classified(self, job: SlurmJob, row: Mapping[str, Any], shared: set[str]) -> _Planned:
-        """Return a job with its class.
+    def _classified(
+        self, job: SlurmJob, read: Mapping[str, str], row: Mapping[str, Any], shared: set[str]
+    ) -> _Planned:
+        """Return a job with its class; `read` are the keys of its comment.
 
         Raises:
             InputError: when no class has its widths.
-            ValueError: when its comment cannot be read, or it cannot be planned.
+            ValueError: when it cannot be planned.
         """
-        read = read_class_comment(job.comment)
         said = {key: value for key, value in read.items() if key not in FLAGS or value == "true"}
         first_nodes = int(row["nodes"])
-        if unkept := [key for key in OWN_JOBS if key in said]:
-            raise ValueError(f"boa:{unkept[0]} is kept for jobs of `boa submit` alone")
         if row["tasks_per_node"] and "tasks" not in said:
             raise ValueError(
                 "sbatch has fixed its number of tasks: leave --ntasks-per-node and --ntasks out, or "
@@ -394,6 +396,22 @@ class PlannedWidths:
             raise BoaError("there is no database to work with")
         write_slurm_widths(self._daemon.storage.store.database, known)
         self._known = dict(known)
+
+
+def _said_of(job: SlurmJob, partitions: Mapping[str, Any]) -> dict[str, str]:
+    """Return the keys of a job's comment.
+
+    Raises:
+        ValueError: when it cannot be read, names no class, or the job's partition is none of BOA's.
+    """
+    read = read_class_comment(job.comment)
+    if unkept := [key for key in OWN_JOBS if key in read]:
+        raise ValueError(f"boa:{unkept[0]} is kept for jobs of `boa submit` alone")
+    if "class" not in read:
+        raise ValueError(f"boa:{next(iter(read))} has no class to go with: write boa:class=NAME,...")
+    if job.partition not in partitions:
+        raise ValueError(f"partition {job.partition} is none of BOA's, which are {', '.join(partitions)}")
+    return read
 
 
 def _is_free(job: SlurmJob) -> bool:

@@ -25,6 +25,7 @@ from boa_daemon.store.queue import NewJob, PendingSubmission
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.facts.ports import CodeStager
 from boa_daemon.units import counted
+from policies.money_text import in_dollars
 
 MOST_JOBS_AT_ONCE = 10_000
 _AT_ONCE = 8
@@ -203,7 +204,9 @@ class Submissions(ServiceBase):
             spent = self.spent_today(user)
             if spent >= limits.usd_per_day_cap:
                 cap = limits.usd_per_day_cap
-                raise NotAllowed(f"user {user} has spent ${spent:.2f} today; the cap is ${cap:.2f}")
+                raise NotAllowed(
+                    f"user {user} has spent {in_dollars(spent)} today; the cap is {in_dollars(cap)}"
+                )
 
     def spent_today(self, user: str) -> float:
         """Return the dollars that a user's jobs cost today (UTC)."""

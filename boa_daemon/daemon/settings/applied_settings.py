@@ -91,6 +91,8 @@ def write_applied(state: Path, applied: AppliedSettings, explicit: Path | None, 
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _forget_gone(folder)
         for name in names:
+            if is_descriptor(name):
+                continue
             document = {"settings": name, "state": os.path.abspath(state)}
             write_whole(_pointer(name), json.dumps(document), mode=0o600)
 
@@ -98,6 +100,8 @@ def write_applied(state: Path, applied: AppliedSettings, explicit: Path | None, 
 def pointed_state(explicit: Path | None) -> Path | None:
     """Return the state folder of the daemon that last ran by these settings files; None if none is known."""
     for name in _names(explicit):
+        if is_descriptor(name):
+            continue
         with suppress(OSError, ValueError, KeyError, TypeError):
             return Path(json.loads(_pointer(name).read_text(encoding="utf-8"))["state"])
     return None
@@ -116,6 +120,11 @@ def _names(explicit: Path | None) -> list[str]:
     if explicit is not None:
         return [os.path.abspath(explicit)]
     return [os.path.abspath(os.curdir) + os.sep, os.path.abspath("boa.toml")]
+
+
+def is_descriptor(file: str | Path) -> bool:
+    """Whether a name is that of a descriptor or a pipe, which stands for another file in each process."""
+    return str(file).startswith(("/dev/", "/proc/"))
 
 
 def _pointer(name: str) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
-from boa_daemon.daemon.settings.applied_settings import pointed_state
+from boa_daemon.daemon.settings.applied_settings import is_descriptor, pointed_state
 from boa_daemon.daemon.settings.daemon_paths import or_system, paths_from
 from boa_daemon.errors import InputError
 
@@ -42,8 +42,11 @@ def folder_of(file: Path) -> Path:
     """Return the folder that relative paths of a settings file start from: of the file that a link names.
 
     Kubernetes links the files of a volume into a hidden folder that has another name after each change. There
-    the volume itself is meant, so that a state folder stays where it is.
+    the volume itself is meant, so that a state folder stays where it is. A pipe has none: there it is the
+    working folder.
     """
+    if is_descriptor(file.absolute()):
+        return Path.cwd()
     found = file.resolve().parent
     return file.absolute().parent if found.name.startswith("..") else found
 

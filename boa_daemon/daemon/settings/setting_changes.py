@@ -3,7 +3,8 @@
 A settings file may be cut short by an editor or a full disk, emptied, renamed, or on a mount that is gone.
 A daemon that then continued with defaults would spend without the caps that somebody had set. So a change
 needs consent where it loosens a limit, and where a value that had been set would be replaced by a default.
-`config.py` marks the settings that limit something with `Limit`.
+Every setting says in its declaration whether it limits something, and which way is looser: `Limit` or `Free`
+in `boa_daemon/inputs/schema.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import collections.abc
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias, get_args, get_origin
@@ -20,7 +22,9 @@ from pydantic.fields import FieldInfo
 
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.settings.config import AWS_ONLY, Settings
-from boa_daemon.inputs.schema import Limit, Private, Strict
+from boa_daemon.inputs.schema import Limit, NoLimit, Private, Strict
+from policies import plugins
+from policies.errors import BrokenPlugin
 
 SettingPath: TypeAlias = tuple[str, ...]
 """Section and key; of rows, such as users, section, name and key; of secrets section and pattern."""
@@ -31,6 +35,9 @@ ACCEPT: SettingPath = ("daemon", "accept_changes")
 _BUDGETS = frozenset({("budget", "usd_per_hour"), ("budget", "usd_per_month")})
 _SECRETS = "secrets"
 _MEMBERS = "members"
+_PLUGINS = "plugins"
+_SIDE_PRICES, _SPOT_LIMITS = "side_prices", "spot_max_usd_per_hour"
+_NOT_AWS = ("simulated", "local", "slurm")
 _OF_AWS = frozenset((key,) for key in AWS_ONLY)
 _CODE_LETTERS = 12
 
@@ -119,7 +126,7 @@ def refusal(changes: Sequence[SettingChange], code: str) -> str:
 def is_private(path: SettingPath) -> bool:
     """Whether the value of a setting may hold a password."""
     field = _field(path)
-    if path[0] == "plugins":
+    if path[0] == _PLUGINS:
         return True  # Nobody knows what a plug-in keeps there.
     return field is not None and any(isinstance(mark, Private) for mark in field.metadata)
 
@@ -137,7 +144,10 @@ def _flat(content: Content) -> Iterator[tuple[SettingPath, Any]]:
     """Yield path and value of every setting of a document; rows and tables within sections are entered."""
     for section, table in content.items():
         for key, value in table.items():
-            yield from _entered((section, key), value, _kind(Settings, (section, key)))
+            if section == _PLUGINS and isinstance(value, Mapping):
+                yield from (((section, key, inner), each) for inner, each in value.items())
+            else:
+                yield from _entered((section, key), value, _kind(Settings, (section, key)))
 
 
 def _entered(path: SettingPath, value: Any, kind: Any) -> Iterator[tuple[SettingPath, Any]]:
@@ -200,29 +210,97 @@ def _loosening(path: SettingPath, was: Any, will: Any, before: Content, after: C
     if path[0] == _SECRETS:
         return _secret_loosening(path[-1], before.get(_SECRETS, {}), after.get(_SECRETS, {}))
     field = _field(path)
+    if path[0] == _PLUGINS:
+        field = _plugin_field(path)
+        if field is None:
+            return "" if was is None else _UNSTATED
     if field is None:
-        return ""
+        return ""  # A key of another version.
     if path[0] == "teams" and path[-1] == _MEMBERS and set(will or ()) - set(was or ()):
         secrets = [
             pattern for pattern, owners in after.get(_SECRETS, {}).items() if f"team:{path[1]}" in owners
         ]
         if secrets:
             return f"who is added may name the secrets {', '.join(secrets)}"
-    if path[0] == "cloud" and path[1:] in _OF_AWS:
-        # The section says None for what is not given, and AWS has a default of its own.
-        was, will = (_of_aws(path[1]) if value is None else value for value in (was, will))
-    by = next((mark.loosened_by for mark in field.metadata if isinstance(mark, Limit)), None)
+    if path[0] == "cloud":
+        was, will = _in_use(path, was, before), _in_use(path, will, after)
+        if path[1] == _SPOT_LIMITS:
+            was = _with_list_prices(was, will)
+    if any(isinstance(mark, NoLimit) for mark in field.metadata):
+        return ""
+    limit = next((mark for mark in field.metadata if isinstance(mark, Limit)), None)
+    if limit is None:
+        return _UNSTATED if was is not None else ""
+    by, why = limit.loosened_by, limit.why
     if by in ("up", "down"):
-        return _number_loosening(was, will, is_up=by == "up")
-    if by == "more" and set(will or ()) - set(was or ()):
-        return "it grants more"
-    if by == "fewer" and _items(was) - _items(will):
-        return "who is left out is limited no more"
-    if by == "other":
-        return "other people could be let in"
-    if by in ("true", "false") and will is (by == "true"):
-        return "it grants more"
-    return ""
+        found = _number_loosening(was, will, is_up=by == "up")
+        return found and (why or found)
+    if path[0] == "cloud" and path[1:2] in _OF_AWS and before.get("cloud", {}).get("provider") in _NOT_AWS:
+        return ""  # Without nodes on AWS these have let nobody in, and no node would be left behind.
+    if by == "more":
+        is_looser = bool(_items(will) - _items(was))
+    elif by == "fewer":
+        is_looser = bool(_items(was) - _items(will))
+    elif by in ("true", "false"):
+        is_looser = will is (by == "true")
+    else:
+        is_looser = was != will and (by == "other" or was != _default(path))
+    return (why or _WHY[by]) if is_looser else ""
+
+
+_UNSTATED = "it does not state whether it limits something"
+_WHY = {
+    "more": "it grants more",
+    "fewer": "who is left out is limited no more",
+    "true": "it grants more",
+    "false": "it grants more",
+    "other": "other people could be let in",
+    "replaced": "what was set would hold no more",
+}
+"""By direction: what loosens a limit that does not say so itself."""
+
+
+def _in_use(path: SettingPath, value: Any, content: Content) -> Any:
+    """Return what a setting of a cloud comes to: where it is unset, what the cloud takes in its place."""
+    if value is not None:
+        return value
+    if path[1:] in _OF_AWS:
+        # The section says None for what is not given, and AWS has a default of its own.
+        return _of_aws(path[1])
+    cloud = content.get("cloud", {})
+    if _SIDE_PRICES in path[1:-1] and cloud.get("provider") == "aws":
+        from boa_daemon.backends.aws.prices.side_prices import shipped_price  # noqa: PLC0415 - slow to import
+
+        region = path[2] if path[1] == "by_region" else cloud.get("region")
+        return shipped_price(str(region), path[-1])
+    return value
+
+
+def _with_list_prices(limits: Mapping[str, float], names: Mapping[str, float]) -> dict[str, float]:
+    """Return the highest spot prices in use: types without one are rented for at most the list price."""
+    if names.keys() <= limits.keys():
+        return dict(limits)
+    from boa_daemon.inputs.catalog import Catalog  # noqa: PLC0415 - slow to import
+
+    entries = Catalog.load().entries
+    # A price that nobody here knows may be below any limit.
+    listed = {name: (entries[name].usd_per_hour or 0.0) if name in entries else 0.0 for name in names}
+    return {**listed, **limits}
+
+
+def _plugin_field(path: SettingPath) -> FieldInfo | None:
+    """Return the field of a plug-in's own setting; None where the plug-in states none."""
+    _, name, key, *_ = (*path, "")
+    for group in plugins.GROUPS:
+        if name in plugins.names(group):
+            with suppress(BrokenPlugin):
+                model = getattr(plugins.load(group, name), "Settings", None)
+                return (
+                    model.model_fields.get(key)
+                    if isinstance(model, type) and issubclass(model, Strict)
+                    else None
+                )
+    return None
 
 
 def _items(value: Any) -> set[Any]:

@@ -110,7 +110,7 @@ def load_settings(
     files = setting_files(explicit)
     documents = []
     for path in files:
-        document = read_document(path)
+        document = read_document(path, otherwise="toml")
         documents.append(document)
         if not isinstance(document.content, Mapping):
             raise document.error("settings are a table with sections such as [budget]")
@@ -352,7 +352,9 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
     Raises:
         InputError: when the file cannot be read, a setting is unknown or wrong, or the provider is another.
     """
-    document = read_document(path) if path.exists() else Document(name=str(path), content={})
+    document = (
+        read_document(path, otherwise="toml") if path.exists() else Document(name=str(path), content={})
+    )
     cloud = checked(Settings, document.content, document=document).cloud
     if "provider" in cloud.model_fields_set and not cloud_kind(cloud.provider).on_aws:
         problem = f'[cloud] provider is {cloud.provider!r}, and this verb is about "aws"'

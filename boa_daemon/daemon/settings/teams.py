@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from boa_daemon.daemon.settings.config import TeamSettings
-from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.errors import InputError, not_one_of
+
+
+def unknown_team(named: str, teams: Mapping[str, TeamSettings]) -> InputError:
+    """Return the error for a team that the settings do not have: which there are, and the nearest name."""
+    if not teams:
+        return InputError(f"there is no team {named!r}", hint="See [teams.NAME]")
+    return InputError(f"there is no team {named!r}: it {not_one_of(named, sorted(teams)).partition(' ')[2]}")
 
 
 def team_of(named: str | None, user: str, teams: Mapping[str, TeamSettings]) -> str | None:
@@ -20,7 +27,7 @@ def team_of(named: str | None, user: str, teams: Mapping[str, TeamSettings]) -> 
             raise InputError(f"user {user} is in the teams {', '.join(its)}", hint="Say which: team: NAME")
         return its[0] if its else None
     if named not in teams:
-        raise InputError(f"there is no team {named!r}", hint=did_you_mean(named, teams) or "See [teams.NAME]")
+        raise unknown_team(named, teams)
     if named not in its:
         raise InputError(f"user {user} is not in team {named}", hint="Its members are listed in [teams.NAME]")
     return named

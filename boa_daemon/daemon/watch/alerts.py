@@ -48,6 +48,7 @@ from boa_daemon.tick.money.ledger import bill_within
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies import plugins
 from policies.errors import BrokenPlugin
+from policies.money_text import in_dollars
 
 _LOG = logging.getLogger("boa.alerts")
 SUBJECT_LETTERS = 100
@@ -107,13 +108,14 @@ def due_alerts(
             if spent >= fraction * cap:
                 yield (
                     f"{label}:{fraction:g}",
-                    f"${spent:.2f} spent this {name}: {spent / cap:.0%} of the cap of ${cap:.2f}",
+                    f"{in_dollars(spent)} spent this {name}: "
+                    f"{spent / cap:.0%} of the cap of {in_dollars(cap)}",
                 )
         if forecast > cap:
             yield (
                 f"{label}:forecast",
-                f"at ${state.usd_per_hour:.2f}/hour this {name} would end at ${forecast:.2f}; "
-                f"the cap of ${cap:.2f} will hold it back",
+                f"at {in_dollars(state.usd_per_hour)}/hour this {name} would end at {in_dollars(forecast)}; "
+                f"the cap of {in_dollars(cap)} will hold it back",
             )
 
 

@@ -15,6 +15,7 @@ from boa_daemon.daemon.watch.purse_alerts import Purse
 from boa_daemon.store.database_troubles import explain, trouble_of
 from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.units import counted
+from policies.money_text import in_dollars
 from policies.online.pacing import Pace
 
 LATE_TICKS, LATE_SECONDS = 3, 60.0
@@ -75,7 +76,7 @@ class DaemonHealth:
         if picture is None:
             return "starting"
         return (
-            f"${picture.usd_per_hour:.2f}/hour, {counted(picture.nodes, 'node')}, "
+            f"{in_dollars(picture.usd_per_hour)}/hour, {counted(picture.nodes, 'node')}, "
             f"{counted(picture.running, 'job')} running, "
             f"{picture.waiting} waiting"
         )

@@ -18,6 +18,7 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import JobRecord
 from boa_daemon.units import SECONDS_PER_HOUR, counted, dollars, format_hours
 from policies.model import JobId
+from policies.money_text import in_dollars
 
 _NOBODY = UserSettings()
 
@@ -77,7 +78,7 @@ class JobNotifier:
     def _tell_end(self, job: JobRecord, now: float) -> None:
         usd, hours = dollars(job.micro_dollars), format_hours(job.ran_seconds / SECONDS_PER_HOUR)
         cause = f": {job.cause}" if job.status == "failed" else ""
-        sentence = f"job {job.id} {job.status}{cause}; {hours} on GPUs, ${usd:.2f}"
+        sentence = f"job {job.id} {job.status}{cause}; {hours} on GPUs, {in_dollars(usd)}"
         if job.status == "failed" and (job.group or "end" not in self._events(job)):
             self._tell(job, "failure", sentence, now)
         if not job.group:

@@ -29,6 +29,7 @@ from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import JOBS
 from boa_daemon.tick.facts.limits import DAY_SECONDS, FixedCost, Window, month_of
 from boa_daemon.units import SECONDS_PER_HOUR, counted, format_hours
+from policies.money_text import in_dollars
 
 GROUPS = ("team", "user", "class", "market", "kind")
 OF_A_TEAM = ("user", "class", "job")
@@ -116,14 +117,16 @@ class MonthReport:
         """The verdict in a sentence."""
         so_far = "" if self.until >= self.window.ends_at else " so far"
         whose = f"Team {self.team}, " if self.team else ""
-        said = f"{whose}{_date(self.window.begins_at):%B %Y}{so_far}: ${self.usd:,.2f} spent"
+        said = f"{whose}{_date(self.window.begins_at):%B %Y}{so_far}: {in_dollars(self.usd)} spent"
         if self.team and self.money.cap_usd:
-            said += f", {self.capped_usd / self.money.cap_usd:.0%} of its cap of ${self.money.cap_usd:,.2f}"
+            said += (
+                f", {self.capped_usd / self.money.cap_usd:.0%} of its cap of {in_dollars(self.money.cap_usd)}"
+            )
             if self.boots_usd >= 0.005:
-                said += f", which does not count ${self.boots_usd:,.2f} of boots"
+                said += f", which does not count {in_dollars(self.boots_usd)} of boots"
         budget = self.budget_usd
         if budget:
-            said += f", {self.usd / budget:.0%} of the budget of ${budget:,.2f}"
+            said += f", {self.usd / budget:.0%} of the budget of {in_dollars(budget)}"
         if self.usd_before > 0.0:
             said += f" and {self.usd / self.usd_before - 1.0:+.0%} against the month before"
         finished = self.ends.get("finished", 0)
@@ -137,26 +140,28 @@ class MonthReport:
         """What was not well, in sentences."""
         said, budget, cap = [], self.budget_usd, self.money.cap_usd
         if budget and self.usd > (1.0 + OVER) * budget:
-            said.append(f"${self.usd - budget:,.2f} more than the budget were spent.")
+            said.append(f"{in_dollars(self.usd - budget)} more than the budget were spent.")
         if cap is not None and self.capped_usd >= 0.98 * cap:
             whose = "team's" if self.team else "month's"
-            said.append(f"The {whose} cap of ${cap:,.2f} was reached.")
+            said.append(f"The {whose} cap of {in_dollars(cap)} was reached.")
         if failed := self.ends.get("failed", 0):
             share = failed / max(sum(self.ends.values()), 1)
             said.append(f"{counted(failed, 'job')} failed, {share:.0%} of those that ended.")
         unused = sum(usd for name, usd in self.groups.get("team", ()) if name == UNUSED_ROW)
         if self.usd > 0.0 and unused > 0.1 * self.usd:
             said.append(
-                f"${unused:,.2f}, {unused / self.usd:.0%} of the money, went to GPUs that no job used."
+                f"{in_dollars(unused)}, {unused / self.usd:.0%} of the money, went to GPUs that no job used."
             )
         return said
 
     @property
     def sentences(self) -> str:
         """The report in a few sentences, for a message."""
-        most = [f"{name} ${usd:,.2f}" for name, usd in self.groups.get("user", ())[:3] if usd >= 0.005]
+        most = [f"{name} {in_dollars(usd)}" for name, usd in self.groups.get("user", ())[:3] if usd >= 0.005]
         if self.team:
-            cost = [f"{name} ${usd:,.2f}" for name, usd in self.groups.get("job", ())[:3] if usd >= 0.005]
+            cost = [
+                f"{name} {in_dollars(usd)}" for name, usd in self.groups.get("job", ())[:3] if usd >= 0.005
+            ]
             who = [f"Most for {', '.join(cost)}."] if cost else []
         else:
             who = [f"Most by {', '.join(most)}."] if most else []
@@ -187,13 +192,13 @@ class MonthReport:
 
     def page(self, *, made_by: str) -> str:
         """Return the report as one HTML file."""
-        facts = {"spent": f"${self.usd:,.2f}"}
+        facts = {"spent": in_dollars(self.usd)}
         if self.budget_usd is not None:
-            facts["budget"] = f"${self.budget_usd:,.2f}"
+            facts["budget"] = in_dollars(self.budget_usd)
         if self.team and self.money.cap_usd is not None:
-            facts["cap"] = f"${self.money.cap_usd:,.2f}"
+            facts["cap"] = in_dollars(self.money.cap_usd)
         if self.usd_before > 0.0:
-            facts["month before"] = f"${self.usd_before:,.2f}"
+            facts["month before"] = in_dollars(self.usd_before)
         facts["jobs finished"] = f"{self.ends.get('finished', 0):,}"
         parts: list[Picture | PageTable] = [self._picture()]
         parts += [_table(by, rows, self.usd) for by, rows in self.groups.items() if rows]
@@ -233,7 +238,7 @@ class MonthReport:
         parts = [
             f'<rect x="{left + step * (day + 0.12):.1f}" y="{bottom - scale * usd:.1f}" '
             f'width="{0.76 * step:.1f}" height="{scale * usd:.1f}" fill="#1769aa"><title>'
-            f"{self.name}-{day + 1:02d}: ${usd:,.2f}</title></rect>"
+            f"{self.name}-{day + 1:02d}: {in_dollars(usd)}</title></rect>"
             for day, usd in enumerate(spent)
         ]
         text = 'font-size="12" fill="#1f2933"'
@@ -257,7 +262,7 @@ class MonthReport:
             f'<svg viewBox="0 0 {wide:g} {tall:g}" font-family="system-ui, sans-serif">{"".join(parts)}</svg>'
         )
         most = max(range(days), key=lambda day: spent[day])
-        words = f"Dollars a day; most on {self.name}-{most + 1:02d}, ${spent[most]:,.2f}."
+        words = f"Dollars a day; most on {self.name}-{most + 1:02d}, {in_dollars(spent[most])}."
         return Picture(svg=drawn, words=words if self.usd > 0.0 else "Dollars a day: nothing was spent.")
 
 
@@ -433,7 +438,7 @@ def _table(by: str, rows: Sequence[tuple[str, float]], total: float) -> PageTabl
         title=f"By {'use' if by == 'kind' else by}",
         columns=(by, "dollars", "share"),
         rows=tuple(
-            (name, f"${usd:,.2f}", f"{usd / total:.1%}" if total > 0.0 else "") for name, usd in shown
+            (name, in_dollars(usd), f"{usd / total:.1%}" if total > 0.0 else "") for name, usd in shown
         ),
         right=frozenset({1, 2}),
     )

@@ -17,6 +17,7 @@ from boa_daemon.tick.facts.limits import FixedCost, Window, day_of, month_of
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.money.team_caps import usd_per_hour
 from boa_daemon.units import SECONDS_PER_HOUR
+from policies.money_text import in_dollars
 
 PurseKind: TypeAlias = Literal["team", "user", "job", "commitment"]
 _SMALLEST = 1e-9
@@ -182,13 +183,16 @@ def _spent_sentence(purse: Purse) -> str:
     part = purse.spent_usd / purse.cap_usd
     if purse.kind == "commitment":
         return (
-            f"commitment {purse.name}: {part:.0%} of its ${purse.cap_usd:,.2f} is paid; it ends at "
+            f"commitment {purse.name}: {part:.0%} of its {in_dollars(purse.cap_usd)} is paid; it ends at "
             f"{_at(purse.refills_at)}, and nodes that it covers cost their full price then"
         )
     what = "max_usd" if purse.kind == "job" else "the cap"
-    said = f"{purse.whose}: ${purse.spent_usd:,.2f} spent, {part:.0%} of {what} of ${purse.cap_usd:,.2f}"
+    said = (
+        f"{purse.whose}: {in_dollars(purse.spent_usd)} spent, {part:.0%} "
+        f"of {what} of {in_dollars(purse.cap_usd)}"
+    )
     if purse.reserved_usd >= 0.005:
-        said += f"; running jobs have ${purse.reserved_usd:,.2f} reserved"
+        said += f"; running jobs have {in_dollars(purse.reserved_usd)} reserved"
     if purse.spent_usd >= purse.cap_usd and purse.refills_at is not None:
         said += f"; there is room again at {_at(purse.refills_at)}"
     return said
@@ -197,13 +201,15 @@ def _spent_sentence(purse: Purse) -> str:
 def _forecast_sentence(purse: Purse, ahead: float) -> str:
     if purse.kind == "job":
         return (
-            f"job {purse.name}: at ${purse.usd_per_hour:,.2f}/hour it would cost ${ahead:,.2f} in all, "
-            f"by what is known of its class; it is stopped at its max_usd of ${purse.cap_usd:,.2f}"
+            f"job {purse.name}: at {in_dollars(purse.usd_per_hour)}/hour it "
+            f"would cost {in_dollars(ahead)} in all, "
+            f"by what is known of its class; it is stopped at its max_usd of {in_dollars(purse.cap_usd)}"
         )
     left = (purse.cap_usd - purse.spent_usd) / purse.usd_per_hour if purse.usd_per_hour else 0.0
     return (
-        f"{purse.whose}: at ${purse.usd_per_hour:,.2f}/hour the cap of ${purse.cap_usd:,.2f} is used "
-        f"up in {left:.1f} hours; without it ${ahead:,.2f} would be spent at the end"
+        f"{purse.whose}: at {in_dollars(purse.usd_per_hour)}/hour the cap "
+        f"of {in_dollars(purse.cap_usd)} is used "
+        f"up in {left:.1f} hours; without it {in_dollars(ahead)} would be spent at the end"
     )
 
 

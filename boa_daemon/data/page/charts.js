@@ -1,6 +1,6 @@
 // Charts as SVG: lines and stacked areas over time, the curve of waiting against money.
 
-const M = { left: 52, right: 14, top: 12, bottom: 26 };
+const M = { left: 52, right: 14, top: 22, bottom: 26 };
 
 // How wide a chart is on the screen: its text then has the size that it says. `part` of twelve columns.
 function room(part = 12) {
@@ -17,7 +17,8 @@ function ticksOf(low, high, count) {
   return found;
 }
 
-const short = (value) => (Math.abs(value) >= 10000 ? `${number(value / 1000)}k` : number(value, value % 1 === 0 ? 0 : Math.abs(value) < 1 ? 2 : 1));
+const scaled = (value, by, sign) => `${(value / by).toLocaleString("en-US", { maximumFractionDigits: 1 })}${sign}`;
+const short = (value) => (Math.abs(value) >= 1e6 ? scaled(value, 1e6, "M") : Math.abs(value) >= 10000 ? scaled(value, 1000, "k") : number(value, value % 1 === 0 ? 0 : Math.abs(value) < 0.1 ? 3 : Math.abs(value) < 1 ? 2 : 1));
 
 function frame({ x, y, height = 240, part = 12, xText = short, yText = short, xName = "", yName = "", label, xTicks = 6 }) {
   const width = room(part), right = width - M.right, bottom = height - M.bottom;

@@ -16,10 +16,12 @@ function weighed(row) {
   return a === null || a === undefined || b === null || b === undefined ? "" : ` Money and waiting together: ${usd(a)} chosen, ${usd(b)} for the runner-up.`;
 }
 
+const countsOf = (row) => new Map(row.action_counts ? Object.entries(row.action_counts) : row.actions.map((action) => [action.kind, row.actions.filter((other) => other.kind === action.kind).length]));
+
 function headline(row) {
   if (!row.actions.length) return "changed nothing";
-  const counts = new Map();
-  for (const action of row.actions) counts.set(action.kind, (counts.get(action.kind) ?? 0) + 1);
+  // Of very many actions some are listed; the counts are of all.
+  const counts = countsOf(row);
   return [...counts].map(([kind, count]) => `${kind} ${count > 1 ? `× ${count}` : target(row.actions.find((action) => action.kind === kind))}`).join(", ");
 }
 
@@ -70,6 +72,8 @@ function line(when, said, why, more = null) {
 
 const plural = (count, word) => (count === 1 ? word : `${word} × ${count}`);
 
+const unlisted = (row) => [...countsOf(row).values()].reduce((sum, count) => sum + count, 0) - row.actions.length;
+
 function tickDetails(row) {
   const more = dearer(row);
   return el("details", { class: "tick", "data-key": `tick${row.tick}` },
@@ -77,6 +81,7 @@ function tickDetails(row) {
     el("ul", {}, row.actions.map((action) => el("li", {}, el("strong", {}, `${action.kind} `), ["start", "stop", "end", "give-up"].includes(action.kind) ? [el("a", { href: `#job/${encodeURIComponent(action.target)}` }, action.target), action.user ? ` of ${action.user}` : ""] : target(action), `: ${action.reason}`,
       action.nodes?.length ? el("p", { class: "why" }, "on ", action.nodes.slice(0, 8).flatMap((node, i) => [i ? ", " : "", el("a", { href: `#decisions/node=${encodeURIComponent(node)}` }, node)]), action.nodes.length > 8 ? ` and ${action.nodes.length - 8} more` : "") : null,
       action.choice ? el("p", { class: "why" }, `${action.choice.chosen} at ${priceOf(action.choice.cost, action.choice.unit)}, not ${action.choice.runner_up} at ${priceOf(action.choice.runner_up_cost, action.choice.unit)}`) : null))),
+    unlisted(row) > 0 ? el("p", { class: "why" }, `and ${number(unlisted(row))} more: a job, user, node or kind above names them`) : null,
     row.held.length ? el("ul", {}, row.held.map((held) => el("li", { class: "warn" }, `held back (${held.code}): ${held.what}`))) : null,
     el("dl", { class: "facts" },
       el("dt", {}, "tick"), el("dd", {}, `${number(row.tick)}, ${usd(row.usd_per_hour)}/h, ${counted(row.nodes, "node")}, ${counted(row.jobs, "job")}`),
@@ -89,7 +94,7 @@ const priceOf = (cost, unit) => (unit === "USD/hour" ? `${usd(cost)}/h` : unit =
 
 function groupDetails(rows) {
   const times = new Map();
-  for (const row of rows) for (const action of row.actions) times.set(action.kind, (times.get(action.kind) ?? 0) + 1);
+  for (const row of rows) for (const [kind, count] of countsOf(row)) times.set(kind, (times.get(kind) ?? 0) + count);
   return el("details", { class: "tick", "data-key": `from${rows.at(-1).tick}` },
     el("summary", {}, line(`${clock(rows.at(-1).at)}–${clock(rows[0].at)}`, [...times].map(([kind, count]) => plural(count, kind)).join(", "), rows[0].actions[0].reason, counted(rows.length, "tick"))),
     rows.map(tickDetails));

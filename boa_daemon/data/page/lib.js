@@ -24,7 +24,9 @@ function fill(node, attributes, children) {
 
 const number = (value, digits = 0) =>
   value === null || value === undefined ? "–" : value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-const usd = (value) => (value === null || value === undefined ? "–" : `$${number(value, Math.abs(value) < 1000 ? 2 : 0)}`);
+// Whole dollars from a thousand on, else cents; two significant digits below ten cents, as a start of seconds costs.
+const usdDigits = (size) => (size >= 1000 ? 0 : size >= 0.1 || size < 5e-7 ? 2 : Math.max(2, 1 - Math.floor(Math.log10(size))));
+const usd = (value) => (value === null || value === undefined ? "–" : `${value < 0 ? "−" : ""}$${Math.abs(value).toLocaleString("en-US", { minimumFractionDigits: Math.abs(value) < 1000 ? 2 : 0, maximumFractionDigits: usdDigits(Math.abs(value)) })}`);
 const amount = (value, unit) => (unit === "gpus" ? `${number(value, 1)} GPUs` : `${usd(value)}/h`);
 const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 

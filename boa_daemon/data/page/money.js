@@ -42,45 +42,40 @@ function partsOf(past, kind) {
   return shown.map((one, n) => ({ name: kind === "state" ? STATES[one.key] ?? one.key : one.key, values: one.values, total: one.total, colour: kind === "state" ? STATE_COLOURS[one.key] ?? n : n }));
 }
 
-// Where this month ends at the pace of the last three days, with a band: days differ.
+// Where this month ends at the pace of the last days, as the daemon forecasts it for every view; at first by the present rate.
 function monthForecast(month) {
-  const { past, books, budget, beside, at } = month, [since, until] = monthOf(at);
-  const burnt = past?.series.usd_per_hour ?? [], hours = (past?.step_seconds ?? 3600) / 3600, left = (until - at) / 3600;
-  const recent = burnt.slice(-Math.max(1, Math.round(72 / hours))).filter((value) => value !== null && value !== undefined);
-  const mean = recent.length ? recent.reduce((total, value) => total + value, 0) / recent.length : 0;
-  // The band is twice the standard error of a day's mean; a single day has no band.
-  const day = Math.max(1, Math.round(24 / hours)), days = Array.from({ length: Math.ceil(recent.length / day) }, (_, i) => recent.slice(i * day, (i + 1) * day)).map((part) => part.reduce((total, value) => total + value, 0) / part.length);
-  const spread = days.length > 1 ? 2 * Math.sqrt(days.reduce((total, value) => total + (value - mean) ** 2, 0) / (days.length - 1) / days.length) : 0;
-  const ends = [mean - spread, mean, mean + spread].map((rate) => books.spent_usd + (Math.max(rate, 0) + beside) * left);
-  const planned = budget ? (budget * (until - since)) / 3600 : null;
-  return { since, until, burnt, hours, spread, ends, planned, seen: recent.length * (past?.step_seconds ?? 0), over: planned ? ends[1] - planned : null };
+  const { past, books, budget, at, pace: likely } = month, [since, until] = monthOf(at);
+  const ends = likely?.ends_usd ?? [books.forecast_usd, books.forecast_usd, books.forecast_usd], planned = budget ? (budget * (until - since)) / 3600 : null;
+  return { since, until, burnt: past?.series.usd_per_hour ?? [], hours: (past?.step_seconds ?? 3600) / 3600, ends, planned, words: paceWords(likely), isHeldByDays: likely?.is_held ?? false, over: planned ? ends[1] - planned : null };
 }
 
 // The month so far as a sum, the budget's straight line, the caps, and where the pace of the last days ends.
 function monthCard(month) {
-  const { past, books, at } = month, { since, until, burnt, hours, spread, ends, planned, seen } = monthForecast(month);
+  const { past, books, at } = month, { since, until, burnt, hours, ends, planned, words, isHeldByDays } = monthForecast(month);
   // What the minutes do not know, such as commitments and the time before the first one, is spread evenly.
   const recorded = burnt.reduce((total, value) => total + (value ?? 0) * hours, 0), unseen = Math.max(books.spent_usd - recorded, 0) / Math.max(at - since, 1);
   let sum = 0;
   const points = [[since, 0], ...burnt.map((value, i) => [past.since + (i + 1) * past.step_seconds, (sum += (value ?? 0) * hours)]).filter(([when]) => when > since && when <= at).map(([when, seen_]) => [when, seen_ + unseen * (when - since)]), [at, books.spent_usd]];
   const most = Math.max(ends[2], planned ?? 0, books.cap_usd ?? 0) * 1.08 || 1;
-  const f = frame({ x: [since, until], y: [0, most], height: 240, part: 12, label: `${usd(books.spent_usd)} spent this month, ${usd(ends[1])} by its end at the pace of the last days`, yName: "$", xTicks: 0, yText: (value) => (value >= 10000 ? `${number(value / 1000)}k` : number(value)) });
+  const f = frame({ x: [since, until], y: [0, most], height: 240, part: 12, label: `${usd(books.spent_usd)} spent this month, ${usd(ends[1])} by its end ${words}`, yName: "$", xTicks: 0 });
   for (const when of instants(since, until, Math.max(3, Math.floor(room(12) / 120)))) f.node.append(svg("text", { x: Math.min(Math.max(f.px(when), f.left + 16), f.right - 16), y: f.bottom + 16, "text-anchor": "middle" }, new Date(when * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" })));
   const at_ = ([when, dollars]) => [f.px(when), f.py(dollars)];
   f.node.append(svg("path", { class: "band", d: `${path([[at, books.spent_usd], [until, ends[2]]].map(at_))}${path([[until, ends[0]], [at, books.spent_usd]].map(at_)).replace("M", "L")}Z` }));
-  if (planned) f.node.append(svg("path", { class: "line thin dash softline", d: path([[since, 0], [until, planned]].map(at_)) }), svg("text", { class: "label", x: f.right - 4, y: f.py(planned) + 16, "text-anchor": "end" }, `budget ${usd(planned)}`));
+  // The budget's words keep clear of the cap's line.
+  const capAt = books.cap_usd === null || books.cap_usd === undefined ? null : f.py(books.cap_usd), under = planned ? f.py(planned) + 16 : 0;
+  if (planned) f.node.append(svg("path", { class: "line thin dash softline", d: path([[since, 0], [until, planned]].map(at_)) }), svg("text", { class: "label", x: f.right - 4, y: capAt !== null && capAt > under - 16 && capAt < under + 4 ? capAt + 16 : under, "text-anchor": "end" }, `budget ${usd(planned)}`));
   if (books.cap_usd !== null && books.cap_usd !== undefined) f.node.append(svg("line", { class: "mark-line", x1: f.left, x2: f.right, y1: f.py(books.cap_usd), y2: f.py(books.cap_usd) }), svg("text", { class: "label", x: f.left + 4, y: f.py(books.cap_usd) - 5 }, `cap ${usd(books.cap_usd)}`));
   const isNarrow = f.px(at) > (f.left + f.right) / 2;
   f.node.append(svg("path", { class: "line", d: path(points.map(at_)) }), svg("path", { class: "line dash thin", d: path([[at, books.spent_usd], [until, ends[1]]].map(at_)) }), svg("circle", { class: "dot mine", cx: f.px(at), cy: f.py(books.spent_usd), r: 5 }),
     svg("text", { class: "label", x: f.px(at) + (isNarrow ? -8 : 8), y: f.py(books.spent_usd) - 14, "text-anchor": isNarrow ? "end" : "start" }, `you are here: ${usd(books.spent_usd)}`));
-  return card("This month", "", el("div", { class: "chart" }, f.node), el("p", { class: "why" }, `Dashed: the pace of the last ${span(seen)} ends at ${usd(ends[1])}${spread ? ` (${usd(ends[0])} to ${usd(ends[2])})` : ""}.`, books.cap_usd !== null && ends[1] > books.cap_usd ? el("span", { class: "bad" }, " The cap will hold jobs back.") : null), monthLinks(at));
+  return card("This month", "", el("div", { class: "chart" }, f.node), el("p", { class: "why" }, `Dashed: ${usd(ends[1])}${ends[2] - ends[0] > 0.005 ? ` (${usd(ends[0])} to ${usd(ends[2])})` : ""} at the month's end ${words}${isHeldByDays ? ", as far as the cap of a day lets it" : ""}.`, books.cap_usd !== null && ends[1] > books.cap_usd ? el("span", { class: "bad" }, " The cap will hold jobs back.") : null), monthLinks(at));
 }
 
 function moneyVerdict(month) {
   if (!month) return el("h1", { class: "quiet" }, "Money");
-  const { ends, planned, over } = monthForecast(month), cap = month.books.cap_usd, isHeld = cap !== null && ends[1] > cap;
+  const { ends, planned, over, words } = monthForecast(month), cap = month.books.cap_usd, isHeld = cap !== null && ends[1] > cap;
   const kind = isHeld ? "bad" : over !== null && over > 0.1 * planned ? "warn" : "good";
-  return el("h1", { class: "verdict" }, el("span", { class: kind }, `${usd(month.books.spent_usd)} this month`), el("span", {}, `${usd(ends[1])} by its end at this pace${planned ? `, ${usd(Math.abs(over))} ${over > 0 ? "above" : "below"} the budget` : ""}${isHeld ? `; the cap of ${usd(cap)} will hold jobs back` : ""}`));
+  return el("h1", { class: "verdict" }, el("span", { class: kind }, `${usd(month.books.spent_usd)} this month`), el("span", {}, `${usd(ends[1])} by its end ${words}${planned ? `, ${usd(Math.abs(over))} ${over > 0 ? "above" : "below"} the budget` : ""}${isHeld ? `; the cap of ${usd(cap)} will hold jobs back` : ""}`));
 }
 
 // The reports of this month and the last two, as files to keep or to forward.
@@ -175,8 +170,8 @@ function commitmentsCard(doc) {
 const money = {
   title: "Money", every: 20000,
   load: async () => {
-    const status = await ask("status").catch(() => null), at = status?.as_of ?? null;
-    const month = status?.books?.month && at ? { books: status.books.month, budget: status.budget_usd_per_hour, beside: status.beside_usd_per_hour ?? 0, at, past: await ask("page/history", { hours: Math.max((at - monthOf(at)[0]) / 3600, 1) }).catch(() => null) } : null;
+    const found = await ask("page/month").catch(() => null), at = found?.as_of ?? null;
+    const month = found?.books?.month && at ? { books: found.books.month, budget: found.budget_usd_per_hour, pace: found.month_pace, at, past: await ask("page/history", { hours: Math.max((at - monthOf(at)[0]) / 3600, 1) }).catch(() => null) } : null;
     const [curve, past, cost, uses] = await Promise.all([
       ask("page/frontier").catch((error) => ({ error: error.message })),
       ask("page/history", { hours: chosen.hours }).catch(() => null),
@@ -190,7 +185,7 @@ const money = {
     if (uses) cards.push(usesCard(uses, past ? "w5" : ""));
     if (past) {
       const parts = partsOf(past, chosen.kind), flat = () => past.minutes.map((_, i) => ({ at_seconds: past.since + i * past.step_seconds, ...Object.fromEntries(parts.map((one) => [`${one.name}_usd_per_hour`, one.values[i]])) }));
-      cards.push(card(["Spend over time ", el("small", {}, "dollars per hour, as seen each minute")], uses ? "w7" : "",
+      cards.push(card(["Spend over time ", el("small", {}, "dollars per hour for nodes, as seen each minute")], uses ? "w7" : "",
         el("div", { class: "tools" }, segments("By", KINDS, chosen.kind, (kind) => { chosen.kind = kind; redraw(); }), parts.length ? exports_(`spend-by-${chosen.kind}`, flat) : null),
         parts.length ? timeChart({ since: past.since, step: past.step_seconds, series: parts, stacked: true, height: 240, part: uses ? 7 : 12, label: `Spend over time by ${chosen.kind}`, yName: "$/h", say: usd }) : empty("Nothing was spent in this time.")));
     }

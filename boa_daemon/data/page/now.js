@@ -1,6 +1,9 @@
 // Now: burn, caps, fleet, queue, alerts.
 
-function capBar(name, books, when = `this ${name}`) {
+// In which words a forecast of the month stands, wherever it stands.
+const paceWords = (likely) => (likely ? `at the pace of the last ${span(likely.seconds_seen)}` : "at the present rate");
+
+function capBar(name, books, when, words = "at the present rate") {
   const { spent_usd: spent, cap_usd: cap, forecast_usd: forecast } = books;
   const end = Math.max(spent, forecast, cap ?? 0) * 1.02 || 1, px = (value) => (value / end) * 720;
   const over = cap !== null && forecast > cap;
@@ -13,7 +16,7 @@ function capBar(name, books, when = `this ${name}`) {
   return el("div", { class: "cap" },
     el("p", {}, el("span", {}, el("strong", {}, usd(spent)), ` spent ${when}`), el("span", { class: "soft" }, cap === null ? "no cap" : `cap ${usd(cap)}`)),
     node,
-    el("p", { class: `soft ${over ? "warn" : ""}` }, el("span", {}, `At this rate ${usd(forecast)} at its end${over ? `: the cap will hold it back` : ""}.`)));
+    el("p", { class: `soft ${over ? "warn" : ""}` }, el("span", {}, `${usd(forecast)} at its end ${words}${over ? ": the cap will hold it back" : ""}.`)));
 }
 
 // Whose GPUs: a colour for each job, user or class; the eighth is for all others.
@@ -83,7 +86,7 @@ function fleetNodes(doc) {
 }
 
 function fleet(doc, nodes) {
-  if (!nodes.length) return card("Fleet", "", empty("Nothing is rented. Nodes are rented when a job needs them."));
+  if (!nodes.length) return card("Fleet", "", empty(doc.waiting ? `Nothing is rented, and ${counted(doc.waiting, "job")} ${doc.waiting === 1 ? "waits" : "wait"}: the queue says why.` : "Nothing is rented. Nodes are rented when a job needs them."));
   const groups = new Map();
   for (const node of nodes) {
     const name = [node.type, node.zone, node.market === "on-demand" ? "" : node.market].filter(Boolean).join(" · ");
@@ -107,7 +110,7 @@ function fleet(doc, nodes) {
       nodes.length > list.length ? el("p", { class: "soft" }, `The first ${list.length} of ${number(nodes.length)}: `, code("boa instances"), " lists all.") : null]));
 }
 
-// Against the plan: the budget's dollars for the whole day or month, and where this pace ends.
+// Against the plan: the budget's dollars for the whole day or month, and where the forecast ends.
 function pace(books, budget, hours) {
   if (!books || !budget) return null;
   const planned = budget * hours, share = books.forecast_usd / planned - 1;
@@ -115,17 +118,33 @@ function pace(books, budget, hours) {
   return { planned, left: planned - books.spent_usd, kind, words: `${share >= 0 ? "+" : "−"}${number(Math.abs(100 * share))} %` };
 }
 
-function moneyTile(name, books, at, until, ...below) {
+function moneyTile(name, books, at, until, words, ...below) {
   if (!books) return null;
   return tile(name, usd(books.spent_usd), "spent",
-    [el("span", { class: at?.kind }, `${usd(books.forecast_usd)} ${until}`), ` at this pace${at ? `; the budget is ${usd(at.planned)} (${at.words})` : ""}`], ...below.filter(Boolean));
+    [el("span", { class: at?.kind }, `${usd(books.forecast_usd)} ${until}`), ` ${words}${at ? `; the budget is ${usd(at.planned)} (${at.words})` : ""}`], ...below.filter(Boolean));
 }
+
+// How long money lasts at a rate; `ends` is when its month ends, after which there is new money.
+function lasts(left, rate, at, ends) {
+  if (!(rate > 0 && left > 0)) return "";
+  const seconds = (3600 * left) / rate;
+  return `: ${span(seconds)} at the present rate${at + seconds > ends ? ", past the month's end" : ""}`;
+}
+
+// What keeps jobs waiting though nothing runs out by itself: people have to look at it, or to wait for a new day.
+const HOLDS = { bad: ["denied", "bad-request", "no-price", "loop"], warn: ["cap-day", "cap-month", "cap-hour", "quota", "out-of-stock", "throttled", "budget"] };  // The first one is said.
 
 function verdict(doc) {
   if (doc.fault) return ["bad", "In trouble", doc.fault];
   if (doc.is_down) return ["warn", "Down", "nothing is started until boa down --resume"];
-  const jobs_ = `${counted(doc.running ?? 0, "job")} ${doc.running === 1 ? "runs" : "run"}${doc.waiting ? `, ${number(doc.waiting)} ${doc.waiting === 1 ? "waits" : "wait"}` : ""}`;
+  if (doc.tick === undefined) return ["warn", "Starting", "the first tick is not done yet"];
+  const running = doc.running ?? 0, waiting = doc.waiting ?? 0;
+  const jobs_ = running + waiting === 0 ? "no jobs" : `${running ? counted(running, "job") : "no job"} ${running > 1 ? "run" : "runs"}${waiting ? `, ${number(waiting)} ${waiting === 1 ? "waits" : "wait"}` : ""}`;
   if (doc.is_observing) return ["warn", "Observing", `${jobs_}; nothing is changed`];
+  for (const kind of ["bad", "warn"]) {
+    const holds = HOLDS[kind].map((code_) => doc.why.find((why) => why.code === code_)).find(Boolean);
+    if (holds) return [kind, "Held back", `${jobs_}: ${holds.said}`];
+  }
   return ["good", "Well", jobs_];
 }
 
@@ -138,7 +157,7 @@ async function weekBefore() {
   // A week of which the daemon saw little is nothing to compare with.
   const half = Math.floor(burnt.length / 2), isWhole = past?.minutes.slice(0, half).reduce((sum, minutes) => sum + minutes, 0) > 0.9 * 7 * 24 * 60, spent = (part) => part.reduce((sum, value) => sum + ((value ?? 0) * past.step_seconds) / 3600, 0);
   const before = spent(burnt.slice(0, half)), since = spent(burnt.slice(half));
-  week.words = isWhole && before > 0 ? `${usd(since)} in the last 7 days, ${since >= before ? "+" : "−"}${number(Math.abs(100 * (since / before - 1)))} % against the 7 before` : since > 0 ? `${usd(since)} in the last 7 days` : "";
+  week.words = isWhole && before > 0 ? `${usd(since)} for nodes in the last 7 days, ${since >= before ? "+" : "−"}${number(Math.abs(100 * (since / before - 1)))} % against the 7 before` : since > 0 ? `${usd(since)} for nodes in the last 7 days` : "";
   return week.words;
 }
 
@@ -149,8 +168,16 @@ function queueTable(rows) {
     ["state", (job) => el("span", { class: `chip ${job.status}` }, job.stalled_since ? "stalled" : job.status)],
     ["GPUs", (job) => (job.gpus ? String(job.gpus) : ""), "n"],
     ["why", (job) => job.why, "wide"],
-    ["ends", (job) => (job.status === "waiting" && job.starts_at ? `starts about ${clock(job.starts_at, job.starts_at - Date.now() / 1000 > 43200)}${job.seconds_left === null ? "" : `, runs ${span(job.seconds_left)}`}` : job.seconds_left === null ? "not known" : job.status === "waiting" ? `${span(job.seconds_left)} after its start` : `${clock(Date.now() / 1000 + job.seconds_left, job.seconds_left > 43200)} (${span(job.seconds_left)})`), "n full"],
+    ["ends, or starts", (job) => (job.status === "waiting" && job.starts_at ? `starts about ${clock(job.starts_at, job.starts_at - Date.now() / 1000 > 43200)}${job.seconds_left === null ? "" : `, runs ${span(job.seconds_left)}`}` : job.seconds_left === null ? "not known" : job.status === "waiting" ? `${span(job.seconds_left)} after its start` : `${clock(Date.now() / 1000 + job.seconds_left, job.seconds_left > 43200)} (${span(job.seconds_left)})`), "n full"],
   ], rows, "Jobs");
+}
+
+// The next to end and the next to start; the others on demand, so that what follows is seen.
+const QUEUE_HEAD = 20;
+function queueHead(rows) {
+  const waits = rows.filter((job) => job.status === "waiting"), runs = rows.filter((job) => job.status !== "waiting");
+  const shown = [...runs.slice(0, Math.max(QUEUE_HEAD, 2 * QUEUE_HEAD - waits.length)), ...waits.slice(0, Math.max(QUEUE_HEAD, 2 * QUEUE_HEAD - runs.length))], rest = rows.filter((job) => !shown.includes(job));
+  return [queueTable(shown), rest.length ? folded_("queue", `${number(rest.length)} more`, () => [queueTable(rest)]) : null];
 }
 
 // Purses that are nearly used up, or will be; the Money view has all of them.
@@ -161,6 +188,12 @@ function tightPurses(doc) {
     purses.length ? el("p", { class: "soft" }, el("a", { href: "#money" }, `${counted(purses.length, "purse")} of teams and users`), more === purses.length ? ": all have room" : `: ${number(tight.length)} ${tight.length === 1 ? "is" : "are"} nearly used up, or will be`) : null];
 }
 
+function alertsCard(alerts) {
+  const lines = (few) => el("ul", { class: "plainlist" }, few.map((alert) => el("li", {}, el("span", { class: "soft" }, `${clock(alert.at, true)} `), alert.sentence)));
+  if (!alerts.length) return card("Alerts", "", empty("Nothing to report."));
+  return card("Alerts", "", lines(alerts.slice(0, 3)), alerts.length > 3 ? folded_("alerts", `${number(alerts.length - 3)} before them`, () => [lines(alerts.slice(3))]) : null);
+}
+
 const now = {
   title: "Now", every: 4000,
   load: async () => ({ caps: (await whoAmI()) && me.is_admin ? await ask("caps").catch(() => null) : null, doc: await ask("page/now"), past: await ask("page/history", { hours: 24 }).catch(() => null), week: await weekBefore() }),
@@ -168,20 +201,22 @@ const now = {
     // Bills and the forecast have what the site costs without nodes, and so has the rate that they are compared with.
     const burn = doc.usd_per_hour ?? 0, rate = burn + (doc.beside_usd_per_hour ?? 0), budget = doc.budget_usd_per_hour, nodes = fleetNodes(doc);
     const burnt = past?.series.usd_per_hour, [kind, state, words] = verdict(doc), idle = idleUsd(nodes);
-    const day = doc.books?.day, month = doc.books?.month, [begins, ends] = monthOf(doc.as_of ?? doc.now ?? 0), ofMonth = pace(month, budget, (ends - begins) / 3600);
+    const at = doc.as_of ?? doc.now ?? 0, [begins, ends] = monthOf(at), likely = doc.month_pace, words_ = paceWords(likely);
+    const day = doc.books?.day, month = doc.books ? { ...doc.books.month, forecast_usd: likely?.ends_usd[1] ?? doc.books.month.forecast_usd } : null, ofMonth = pace(month, budget, (ends - begins) / 3600);
+    const beside = doc.beside_usd_per_hour >= 0.005 ? [`with ${usd(doc.beside_usd_per_hour)}/h without nodes (commitments, gateway, images) ${usd(rate)}/h`] : [];
     return [el("h1", { class: "verdict" }, el("span", { class: kind }, state), el("span", {}, words), el("small", {}, doc.leader ? `leader: ${doc.leader.host}, process ${doc.leader.pid}` : `${doc.provider} cloud, no other daemon`)),
       el("div", { class: "grid" },
-      tile("Now", usd(burn), "per hour", budget ? `budget ${usd(budget)}/h on average${rate > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set", ...(doc.beside_usd_per_hour >= 0.005 ? [`and ${usd(doc.beside_usd_per_hour)}/h without nodes: commitments, gateway, images`] : [])),
-      moneyTile("Today", day, pace(day, budget, 24), "by midnight UTC"),
-      moneyTile("This month", month, ofMonth, "by its end", ofMonth ? `${usd(Math.max(ofMonth.left, 0))} left${rate > 0 && ofMonth.left > 0 ? `: ${span((3600 * ofMonth.left) / rate)} at the present rate` : ""}` : null, lastWeek),
-      tile("GPUs", number(doc.gpus_used ?? 0), `of ${number(doc.gpus ?? 0)} in use`, `${counted(doc.nodes ?? 0, "node")}${doc.max_instances ? ` of at most ${doc.max_instances}` : ""}${idle >= 0.005 ? `; ${usd(idle)}/h idle or booting` : ""}`),
-      doc.books ? card("Caps", "w5", ...Object.entries(doc.books).map(([name, books]) => capBar(name, books)), ...tightPurses(doc)) : null,
-      card(["Dollars per hour, last 24 hours"], doc.books ? "w7" : "", burnt ? timeChart({ since: past.since, step: past.step_seconds, height: 190, part: doc.books ? 7 : 12, series: [{ name: "dollars per hour", values: burnt, kind: "line" }], label: "Dollars per hour in the last 24 hours", yName: "$/h", say: usd, marks: budget ? [{ name: "budget", value: budget }] : [] }) : empty("Nothing was written down yet. A minute after the first tick it begins.")),
+      tile("Now", usd(burn), "per hour", ...beside, budget ? `budget ${usd(budget)}/h on average${rate > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set"),
+      moneyTile("Today", day, pace(day, budget, 24), "by midnight UTC", "at the present rate"),
+      moneyTile("This month", month, ofMonth, "by its end", words_, ofMonth ? `${usd(Math.max(ofMonth.left, 0))} left${lasts(ofMonth.left, rate, at, ends)}` : null, lastWeek),
+      tile("GPUs", number(doc.gpus_used ?? 0), `of ${number(doc.gpus ?? 0)} in use`, `${counted(doc.nodes ?? 0, "node")}${doc.max_instances ? ` of at most ${number(doc.max_instances)}` : ""}${idle >= 0.005 ? `; ${usd(idle)}/h idle or booting` : ""}`),
+      doc.books ? card("Caps", "w5", capBar("day", day, "today"), capBar("month", month, "this month", words_), ...tightPurses(doc)) : null,
+      card(["Dollars per hour for nodes, last 24 hours"], doc.books ? "w7" : "", burnt ? timeChart({ since: past.since, step: past.step_seconds, height: 190, part: doc.books ? 7 : 12, series: [{ name: "dollars per hour", values: burnt, kind: "line" }], label: "Dollars per hour in the last 24 hours", yName: "$/h", say: usd, marks: budget ? [{ name: "budget", value: budget }] : [] }) : empty(past?.minutes.some(Boolean) ? "Nothing was rented in the last 24 hours." : "Nothing was written down yet. A minute after the first tick it begins.")),
       capOrders(caps?.caps),
       fleet(doc, nodes),
+      alertsCard(doc.alerts),
       card(["Queue ", el("small", {}, `${counted((doc.running ?? 0) + (doc.waiting ?? 0), "job")}${doc.queue.length >= 200 ? ", the first 200" : ""}`)], "",
         doc.why.length ? el("p", { class: "soft" }, doc.why.map((why) => `${counted(why.jobs, "job")}: ${why.said}`).join(". ") + ".") : null,
-        doc.queue.length ? queueTable(doc.queue) : empty("No jobs. Submit one: ", code("boa submit job.yaml"))),
-      card("Alerts", "", doc.alerts.length ? el("ul", { class: "plainlist" }, doc.alerts.map((alert) => el("li", {}, el("span", { class: "soft" }, `${clock(alert.at, true)} `), alert.sentence))) : empty("Nothing to report.")))];
+        doc.queue.length ? queueHead(doc.queue) : empty("No jobs. Submit one: ", code("boa submit job.yaml"))))];
   },
 };

@@ -24,7 +24,7 @@ function lastDollars(doc, points, budget) {
   for (const part of [0.1, 0.25]) step(spent, Math.min(spent * (1 + part), doc.largest_useful), `the next ${number(100 * part)} %`);
   const unused = Math.max(budget - doc.largest_useful, 0);
   return card(["What the last dollars buy ", el("small", {}, `at ${unit(budget)}, ${span(here * 3600)} a job`)], "",
-    table([["part of the money", (row) => row.name], ["from", (row) => unit(row.from), "n"], ["to", (row) => unit(row.to), "n"], ["shortens a job by", (row) => span(row.saved * 3600), "n"], [doc.unit === "gpus" ? "a GPU saves" : "$1/h saves", (row) => span((row.saved / row.more) * 3600), "n"]], rows, "What the last dollars buy"),
+    rows.length ? table([["part of the money", (row) => row.name], ["from", (row) => unit(row.from), "n"], ["to", (row) => unit(row.to), "n"], ["shortens a job by", (row) => span(row.saved * 3600), "n"], [doc.unit === "gpus" ? "a GPU saves" : "$1/h saves", (row) => span((row.saved / row.more) * 3600), "n"]], rows, "What the last dollars buy") : null,
     unused > 0.005 ? el("p", { class: "why warn" }, `${unit(unused)} of the budget buys nothing: every job has its fastest width at ${unit(doc.largest_useful)}.`) : null);
 }
 
@@ -43,7 +43,7 @@ function roomText(row, limit) {
   const said = row.closed.map((one) => `${one.said}${one.zones.length ? ` (${one.zones.join(", ")})` : ""}${one.until ? `, asked again ${clock(one.until)}` : ""}`);
   if (row.nodes_left === 0 && !said.length) said.push("the quota is used up: ask for more");
   if (limit.max_instances !== null && limit.nodes >= limit.max_instances) said.push(`max_instances = ${limit.max_instances} is reached`);
-  else if (row.needed_nodes !== null && row.quota_nodes !== null && row.needed_nodes > row.quota_nodes) said.push(`the plan needs ${row.needed_nodes - row.quota_nodes} more than the quota: ask for them`);
+  else if (row.needed_nodes !== null && row.quota_nodes !== null && row.needed_nodes > row.quota_nodes) said.push(`the plan needs ${number(row.needed_nodes - row.quota_nodes)} more than the quota: ask for them`);
   else if (row.needed_nodes !== null && limit.max_instances !== null && row.needed_nodes > limit.max_instances) said.push(`max_instances = ${limit.max_instances} is below what the plan needs`);
   return said;
 }
@@ -56,7 +56,7 @@ function roomCard(market) {
     return svg("svg", { class: "strip thinstrip", viewBox: "0 0 200 10", preserveAspectRatio: "none", role: "img", "aria-label": `${row.instance_type}: ${row.nodes} in use${row.quota_nodes === null ? "" : ` of ${row.quota_nodes}`}${row.needed_nodes === null ? "" : `, the plan needs ${row.needed_nodes}`}` },
       svg("rect", { class: "bar-ground", width: 200, height: 10 }), svg("rect", { class: "f0", width: px(row.nodes), height: 10 }), row.needed_nodes === null ? null : svg("rect", { class: "needed", x: Math.max(px(row.needed_nodes) - 2, 0), width: 2, height: 10 }));
   };
-  return card(["Quotas and room ", el("small", {}, `nodes; ${limit.nodes}${limit.max_instances === null ? "" : ` of at most ${limit.max_instances}`} in all`)], "",
+  return card(["Quotas and room ", el("small", {}, `nodes; ${number(limit.nodes)}${limit.max_instances === null ? "" : ` of at most ${number(limit.max_instances)}`} in all`)], "",
     table([["machine", (row) => row.instance_type, "id"], ["market", (row) => row.market], ["in use", (row) => number(row.nodes), "n"], ["", strip, "barcell"], ["quota", (row) => (row.quota_nodes === null ? "not known" : number(row.quota_nodes)), "n"], ["left", (row) => (row.nodes_left === null ? "" : number(row.nodes_left)), "n"], ["the plan needs", (row) => (row.needed_nodes === null ? "" : number(row.needed_nodes)), "n"],
       ["what forbids more", (row) => { const said = roomText(row, limit); return said.length ? el("span", { class: "warn" }, said.join("; ")) : "nothing"; }, "wide"]], rows, "Quotas and room"),
     el("p", { class: "soft" }, `The plan needs: nodes that suffice ${number(100 * market.quota_share)} % of the time at the budget, by the load that it is planned for.`));

@@ -21,6 +21,7 @@ from boa_daemon.planning.report_page import Heading, PageTable, Part, Picture, R
 from boa_daemon.tasks.content_hash import code_hash
 from boa_daemon.tasks.tasks import Tasks
 from boa_daemon.units import counted, format_hours
+from policies.money_text import in_dollars
 
 NOTEWORTHY = 0.02
 """The page tells of a spend over the budget from this fraction on."""
@@ -140,7 +141,9 @@ def about(comparison: Comparison) -> str:
 
 def table_cells(line: PolicyLine, unit: str, reference: str = REFERENCE) -> tuple[str, ...]:
     """Return the cells of a line, in the order of `HEADINGS`."""
-    spent = f"{line.mean_usd_per_hour:,.2f} GPUs" if unit == "gpus" else f"${line.mean_usd_per_hour:,.2f}/h"
+    spent = (
+        f"{line.mean_usd_per_hour:,.2f} GPUs" if unit == "gpus" else f"{in_dollars(line.mean_usd_per_hour)}/h"
+    )
     off = line.mean_usd_per_hour / line.target_usd_per_hour - 1.0
     return (
         line.policy,
@@ -217,7 +220,7 @@ def _section(
 ) -> list[Part]:
     """Return the page's section on one budget and cap."""
     own = [line for line in lines if line.budget == budget]
-    amount = f"{budget:,.4g} GPUs" if unit == "gpus" else f"${budget:,.2f} per hour"
+    amount = f"{budget:,.4g} GPUs" if unit == "gpus" else f"{in_dollars(budget)} per hour"
     parts: list[Part] = [Heading(f"Budget {amount}{cap_text(own[0].max_nodes)}"), _table(own, unit)]
     why = decompose(rows, lines, budget)
     if why is not None:

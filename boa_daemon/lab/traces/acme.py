@@ -43,6 +43,6 @@ def _jobs(path: Path, options: Options, dropped: Counter[str]) -> Iterator[Rigid
             ended.texts("job_id"),
             column_seconds(ended, "submit_time", zone),
             ended.wholes("gpu_num"),
-            ended.numbers("duration", empty=0.0),
+            ended.durations("duration", empty=0.0),
             gpu_type=GPU_TYPE,
         )

@@ -32,5 +32,5 @@ def _jobs(path: Path) -> Iterator[RigidJob]:
             rows.texts("job_id"),
             column_seconds(rows, "submit_time"),
             rows.wholes("gpu_num"),
-            rows.numbers("duration"),
+            rows.durations("duration"),
         )

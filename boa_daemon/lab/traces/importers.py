@@ -76,7 +76,9 @@ _PAI = History(
 HISTORIES: Mapping[str, History] = {
     "sacct": History(
         importer=import_sacct,
-        file="Slurm: `sacct -P` or `-p`, with its header; also tabs, or CSV with quoted cells",
+        file=(
+            "Slurm: `sacct -P` or `-p`, with its header; also tabs, or CSV with quoted cells; `sacct --json`"
+        ),
         columns=(
             "`JobID`, `Submit`, `AllocTRES` or `ReqTRES`; `ElapsedRaw`, else `Elapsed`, else `Start` and "
             "`End`; `State`"
@@ -86,15 +88,15 @@ HISTORIES: Mapping[str, History] = {
             "time are attempts"
         ),
         size="GPUs × elapsed, whatever the state",
-        left_out="steps, jobs that run or wait, without GPUs, of several GPU types",
+        left_out="steps, jobs that run or wait, without GPUs, on shares of GPUs (mps), of several GPU types",
         accepts=_DRAWN | {"time_zone"},
         example="sacct/sacct.txt",
     ),
     "kubernetes": History(
         importer=import_kubernetes,
         file=(
-            "`kubectl get jobs -A -o json`, or `get pods`; Job, JobSet, Volcano's Job, PyTorchJob and "
-            "its like, Pod"
+            "`kubectl get jobs -A -o json` or `-o yaml`, or `get pods`; Job, JobSet, Volcano's Job, Kueue's "
+            "Workload, PyTorchJob and its like, Pod"
         ),
         columns=(
             "pods' `resources` (`nvidia.com/gpu`, `amd.com/gpu`), `parallelism`, replicas; "

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.tables import Rows, TableRow
-from boa_daemon.time_text import UTC_NAMES, has_zone, instant_seconds, named_zone
+from boa_daemon.time_text import UTC_NAMES, has_zone, instant_of_text, instant_seconds, named_zone
 
 _PLAIN = "0000-00-00 00:00:00"
 _CLOCK = "00:00:00"
@@ -130,6 +130,9 @@ def run_seconds(started: str, ended: str, zone: tzinfo = UTC) -> float:
         raise ValueError(f"of {started} and {ended} one alone has a zone")
     if last < first and has_zone(ended):
         raise ValueError(f"{ended} is before {started}")
+    if last < first and zone is not UTC:
+        # A time that the clocks show twice is the second of the two where the first is before the start.
+        last = instant_of_text(ended, zone).replace(fold=1).timestamp()
     # Without zones a run across the end of daylight saving seems to end before its start.
     return max(0.0, last - first)
 

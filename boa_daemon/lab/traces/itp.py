@@ -143,5 +143,5 @@ def _raw_jobs(path: Path) -> Iterator[RigidJob]:
             id=row.text("job_id"),
             submitted_at_seconds=row.number("submission_time"),
             gpus=gpus,
-            gpu_seconds=row.number("duration") * gpus,
+            gpu_seconds=row.duration("duration") * gpus,
         )

@@ -1,11 +1,14 @@
 """Lists of records in JSON: an array, an object with the list under a key, an object per line, or several.
 
+Kubernetes' objects may be in YAML, too.
+
 An error names the record by its place in the list, and by its name where it has one.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -13,9 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.document_file import listed_json
+from boa_daemon.inputs.document_file import entries_of, listed_json
+from boa_daemon.inputs.yaml_events import YamlProblem, parse_yaml
 from boa_daemon.text_files import read_whole_text
 from boa_daemon.time_text import epoch_seconds, instant_seconds
+
+_OBJECTS = re.compile(r"\s*(?:---\s+)?(?:apiVersion|items|kind|metadata):")
+"""How ``kubectl get -o yaml`` begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +131,25 @@ def read_records(path: Path, lists: Sequence[str], *, noun: str, hint: str) -> I
     Raises:
         InputError: when it cannot be read, is no JSON, or holds something other than objects.
     """
-    entries = listed_json(read_whole_text(path), str(path), lists, hint=hint)
+    text = read_whole_text(path)
+    if _OBJECTS.match(text):
+        documents = [part for part in re.split(r"(?m)^---\s*$", text) if part.strip()]
+        entries = entries_of([_of_yaml(part, path, hint) for part in documents], lists)
+    else:
+        entries = listed_json(text, str(path), lists, hint=hint)
     for number, content in enumerate(entries):
         if not isinstance(content, Mapping):
             raise InputError(f"{noun} {number} is no object", file=path, hint=hint)
         name = _name_of(content)
         yield Record(content, path, f"{noun} {number}{f' ({name})' if name else ''}")
+
+
+def _of_yaml(text: str, path: Path, hint: str) -> Any:
+    """Return the value of a document in YAML."""
+    try:
+        return parse_yaml(text)
+    except YamlProblem as problem:
+        raise InputError(f"not valid YAML: {problem}", file=path, line=problem.line, hint=hint) from None
 
 
 def _name_of(content: Mapping[str, Any]) -> str:

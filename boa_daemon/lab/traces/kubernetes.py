@@ -1,8 +1,9 @@
-"""Kubernetes' jobs: ``kubectl get jobs -A -o json``, or the pods, or jobs of operators for training.
+"""Kubernetes' jobs: ``kubectl get jobs -A -o json`` or yaml, or the pods, or jobs of operators for training.
 
 A Job's width is the GPUs of a pod (limits, else requests) x the pods that run at once. It runs from its
 `startTime` to its `completionTime`, or to the condition that failed it. Read are Job (batch/v1), Job of
-Volcano, JobSet, the operators' PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob and JAXJob, and Pods.
+Volcano, JobSet, Kueue's Workload, the operators' PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob and JAXJob,
+and Pods.
 
 Pods of one job (by their owner or label) are its attempts and its ranks: its width is the most GPUs that they
 held at once, its work the sum of theirs. A pod whose job is in the file as well is not counted twice.
@@ -14,6 +15,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from boa_daemon.lab.traces.instants import zone_of
 from boa_daemon.lab.traces.json_records import Record, read_records
 from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_workload
 from boa_daemon.lab.traces.source_files import pick_file
+from boa_daemon.time_text import duration_seconds
 from boa_daemon.traces.workload import Options, Workload
 
 FILES = ("*jobs*.json", "*pods*.json", "*.json")
@@ -36,8 +39,8 @@ _OWNER_LABELS = (
     *("batch.kubernetes.io/job-name", "job-name", "ray.io/cluster", "leaderworkerset.sigs.k8s.io/name"),
 )
 _OPERATORS = ("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "MXJob")
-_JOBS = ("Job", "JobSet", *_OPERATORS)
-_DONE = ("Complete", "Completed", "Succeeded", "SuccessCriteriaMet", "Failed", "FailureTarget")
+_JOBS = ("Job", "JobSet", "Workload", *_OPERATORS)
+_DONE = ("Finished", "Complete", "Completed", "Succeeded", "SuccessCriteriaMet", "Failed", "FailureTarget")
 _PHASES_DONE = ("Completed", "Failed", "Aborted", "Terminated")
 
 
@@ -141,6 +144,10 @@ def _job(one: Record, options: Options, dropped: Counter[str], outcomes: Counter
     created = one.seconds("metadata", "creationTimestamp", zone=zone)
     if created is None:
         raise one.refuse("metadata.creationTimestamp is missing")
+    if started is None:
+        started = _admitted(one, zone)
+    if started is None and ended is not None and (ran := one.get("status", "runningDuration")):
+        started = ended - _duration(one, ran)
     if started is None and (_kind(one) == "JobSet" or "volcano" in str(one.get("apiVersion"))):
         # Their status has no start, so the wait in the queue counts as run time.
         started = created
@@ -163,6 +170,28 @@ def _job(one: Record, options: Options, dropped: Counter[str], outcomes: Counter
     ]
 
 
+def _admitted(one: Record, zone: tzinfo) -> float | None:
+    """Return when Kueue let a workload start; None for other objects, and for one that waits."""
+    if _kind(one) != "Workload":
+        return None
+    return next(
+        (
+            condition.seconds("lastTransitionTime", zone=zone)
+            for condition in one.objects("status", "conditions")
+            if condition.get("type") == "Admitted" and condition.get("status") in ("True", True)
+        ),
+        None,
+    )
+
+
+def _duration(one: Record, text: object) -> float:
+    """Return the seconds of Volcano's ``1h2m3s``."""
+    try:
+        return duration_seconds(str(text))
+    except ValueError:
+        raise one.refuse(f"status.runningDuration must be a run time; got {str(text)[:60]!r}") from None
+
+
 def _groups(one: Record) -> Iterator[tuple[_Pods, int]]:
     """Yield (one pod's GPUs, number of pods at once) of the groups of equal pods of a job."""
     spec = one.get("spec") or {}
@@ -177,6 +206,10 @@ def _groups(one: Record) -> Iterator[tuple[_Pods, int]]:
             inner = ("template", "spec")
             number = part.whole("replicas", default=1) * _at_once(part, inner)
             yield _pod(part, (*inner, "template")), number
+        return
+    if one.get("spec", "podSets") is not None:
+        for part in one.objects("spec", "podSets"):
+            yield _pod(part, ("template",)), part.whole("count", default=1)
         return
     if one.get("spec", "tasks") is not None:
         for part in one.objects("spec", "tasks"):

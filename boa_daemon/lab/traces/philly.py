@@ -46,7 +46,7 @@ def _extract_jobs(path: Path) -> Iterator[RigidJob]:
             [f"philly-{line}" for line in rows.lines],
             column_seconds(rows, "timestamp"),
             rows.wholes("num_gpus"),
-            rows.numbers("duration"),
+            rows.durations("duration"),
         )
 
 
@@ -62,8 +62,9 @@ def _log_jobs(path: Path) -> Iterator[RigidJob]:
         try:
             yield _log_job(entry)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
+            said = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
             raise InputError(
-                f"entry {number} is not a job of Philly's log: {type(error).__name__} {error}",
+                f"entry {number} is not a job of Philly's log: {said}",
                 file=path,
                 hint="Needed: jobid, submitted_time, attempts of start_time, end_time, detail of gpus",
             ) from error

@@ -31,7 +31,7 @@ from boa_daemon.lab.traces.pollux import GPU_TYPES, application_classes
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, cut
 from policies.fast_dataclasses import fast_init
-from policies.links.gpu_kinds import shared_kind
+from policies.kinds import kind_of
 from policies.model import JobClass, Phase
 from policies.speedup import MAX_GPUS, Table
 
@@ -240,7 +240,8 @@ def _only_width(gpu_type: str, gpus: float, places: int, source: GpuSource | Non
     if gpus == int(gpus):
         return {gpu_type: Table(gpus=(int(gpus),), speeds=(float(gpus),))}
     machine = (source.instance_type if source else None) or gpu_type
-    return {shared_kind(gpu_type, machine, places): Table(gpus=(round(gpus * places),), speeds=(gpus,))}
+    kind = str(kind_of(gpu_type).on(machine, places=places))
+    return {kind: Table(gpus=(round(gpus * places),), speeds=(gpus,))}
 
 
 def _with_places(source: GpuSource | None, places: int | None) -> GpuSource:
@@ -253,7 +254,7 @@ def _said_of_places(
 ) -> str:
     """Return what was assumed of the jobs that had parts of a GPU."""
     number = sum(job.is_part and job.gpu_type == gpu_type for _, job in kept)
-    price = "" if gpu_type in options.gpu_types else "; a GPU-hour stands at 1 USD, so that 40/h is 40 GPUs"
+    price = "" if gpu_type in options.gpu_types else "; a GPU-hour stands at $1.00, so that 40/h is 40 GPUs"
     return (
         f"{number} jobs had a part of a GPU: {gpu_type} has {places} places per GPU, parts are rounded up to "
         f"them, and in a simulation a job alone on its GPU is faster than it was{price}"

@@ -1,4 +1,4 @@
-"""Slurm's accounting: the output of ``sacct -P`` (``--parsable2``) or ``-p``, with any columns in any order.
+"""Slurm's accounting: the output of ``sacct -P`` or ``-p`` with any columns in any order, or of ``--json``.
 
 Needed are JobID, Submit, AllocTRES or ReqTRES, and Elapsed, ElapsedRaw, or Start and End. A row of a step
 (``17.batch``, ``17.0``) is part of its job and left out; a task of an array (``17_3``) is a job. The parts of
@@ -26,10 +26,13 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.tables import BadCell, Rows, TableRow, delimiter_in, header_of, read_batches
 from boa_daemon.lab.traces.instants import clock_seconds, column_seconds, run_seconds, zone_of
 from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_jobs, rigid_workload
+from boa_daemon.lab.traces.sacct_json import COLUMNS, sacct_rows
 from boa_daemon.lab.traces.source_files import pick_file
+from boa_daemon.text_files import is_json, is_parquet
+from boa_daemon.time_text import duration_seconds
 from boa_daemon.traces.workload import Options, Workload
 
-FILES = ("sacct*", "*.txt", "*.psv", "*.csv")
+FILES = ("sacct*", "*.txt", "*.psv", "*.csv", "*.json")
 COMMAND = "sacct -a -X -P --starttime 2026-01-01 -o JobID,Submit,Start,End,Elapsed,State,AllocTRES,ReqTRES"
 
 _ENDED = (
@@ -73,7 +76,16 @@ _ELAPSED = re.compile(
     r"(?:(?:(?P<days>\d+)-)?(?P<hours>\d{1,2}):)?(?P<minutes>\d{1,2}):(?P<seconds>\d{1,2}(?:\.\d+)?)"
 )
 _JOB_ID = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[[^\]]*\]))?)(?:\+(?P<part>\d+))?(?P<step>\.\S+)?")
-_TRES = re.compile(r"gres/gpu(?::(?P<type>[^=]+))?=(?P<count>\d+)")
+_TRES = re.compile(r"gres/gpu(?::(?P<type>[^=]+))?=(?P<count>\d+)", re.IGNORECASE)
+_GRES = re.compile(r"gpu(?::(?P<type>[^:=\d][^:=]*))?(?::(?P<count>\d+))?", re.IGNORECASE)
+_GRES_PLACES = re.compile(r"\([^)]*\)")
+_NO_GPU = re.compile(
+    r"(?!gres/gpu[:=])(?:[a-z][\w.-]*(?:/[\w.:-]+)?=\S+|(?!gpu:|per_)[a-z][\w-]*(?::[\w.-]+)?:\d+[kmgt]?|\(null\))",
+    re.IGNORECASE,
+)
+"""A resource other than GPUs, in the words of now or of old versions."""
+_SHARES = re.compile(r"\bgres/(?:shard|mps)\b[^,]*=[1-9]", re.IGNORECASE)
+"""Parts of GPUs, which Slurm counts in units of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,38 +186,43 @@ def elapsed_seconds(text: str) -> float:
     return hours * 3600.0 + int(found["minutes"]) * 60.0 + float(found["seconds"])
 
 
-def _in_tres(found: re.Match[str]) -> str:
-    return f"gres/gpu{':' + found[1] if found[1] else ''}={found[2]}"
-
-
 def gpus_of(tres: str) -> dict[str, int]:
-    """Return the GPUs by type in ``cpu=8,gres/gpu=2,gres/gpu:a100=2``; an unnamed type is ``gpu``."""
+    """Return the GPUs by type in ``cpu=8,gres/gpu=2,gres/gpu:a100=2``; an unnamed type is ``gpu``.
+
+    Old versions write ``gpu:4`` or ``gpu:v100:4(IDX:0-3),craynetwork:1``.
+
+    Raises:
+        ValueError: for a cell that was cut off, that is no such list, or that counts per node.
+    """
     named: Counter[str] = Counter()
     total = 0
-    if re.match(r"gpu\b", tres.strip()):
-        # A column of old versions: gpu:4, or gpu:v100:4(IDX:0-3).
-        tres = re.sub(r"\bgpu:(?:([^:,(]+):)?(\d+)(?:\([^)]*\))?", _in_tres, tres)
-    for item in tres.split(","):
-        found = _TRES.fullmatch(item.strip())
+    for item in map(str.strip, _GRES_PLACES.sub("", tres).split(",") if tres.strip() else ()):
+        if item.endswith("+"):
+            raise BadCell(f"{tres.strip()!r} was cut off by sacct", "Write it with -P, or -o AllocTRES%200")
+        found = _TRES.fullmatch(item) or _GRES.fullmatch(item)
         if found is None:
-            if item.strip().startswith(("gres/gpu=", "gres/gpu:")):
-                raise ValueError(f"{item.strip()!r} is no number of GPUs")
-        elif found["type"]:
-            named[found["type"].lower()] += int(found["count"])
-        else:
+            if _NO_GPU.fullmatch(item):
+                continue
+            said = "is no number of GPUs" if "gpu" in item.lower() else "is not NAME=NUMBER"
+            raise BadCell(f"{item!r} {said}", f"Write the file with {COMMAND}")
+        if found["type"]:
+            named[found["type"].lower()] += int(found["count"] or 1)
+        elif "=" in item:
             total = int(found["count"])
+        else:
+            named[GPU_TYPE] += int(found["count"] or 1)
     rest = total - sum(named.values())
-    return {name: n for name, n in (*named.items(), (GPU_TYPE, max(0, rest))) if n}
+    if rest > 0:
+        named[GPU_TYPE] += rest
+    return {name: n for name, n in named.items() if n}
 
 
 def _read(path: Path, zone: tzinfo, dropped: Counter[str], states: Counter[str]) -> _Columns:
     """Return the rows of jobs that have ended, on one type of GPU."""
-    names, delimiter = _header(path)
-    at = _columns({name.lower(): name for name in names}, path)
-    hint = f"A cell must not hold {delimiter!r}: leave JobName out. For example {COMMAND}"
+    batches, at = _batches(path)
     read = _Reader(at, zone)
     found = _Columns()
-    for batch in read_batches(path, [name for name in at.values() if name], delimiter=delimiter, hint=hint):
+    for batch in batches:
         ids = read.ids(batch)
         is_job = [step is None for _, _, step in ids]
         rows, ids = batch.where(is_job), list(compress(ids, is_job))
@@ -216,7 +233,7 @@ def _read(path: Path, zone: tzinfo, dropped: Counter[str], states: Counter[str])
             rows, ids, kept = rows.where(is_over), list(compress(ids, is_over)), list(compress(kept, is_over))
         gpus = read.gpus(rows)
         is_of_one = [one is not None for one in gpus]
-        dropped["of several GPU types"] += is_of_one.count(False)
+        dropped["of several GPU types, or of parts of GPUs (shard, mps)"] += is_of_one.count(False)
         rows, ids, kept = (
             rows.where(is_of_one),
             list(compress(ids, is_of_one)),
@@ -236,6 +253,17 @@ def _read(path: Path, zone: tzinfo, dropped: Counter[str], states: Counter[str])
         ran = found.gpus[-len(rows) :] if len(rows) else ()
         states.update(state for state, *used in zip(kept, ran, seconds, strict=True) if state and all(used))
     return found
+
+
+def _batches(path: Path) -> tuple[Iterator[Rows], dict[str, str]]:
+    """Return the rows of a file, and the names of its columns."""
+    if not is_parquet(path) and is_json(path):
+        return sacct_rows(path, COMMAND), _columns({name.lower(): name for name in COLUMNS}, path)
+    names, delimiter = _header(path)
+    at = _columns({name.lower(): name for name in names}, path)
+    hint = f"A cell must not hold {delimiter!r}: leave JobName out. For example {COMMAND}"
+    needed = [name for name in at.values() if name]
+    return read_batches(path, needed, delimiter=delimiter, hint=hint), at
 
 
 def _header(path: Path) -> tuple[list[str], str]:
@@ -281,7 +309,7 @@ class _Reader:
         return rows.each(column, _state, self._states)
 
     def gpus(self, rows: Rows) -> list[tuple[str, int] | None]:
-        """Return (type, number) of the GPUs of each row; None for several types.
+        """Return (type, number) of the GPUs of each row; None for several types, and for parts of GPUs.
 
         They are those that were allocated, or else those that were asked for.
         """
@@ -338,6 +366,10 @@ def _columns(known: dict[str, str], path: Path) -> dict[str, str]:
     if not (at["elapsed"] or at["elapsedraw"] or (at["start"] and at["end"])):
         lacks.append("Elapsed, ElapsedRaw, or Start and End")
     if lacks:
+        aligned = [name.lower() for one in known for name in one.split()]
+        if len(known) == 1 and {"jobid", "jobidraw"} & set(aligned) and len(aligned) > 1:
+            problem = "columns are aligned with spaces, and sacct cuts cells off in such a table"
+            raise InputError(problem, file=path, line=1, hint=f"Write the file with {COMMAND}")
         has_none = not any(at.values())
         problem = "no header of sacct" if has_none else f"column {' and '.join(lacks)} is missing"
         extra = " (without --noheader)" if has_none else ""
@@ -364,19 +396,27 @@ def _states_like(word: str) -> tuple[str, ...]:
 
 
 def _gpus(text: str) -> tuple[str, int] | None:
-    """Return (type, number) of the GPUs in a cell; None for several types."""
+    """Return (type, number) of the GPUs in a cell; None for several types, and for parts of GPUs."""
     found = gpus_of(text)
+    if not found and _SHARES.search(text):
+        return None
     return None if len(found) > 1 else next(iter(found.items()), (GPU_TYPE, 0))
 
 
 def _elapsed(text: str) -> float:
-    """Return the run time in a cell."""
+    """Return the run time in a cell: in Slurm's words, or with units."""
     if not text:
         raise BadCell("Elapsed is empty")
     try:
         return elapsed_seconds(text)
     except ValueError as error:
-        raise BadCell(f"Elapsed {error}") from None
+        if re.fullmatch(r"[\d.,]*", text) or re.fullmatch(r"[\d:.-]*", text):
+            # A clock that is none of Slurm's, or a number without its unit.
+            raise BadCell(f"Elapsed {error}") from None
+        try:
+            return duration_seconds(text)
+        except ValueError:
+            raise BadCell(f"Elapsed {error}") from None
 
 
 def _between(row: TableRow, at: Mapping[str, str], zone: tzinfo) -> float:

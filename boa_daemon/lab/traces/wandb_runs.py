@@ -114,7 +114,7 @@ def _job(
         raise row.refuse("the run states no GPUs", hint=hint)
     number = (options.gpus or 0) if gpus is None else row.whole(gpus)
     assumed["gpus"] += gpus is None
-    seconds = row.number(runtime) if row.cells[runtime].strip() else 0.0
+    seconds = row.duration(runtime) if row.cells[runtime].strip() else 0.0
     assumed["failed"] += bool(state in ("crashed", "failed", "killed") and number and seconds)
     kind = next((row.cells[name].strip() for name in _TYPE if row.cells.get(name, "").strip()), "")
     return RigidJob(

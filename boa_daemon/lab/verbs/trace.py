@@ -13,7 +13,7 @@ import typer
 from boa_daemon.cli.common.byte_progress import byte_progress
 from boa_daemon.cli.common.daemon_client import ConfigOption, SocketOption, a_client
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.errors import InputError
+from boa_daemon.errors import InputError, not_one_of
 from boa_daemon.lab.traces.importers import HISTORIES, import_source, many_objects, source_names
 from boa_daemon.lab.verbs.trace_fit import fit
 from boa_daemon.number_text import NotOneNumber, number_of, without_dollars
@@ -52,7 +52,7 @@ def write_history(
 def _known(name: str) -> str:
     """Return the name of a format, or raise an error that lists the formats."""
     if name not in source_names():
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(source_names())}")
+        raise typer.BadParameter(not_one_of(name, source_names()))
     return name
 
 

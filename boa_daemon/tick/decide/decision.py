@@ -6,10 +6,11 @@ tick can be replayed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from boa_daemon.tick.decide.diff import diff
 from boa_daemon.tick.decide.gc_pause import without_gc
+from boa_daemon.tick.decide.without_limits import Limits, held_next, narrowed_next, site_without
 from boa_daemon.tick.explain.explain import explain_job
 from boa_daemon.tick.explain.headline import headline
 from boa_daemon.tick.facts.actions import Action
@@ -17,7 +18,8 @@ from boa_daemon.tick.facts.claims import with_claims_held, with_claims_started
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.needs import Fact, Stage, facts_of, needs_of
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.reasons import JobReason
+from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS, JobReason
+from boa_daemon.tick.facts.room_caps import NARROWS
 from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
 from boa_daemon.tick.money.caps import within_instances
 from boa_daemon.tick.stages.end.keep_warm import keep_warm
@@ -97,14 +99,36 @@ STAGES: tuple[Stage, ...] = (
 """The stages in the order in which they run: each takes the plan so far and returns a better one."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What a decision was made by, to make it again without some limits; each such plan is kept."""
+
+    allocator: Allocator
+    placer: Placer
+    rules: Rules
+    plans: dict[Limits, Plan] = field(default_factory=dict)
+
+    def plan_without(self, state: ClusterState, limits: Limits) -> Plan:
+        """Return the plan for a state without some limits."""
+        if limits not in self.plans:
+            seen, rules = site_without(state, self.rules, limits)
+            decision = decide(seen, allocator=self.allocator, placer=self.placer, rules=rules)
+            self.plans[limits] = decision.plan
+        return self.plans[limits]
+
+
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The state that a tick saw, the plan it made, and the ordered actions that carry the plan out."""
+    """The state that a tick saw, the plan it made, and the ordered actions that carry the plan out.
+
+    `basis` is what `decide` made it by; None if it was put together otherwise.
+    """
 
     state: ClusterState
     plan: Plan
     actions: tuple[Action, ...]
+    basis: Basis | None = field(default=None, compare=False, repr=False)
 
     @property
     def wake_at(self) -> float | None:
@@ -120,7 +144,23 @@ class Decision:
             InputError: when no job of that id is present.
         """
         figures = explain_job(self.state, self.plan, job)
-        return f"{headline(self.state, self.plan, job)} {figures}"
+        return f"{headline(self.state, self.plan, job)} {figures}{self._held_next(job)}"
+
+    def _held_next(self, job: JobId) -> str:
+        """Return which limits would hold a job without the one that it waits for; empty if none would."""
+        basis, seen = self.basis, self.state.all_jobs[job]
+        if basis is None or seen.is_stopping or job in self.plan.jobs.ends:
+            return ""
+        codes = held_next(job, self.plan, lambda limits: basis.plan_without(self.state, limits))
+        names = narrowed_next(job, self.plan, lambda limits: basis.plan_without(self.state, limits))
+        also = "; and without that as well: "
+        said = ""
+        if names:
+            said = f" Without that limit alone it would be no wider: {also.join(names)} {NARROWS} it either."
+        if codes:
+            texts = also.join(WAIT_REASON_TEXTS[code] for code in codes)
+            said += f" Without what it waits for alone it would still wait: {texts}."
+        return said
 
     def reason(self, job: JobId, *, holds_gpus: bool) -> WaitReason | JobReason:
         """Return the reason code of an unfinished job.
@@ -159,7 +199,8 @@ def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: 
         if stage not in idle:
             draft = stage(seen, draft)
     plan = with_claims_started(state, seen, draft.plan)
-    return Decision(state=state, plan=plan, actions=diff(state, plan))
+    basis = Basis(allocator=allocator, placer=placer, rules=rules)
+    return Decision(state=state, plan=plan, actions=diff(state, plan), basis=basis)
 
 
 def _without_effect(facts: tuple[Fact, ...]) -> frozenset[Stage]:

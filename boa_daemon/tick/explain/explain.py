@@ -20,6 +20,7 @@ from boa_daemon.tick.room.service_order import BY_ARRIVAL, waiting_in_order
 from boa_daemon.units import counted, format_hours, format_instant
 from policies.answer import Accrual
 from policies.model import JobId, Width
+from policies.money_text import in_dollars
 
 _ASKED_AGAIN: frozenset[WaitReason] = frozenset(
     ("out-of-stock", "quota", "denied", "throttled", "bad-request", "no-price")
@@ -157,7 +158,7 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
         return f"It waits for job {job.terms.waits_for}, which {how} (after)."
     if reason == "user-day-cap":
         money = state.users.get(job.terms.user)
-        said = "" if money is None else f" ${money.spent_usd:.2f} of ${money.cap_usd:.2f}"
+        said = "" if money is None else f" {in_dollars(money.spent_usd)} of {in_dollars(money.cap_usd)}"
         return (
             f"It is held back: the jobs of user {job.terms.user} have spent today's cap"
             f"{said and ':'}{said}. It may start after midnight UTC."
@@ -273,8 +274,9 @@ def _money_now(state: ClusterState, accrual: Accrual) -> str:
     """Return what the accrued money pays for now, beside what is rented."""
     rented = sum(node.usd_per_hour for node in live_nodes(state))
     return (
-        f"the budget of ${accrual.per_hour:.2f}/hour now pays for ${accrual.most_per_hour:.2f}, and "
-        f"${rented:.2f} are rented"
+        f"the budget of {in_dollars(accrual.per_hour)}/hour now pays for "
+        f"{in_dollars(accrual.most_per_hour)}, and "
+        f"{in_dollars(rented)} are rented"
     )
 
 

@@ -28,6 +28,7 @@ from boa_daemon.tick.facts.room_caps import gpu_counts
 from boa_daemon.tick.facts.state import ClusterState
 from policies.fast_dataclasses import replace
 from policies.model import Job, JobId, Width
+from policies.money_text import in_dollars
 from policies.online.node_prices import WholeNodePrices
 from policies.online.width_comparison import WidthComparison, compare_widths
 
@@ -62,10 +63,10 @@ class Choice:
         """The choice as a sentence for people."""
         what = " of money and waiting" if self.unit == "USD" else ""
         per = "" if self.unit == "USD" else "/hour"
-        other = f"{self.runner_up} would be ${self.runner_up_cost:.4g}"
-        said = f"{self.chosen}, at ${self.cost:.4g}{per}{what}; {other}"
+        other = f"{self.runner_up} would be {in_dollars(self.runner_up_cost)}"
+        said = f"{self.chosen}, at {in_dollars(self.cost)}{per}{what}; {other}"
         if self.wished:
-            return f"{said}, and {self.wished} ${self.wished_cost:.4g}, but {self.forbidden_by}"
+            return f"{said}, and {self.wished} {in_dollars(self.wished_cost)}, but {self.forbidden_by}"
         return f"{said}, but {self.forbidden_by}" if self.forbidden_by else said
 
     @property

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 from boa_daemon.units import counted, format_hours
 from policies.fast_dataclasses import fast_init
 from policies.model import check_positive
+from policies.money_text import in_dollars
 
 CapCode: TypeAlias = Literal["cap-day", "cap-month", "cap-hour", "cap-instances"]
 """Which hard cap."""
@@ -73,11 +74,11 @@ class HeldMoney:
     def sentence(self, cap_usd: float | None) -> str:
         """Return the money in words, for a purse with a cap if it is known."""
         at = datetime.fromtimestamp(self.room_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        said = f"${self.spent_usd:,.2f} is spent"
+        said = f"{in_dollars(self.spent_usd)} is spent"
         if self.reserved_usd >= _CENT:
-            said += f", ${self.reserved_usd:,.2f} is reserved for what runs"
+            said += f", {in_dollars(self.reserved_usd)} is reserved for what runs"
         if self.needed_usd >= _CENT:
-            said += f", it takes ${self.needed_usd:,.2f} to begin"
+            said += f", it takes {in_dollars(self.needed_usd)} to begin"
         # What is spent stays spent: an end of running jobs gives back what is reserved for them alone.
         left = inf if cap_usd is None else cap_usd - self.spent_usd
         sooner = self.reserved_usd >= _CENT and left >= max(self.needed_usd, _CENT)
@@ -134,21 +135,21 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
 
 
 def _usd_left(usd: float) -> str:
-    return f"${usd:,.2f} is left" if usd >= 0.0 else f"${-usd:,.2f} more than that is taken"
+    return f"{in_dollars(usd)} is left" if usd >= 0.0 else f"{in_dollars(-usd)} more than that is taken"
 
 
 NUMBERS: Mapping[HeldNumber, Callable[[float], str]] = MappingProxyType(
     {
-        "cap_usd": lambda usd: f"the cap is ${usd:,.2f}",
+        "cap_usd": lambda usd: f"the cap is {in_dollars(usd)}",
         "left_usd": _usd_left,
-        "spent_usd": lambda usd: f"${usd:,.2f} is spent",
-        "ahead_usd": lambda usd: f"by ${usd:,.2f}",
+        "spent_usd": lambda usd: f"{in_dollars(usd)} is spent",
+        "ahead_usd": lambda usd: f"by {in_dollars(usd)}",
         "claim_seconds": lambda seconds: (
             f"unless a team behind its share submits more, jobs of this team may start within "
             f"{format_hours(seconds / 3600)}"
         ),
-        "cap_usd_per_hour": lambda usd: f"the ceiling is ${usd:,.2f}/hour",
-        "usd_per_hour": lambda usd: f"${usd:,.2f}/hour is taken",
+        "cap_usd_per_hour": lambda usd: f"the ceiling is {in_dollars(usd)}/hour",
+        "usd_per_hour": lambda usd: f"{in_dollars(usd)}/hour is taken",
         "cap_nodes": lambda nodes: f"the cap is {counted(round(nodes), 'node')}",
         "present_nodes": lambda nodes: f"present: {nodes:,.0f}",
         "held_seconds": lambda seconds: f"for {seconds:,.0f} s so far",

@@ -12,11 +12,14 @@ from typing import Literal, TypeAlias
 
 from boa_daemon.units import counted
 from policies.model import Width
+from policies.money_text import price_in_dollars
 
 RoomCode: TypeAlias = Literal[
     "node-limit", "cap-hour", "quota", "out-of-stock", "denied", "throttled", "bad-request", "no-price"
 ]
 _SLACK = 1.0 + 1e-9
+NARROWS = "cannot hold"
+"""What is said of a limit, after its name, in the reason of a width that it narrows."""
 
 
 def node_limit_name(nodes: int) -> str:
@@ -26,7 +29,7 @@ def node_limit_name(nodes: int) -> str:
 
 def ceiling_name(usd_per_hour: float) -> str:
     """Return how a ceiling on dollars per hour is named."""
-    return f"the ceiling of ${usd_per_hour:,.6g}/hour"
+    return f"the ceiling of {price_in_dollars(usd_per_hour)}/hour"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

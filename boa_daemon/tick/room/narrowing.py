@@ -18,7 +18,14 @@ from dataclasses import dataclass, field
 from math import inf
 
 from boa_daemon.tick.facts.offers import closed_until, room_to_rent
-from boa_daemon.tick.facts.room_caps import RoomCap, RoomCode, ceiling_name, gpu_counts, node_limit_name
+from boa_daemon.tick.facts.room_caps import (
+    NARROWS,
+    RoomCap,
+    RoomCode,
+    ceiling_name,
+    gpu_counts,
+    node_limit_name,
+)
 from boa_daemon.tick.facts.state import ClusterState, Rules
 from boa_daemon.units import counted
 from policies.answer import Allocation
@@ -136,7 +143,7 @@ class _Why:
                 str(Width(kind, gpus)) for kind, gpus in gpu_counts(self.asked.values()).items()
             )
             jobs = counted(len(self.asked), "job")
-            self.known["full"] = f"{self.cap.name} cannot hold the {need} that {jobs} would have without it"
+            self.known["full"] = f"{self.cap.name} {NARROWS} the {need} that {jobs} would have without it"
         return self.known["full"]
 
     def __call__(self, job: JobId) -> str:
@@ -198,7 +205,12 @@ def _most_nodes(state: ClusterState, kind: InstanceType) -> int | None:
 
 def _why_short(state: ClusterState, kind: InstanceType) -> tuple[RoomCode, str]:
     """Return what limits the nodes of a type: stock, quota, or that no launch is accepted now."""
-    closed = closed_until(kind.name, state.offers, state.cooldowns, now=state.now)
+    known, rests, now = state.offers, state.cooldowns, state.now
+    closed = closed_until(kind.name, known, rests, now=now)
+    more, together = room_to_rent(kind.name, known, rests, now=now)
+    if closed is None and more < room_to_rent(kind.name, known, {}, now=now)[0]:
+        # The quota alone would leave more: a refusal of wide orders is the limit.
+        closed = closed_until(kind.name, known, rests, now=now, together=int(together) + 1)
     code = "quota" if closed is None else closed.kind
     if code == "quota":
         return "quota", "the account's quota"

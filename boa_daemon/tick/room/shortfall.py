@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from policies.money_text import in_dollars, least_in_dollars
 from policies.online.best_effort import Account, Shortfall
 from policies.optimum.frontier import rounded_up
 
 
 def shortfall_sentence(shortfall: Shortfall, *, per: str = "hour", hours: float = 1.0) -> str:
     """Return how far the budget goes, as a sentence; dollars per unit of time of so many hours."""
-    is_gpus = shortfall.unit == "gpus"
-    unit, scale = ("GPUs", 1.0) if is_gpus else (f"USD/{per}", hours)
-    enough = f"{rounded_up(shortfall.least_spend * scale)} {unit}"
-    budget = f"{shortfall.budget * scale:.6g} {unit}"
+    if shortfall.unit == "gpus":
+        enough, budget = f"{rounded_up(shortfall.least_spend)} GPUs", f"{shortfall.budget:.6g} GPUs"
+    else:
+        enough = f"{least_in_dollars(shortfall.least_spend * hours)}/{per}"
+        budget = f"{in_dollars(shortfall.budget * hours)}/{per}"
     least = f"the cheapest widths need {enough}"
     if shortfall.jobs_per_hour <= 0.0:
         return (

@@ -144,14 +144,15 @@ def test_states_of_slurm_are_observed(
         assert node.ends_by is None
 
 
-def test_a_node_that_somebody_elses_job_got_is_given_up_with_a_warning(tmp_path: Path) -> None:
-    """Our own jobs are known by their comment."""
+@pytest.mark.parametrize("theirs", ["theirs", "boa:class=default", "boa: hello"])
+def test_a_node_that_somebody_elses_job_got_is_given_up_with_a_warning(tmp_path: Path, theirs: str) -> None:
+    """Our own jobs are known by their comment; a user's words to BOA make no job ours."""
     slurm = a_slurm()
     cloud = a_cloud(slurm, tmp_path, ManualClock(0.0))
     cloud.launch(order(count=2))
     slurm.queue = [
-        SlurmJob(id="1", state="RUNNING", nodes="n1", comment="boa:a:g1:x"),
-        SlurmJob(id="2", state="RUNNING", nodes="n[2-3]", comment="theirs"),
+        SlurmJob(id="1", state="RUNNING", nodes="n1", comment="boa:a:g1:0a1b2c3d"),
+        SlurmJob(id="2", state="RUNNING", nodes="n[2-3]", comment=theirs),
     ]
     assert {node.id: node.ends_by is not None for node in cloud.nodes()} == {"n1": False, "n2": True}
 

@@ -242,7 +242,20 @@ def test_costs_are_grouped_by_market_and_by_tags_in_json_and_csv(boa: Boa) -> No
     for by in ("users", "tag", "tags:CostCentre"):
         code, said = boa("cost", "--by", by)
         assert code == 2
-        assert f"--by {by}: costs are not grouped by that" in " ".join(said.split())
+        assert f"--by {by!r} is not one of 'job', 'class'" in " ".join(said.split())
+
+
+def test_decisions_list_what_people_ordered_and_say_when_there_is_nothing(boa: Boa) -> None:
+    """An order stands among the ticks; a kind that nobody had is said to be none."""
+    assert boa("cancel", "long-2")[0] == 0
+    assert re.search(r"^cancel by \S+ .*: job long-2 of ", boa("decisions", "--kind", "cancel")[1], re.M)
+    assert "No decision is about that." in boa("decisions", "--kind", "weigh")[1]
+    code, said = boa("decisions", "--kind", "cancle")
+    assert code == 2
+    assert "Did you mean 'cancel'?" in said
+    code, said = boa("jobs", "--team", "nobodys")
+    assert code == 2
+    assert "there is no team 'nobodys'" in said
 
 
 def test_decisions_are_listed_with_the_next_best_width(boa: Boa) -> None:

@@ -14,11 +14,16 @@ from enclosing import can_make_groups
 from engine_bench import NUMPY, Bench, numpy_loss, until
 
 from boa_daemon.engines import early_start
-from boa_daemon.engines.early_start import is_one_script
+from boa_daemon.engines.early_start import drop_units, is_one_script
 from boa_daemon.engines.generation_units import unit_name
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.job.checkpoint import read_fence
+from boa_daemon.job.control_group import ControlGroup
+from boa_daemon.job.enclosure import group_name
+from boa_daemon.job.keeper import READY
+from boa_daemon.job.leavings import make_temporary_folder
 from boa_daemon.job.processes import carrying, started_ticks
+from boa_daemon.job.unit import Unit
 from boa_daemon.tick.facts.actions import StartJob
 from boa_daemon.tick.facts.ports import Accepted
 
@@ -120,6 +125,35 @@ def test_a_waiting_generation_ends_when_its_folder_is_gone(bench: Bench) -> None
     folder.rename(folder.with_name("dropped"))
     until(lambda: started_ticks(keeper) is None and not _left(bench, 2))
     until(lambda: not any(group.exists() for group in groups), seconds=5)
+
+
+@pytest.mark.parametrize("has_noted", [False, True])
+def test_a_dropped_unit_leaves_no_group_and_no_temporary_folder(tmp_path: Path, has_noted: bool) -> None:
+    """Its keeper may have made them, and have noted nothing of them yet."""
+    generation = tmp_path / "g2"
+    unit = Unit(
+        name=f"dropped-{os.getpid()}",
+        job="a",
+        generation=2,
+        rank=0,
+        run="true",
+        folder=generation / "n0",
+        workdir=str(tmp_path),
+        progress_file="",
+        checkpoint_dir=str(tmp_path),
+    )
+    unit.write()
+    group = ControlGroup.make(group_name(unit)) if can_make_groups() else ControlGroup()
+    if has_noted:
+        said = {"is_started": True, "group": [str(folder) for folder in group.folders]}
+        (unit.folder / READY).write_text(json.dumps(said))
+    temporary = make_temporary_folder(unit.folder, os.getuid())
+    assert temporary is not None
+    (temporary / "file").touch()
+    drop_units(generation)
+    assert not list(tmp_path.iterdir())
+    assert not temporary.exists()
+    assert not any(folder.exists() for folder in group.folders)
 
 
 @pytest.mark.exhaustive  # A rare end that takes several seconds.

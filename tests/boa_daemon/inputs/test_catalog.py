@@ -91,7 +91,7 @@ def test_retired_types_are_usable_with_a_warning() -> None:
 
     assert Catalog.load().price_of("p3.16xlarge") == 24.48
     assert entry.warning == (
-        "p3.16xlarge is retired, last described 2026-03-08: it costs 24.48 USD/hour as of 2026-07-20, "
+        "p3.16xlarge is retired, last described 2026-03-08: it costs $24.48/hour as of 2026-07-20, "
         "serves simulation, and cannot be launched"
     )
     assert Catalog.load().entry("p4d.24xlarge").warning == ""

@@ -401,3 +401,12 @@ def test_a_file_that_cannot_be_read_leaves_no_descriptor_open(tmp_path: Path) ->
         with pytest.raises(InputError):
             read_document(tmp_path / name)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("value", ["$20", "US$ 20", "20 USD", "20$", "20 dollars", "20,0", "020"])
+def test_money_with_its_sign_is_told_as_a_number(tmp_path: Path, value: str) -> None:
+    """TOML has no sign of dollars; text in quotes would be refused next."""
+    file = tmp_path / "boa.toml"
+    file.write_text(f"[budget]\nusd_per_day_cap = {value}\n")
+    with pytest.raises(InputError, match=r"Write usd_per_day_cap = 20(\.0)?$"):
+        read_document(file)

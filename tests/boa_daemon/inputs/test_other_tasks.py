@@ -256,7 +256,7 @@ def test_the_examples_pass_the_check(kind: str) -> None:
     ("flags", "said"),
     [
         (["--from", "sky"], "names no class"),
-        (["--from", "skypilot", "--class", "c"], "--from 'skypilot' is none of sky, dstack"),
+        (["--from", "skypilot", "--class", "c"], "--from 'skypilot' is not one of 'sky', 'dstack'"),
         (["--class", "c"], "--class goes with --from"),
     ],
 )

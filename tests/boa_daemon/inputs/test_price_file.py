@@ -70,5 +70,5 @@ def test_shipped_prices_are_of_us_east_1() -> None:
 
     assert shipped.in_region("us-east-1") == shipped
     assert shipped.in_region("eu-west-1").entry("g5.xlarge").source == (
-        "none in eu-west-1: 1.006 USD is the price in us-east-1"
+        "none in eu-west-1: $1.006 is the price in us-east-1"
     )

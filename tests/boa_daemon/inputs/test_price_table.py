@@ -20,6 +20,10 @@ COLUMNS = {
     "pricePerHour": 15.92,
     "Instance Price (per hour)": 15.92,
     "dph_total": 15.92,
+    "On-Demand": 15.92,
+    "per hour": 15.92,
+    "US dollars/hour": 15.92,
+    "Linux On Demand cost": 15.92,
     "USD/GPU-hr": 127.36,
     "price per gpu hour": 127.36,
     "On-demand ($/GPU/hr)": 127.36,
@@ -41,6 +45,7 @@ def test_a_column_of_dollars_per_hour(column: str, usd: float, tmp_path: Path) -
     ["price (EUR)", "price_eur", "price \u20ac", "price per minute", "price/min", "price per second",
      "price (cents)", "hourly_price_cents", "price per hour (8 GPUs)", "monthly price", "price/mo",
      "1yr price", "discount price %", "price change", "total cost", "min price", "max price", "unit price",
+     "Price A$", "HK$/hr", "Windows On Demand cost", "discount",
      "bid price", "egress price", "Storage cost", "price with tax", "communityPrice"],
 )  # fmt: skip
 def test_other_money_is_not_taken_for_dollars_per_hour(column: str, tmp_path: Path) -> None:
@@ -67,6 +72,15 @@ CELLS = {
     "\u0661\u0665\u066b\u0669\u0662": 15.92,
     "$15.92 / GPU / hr": 127.36,
     "15.92 per GPU-hour": 127.36,
+    "$15.92 per hour per GPU": 127.36,
+    "$15.92/hr/GPU": 127.36,
+    "$15.92/GPU\u00b7h": 127.36,
+    "$15.92 hourly per GPU": 127.36,
+    "$15.92 an hour": 15.92,
+    "$15.92/node/hr": 15.92,
+    "15.92 US dollars": 15.92,
+    "15.92\u200b": 15.92,
+    "\u200f$15.92": 15.92,
 }
 
 
@@ -81,7 +95,12 @@ def test_a_cell_is_read_as_meant(cell: str, usd: float, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "said"),
-    [("1,250", "may be 1250 or 1.250"), ("$1.2k", "Write 1200"), ("CHF 5'000.-", "in CHF"),
+    [("from $3.59/hr", "in place of a bound"), ("~3.59", "in place of a bound"),
+     ("$3.59 - $4.10", "the one price"), ("$3.59 $2.99", "the one price"),
+     ("$3.59/day", "the price of an hour"),
+     ("$0.05/min", "the price of an hour"), ("$1,785 monthly", "the price of an hour"),
+     ("3.59\u00b9", "the number alone"), ("free", "Leave the cell empty"),
+     ("1,250", "may be 1250 or 1.250"), ("$1.2k", "Write 1200"), ("CHF 5'000.-", "in CHF"),
      ("1.234,56 \u20ac", "in \u20ac"), ("A$20", "in A$"), ("(5)", "got '(5)'"), ("5%", "got '5%'"),
      ("inf", "got 'inf'"), ("0x10", "Write 16"), ("true", "got 'true'"), ("from $15.92", "got"),
      ("15.92/month", "got '15.92/month'"), ("15.92-20", "got"),
@@ -116,4 +135,103 @@ def test_decimal_commas_of_a_spreadsheet(tmp_path: Path) -> None:
     assert price.usd_per_hour == 2.49
     path.write_text("gpu;gpus;price\nA100;8;1.250\n")
     with pytest.raises(InputError, match=r"may be 1250 or 1\.250"):
+        read_price_table(path, as_of="2026-11-20", cloud="x")
+
+
+# (header, row): GPUs and dollars per hour of the machine.
+NUMBERS = {
+    "before the model": ("GPU,Price", "8x NVIDIA A100 SXM,$16/hr", 8, 16.0),
+    "close to the model": ("GPU,Price", "8xH100,$16/hr", 8, 16.0),
+    "a word apart": ("GPU,Price", "8 A100,$16/hr", 8, 16.0),
+    "with a star": ("GPU,Price", "8*A100,$16/hr", 8, 16.0),
+    "after the model": ("GPU,Price", "A100 x8,$16/hr", 8, 16.0),
+    "in brackets": ("GPU,Price", "A100 (x8),$16/hr", 8, 16.0),
+    "of the machine's name": ("Instance,GPU,Price", "On-demand 8x NVIDIA H100,NVIDIA H100,$16/hr", 8, 16.0),
+    "of the machine's name, each": ("Instance,GPU,Price", "gpu_8x_h100_sxm5,H100,$2/GPU/hr", 8, 16.0),
+    "not of a size": ("Instance,GPU,Price", "g5.12xlarge,A10G,$16/hr", 1, 16.0),
+    "not of a model": ("GPU,Price", "RTX 3090 Ti,$16/hr", 1, 16.0),
+    "in words": ("GPU,GPUs,Price", "A100,8 GPUs,$16/hr", 8, 16.0),
+    "a bracket of memory": ("GPU,GPUs,Price", "RTX 6000 (48),8,$16/hr", 8, 16.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("header", "row", "gpus", "usd"), NUMBERS.values(), ids=NUMBERS)
+def test_the_number_of_gpus_is_read_where_people_write_it(
+    header: str, row: str, gpus: int, usd: float, tmp_path: Path
+) -> None:
+    """In a column, beside the model, or in the machine's name: never one GPU in place of eight."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"{header}\n{row}\n")
+    (price,) = read_price_table(path, as_of="2026-11-20", cloud="x").prices
+    assert (price.gpus, price.usd_per_hour) == (gpus, usd)
+
+
+def test_a_number_behind_the_model_may_be_memory(tmp_path: Path) -> None:
+    """Without a column of GPUs it is refused."""
+    path = tmp_path / "t.csv"
+    path.write_text("GPU,Price\nA100 (8),16\n")
+    with pytest.raises(InputError, match=r":2: 8 in 'A100 \(8\)' may be a number of GPUs"):
+        read_price_table(path, as_of="2026-11-20", cloud="x")
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "market"),
+    [("market", "preemptible", "spot"), ("market", "Interruptible", "spot"),
+     ("market", "on demand", "on-demand"),
+     ("pricing model", "PAYG", "on-demand"), ("market", "Reserved 1yr", None),
+     ("purchase option", "Savings Plan", None),
+     ("term", "1 year", None), ("term", "none", "on-demand"), ("commitment", "36 months", None),
+     ("os", "Windows", None), ("os", "Ubuntu 22.04", "on-demand"), ("GPU", "Total", None)],
+)  # fmt: skip
+def test_a_price_on_a_condition_is_not_that_on_demand(
+    column: str, cell: str, market: str | None, tmp_path: Path
+) -> None:
+    """What is reserved, of another system or a sum is left out and counted."""
+    path = tmp_path / "t.csv"
+    row = f"A100,8,16,{cell}" if column != "GPU" else "Total,8,16,"
+    path.write_text(f"GPU,GPUs,Price,{'x' if column == 'GPU' else column}\n{row}\n")
+    found = read_price_table(path, as_of="2026-11-20", cloud="x")
+    assert [price.market for price in found.prices] == ([market] if market else [])
+    assert sum(found.left_out.values()) == (market is None)
+
+
+def test_a_column_of_units_says_what_a_price_is_per(tmp_path: Path) -> None:
+    """Of an hour, or of an hour and a GPU; that of a month is refused."""
+    path = tmp_path / "t.csv"
+    path.write_text("GPU,GPUs,Price,unit\nA100,8,16,hour\nH100,8,2,per GPU hour\n")
+    assert [one.usd_per_hour for one in read_price_table(path, as_of="", cloud="x").prices] == [16.0, 16.0]
+    path.write_text("GPU,GPUs,Price,unit\nA100,8,16,month\n")
+    with pytest.raises(InputError, match=":2: a price per 'month'"):
+        read_price_table(path, as_of="2026-11-20", cloud="x")
+
+
+TABLES = {
+    "Markdown": "| GPU | GPUs | Price |\n|:----|-----:|-------|\n| A100 | 8 | $16 |\n",
+    "UTF-16 of a spreadsheet": "\ufeffsep=;\r\nGPU;GPUs;Price\r\nA100;8;16,00\r\n".encode("utf-16-le"),
+    "UTF-16 without a mark": "GPU\tGPUs\tPrice\r\nA100\t8\t16\r\n".encode("utf-16-le"),
+    "UTF-16, big end first": "GPU\tGPUs\tPrice\r\nA100\t8\t16\r\n".encode("utf-16-be"),
+    "UTF-32": "GPU,GPUs,Price\nA100,8,16\n".encode("utf-32"),
+}
+
+
+@pytest.mark.parametrize("content", TABLES.values(), ids=TABLES)
+def test_tables_of_other_programs(content: str | bytes, tmp_path: Path) -> None:
+    """A rule below a header is no row; encodings are known by their bytes."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (price,) = read_price_table(path, as_of="2026-11-20", cloud="x").prices
+    assert (price.gpus, price.usd_per_hour) == (8, 16.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("Prices of 2026\n\nGPU,GPUs,Price\nA100,8,16\n", "Line 3 looks like the header"),
+     ('[{"gpu": "A100", "gpus": 8, "price": 16}]', "this is JSON"),
+     ('{"data": {}}', "this is JSON")],
+)  # fmt: skip
+def test_another_kind_of_file_is_said(text: str, said: str, tmp_path: Path) -> None:
+    """With what to do."""
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
         read_price_table(path, as_of="2026-11-20", cloud="x")

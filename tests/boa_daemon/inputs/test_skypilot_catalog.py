@@ -63,7 +63,7 @@ REFUSED = {
     "negative": (HEAD + ROW.replace("9.0", "-9.0"), ":2: SpotPrice must be a finite number"),
     "two prices": (
         HEAD + ROW + ROW.replace("20.0", "21.0"),
-        ":3: big in east costs 21 USD/hour here and 20 on line 2",
+        ":3: big in east costs $21.00/hour here and $20.00 on line 2",
     ),
     "two spot prices": (HEAD + ROW + ROW.replace("9.0", "9.5"), ":3: a second spot price of big in z1"),
     "other GPUs": (

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from engine_bench import script, until
 
 from boa_daemon.job import stops
 from boa_daemon.job.checkpoint import MANIFEST
-from boa_daemon.job.processes import descendants, is_alive, kill_all_carrying, send, started_ticks
+from boa_daemon.job.control_group import ControlGroup
+from boa_daemon.job.processes import children, descendants, is_alive, kill_all_carrying, send, started_ticks
 from boa_daemon.job.stops import (
     REGISTER,
     Registered,
@@ -149,6 +150,34 @@ def test_the_register_has_living_processes_that_registered_themselves(tmp_path: 
         holder.stdin.flush()
         until(lambda: registered(file) == [])
         os.killpg(holder.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
+def test_the_register_has_all_in_whatever_order_they_came(tmp_path: Path, order: Sequence[int]) -> None:
+    """The kernel names locks in the order in which their owners came, which is not that of the file."""
+    file = tmp_path / "register"
+    with ExitStack() as all_of_them:
+        holders = [
+            all_of_them.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", f"import sys; sys.stdin.readline(){HOLDER}", "looks"],
+                    env={**os.environ, REGISTER: str(file)},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            for _ in order
+        ]
+        for one in order:
+            come, go = holders[one].stdin, holders[one].stdout
+            assert come is not None
+            assert go is not None
+            come.write(b"\n")
+            come.flush()
+            assert go.readline() == b"in\n"
+        assert registered(file) == [Registered(pid, True) for pid in sorted(one.pid for one in holders)]
+        for holder in holders:
+            holder.kill()
 
 
 @pytest.mark.parametrize("what", ["missing", "a pipe", "a folder", "a device"])
@@ -291,6 +320,54 @@ def test_a_process_that_saves_at_once_does_not_outrun_the_suspension_of_its_shel
     assert stop.asks_first
     assert saved_step(unit) > 0
     assert not (tmp_path / "went-on").exists()
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_shell_that_has_become_a_training_goes_on_to_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_frozen: bool
+) -> None:
+    """`first & exec second`: it was a shell when the keeper looked, and registers before it is suspended."""
+    unit = a_unit(tmp_path, "unused")
+    unit.own.mkdir(parents=True, exist_ok=True)
+    known: list[Registered] = []
+    monkeypatch.setattr(stops, "registered", lambda file: list(known))
+    monkeypatch.setattr(stops, "_program", lambda pid: "su" if pid == outer.pid and is_frozen else "bash")
+    group = ControlGroup()
+    if is_frozen:
+        try:
+            group = ControlGroup.make(f"boa-test-{os.getpid()}")
+        except OSError:
+            return
+        if not (group.folders[0] / "cgroup.freeze").exists():
+            group.remove()
+            return
+    words = ["bash", "-c", "bash -c 'sleep 60 & wait' & wait"]
+    enter = group.enter  # Of a group without folders: nothing.
+    with subprocess.Popen(words, start_new_session=True, preexec_fn=enter) as outer:  # noqa: PLW1509
+        try:
+            until(lambda: len(descendants(outer.pid)) == 2)
+            (shell,) = children(outer.pid)
+            (first,) = children(shell)
+            known.append(Registered(first, True))
+            monkeypatch.setattr(stops, "_serves_terminal", lambda pid: True)
+            stop = stops.OrderedStop(unit, outer.pid, lambda: descendants(os.getpid()), group=group)
+            until(lambda: not may_run(shell))
+            known.append(Registered(shell, True))
+            stop.go_on()
+            until(lambda: may_run(shell))
+            assert is_frozen or not may_run(outer.pid), "it only waits"
+        finally:
+            group.thaw()
+            os.killpg(outer.pid, signal.SIGKILL)
+            until(lambda: not group.pids())
+            group.remove()
+
+
+def may_run(pid: int) -> bool:
+    """Return whether a process is neither suspended nor frozen."""
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    here = Path(f"/proc/{pid}/cgroup").read_text()
+    return state != "T" and "/held" not in here
 
 
 @pytest.mark.parametrize("when", WHEN)

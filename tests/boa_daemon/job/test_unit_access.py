@@ -98,6 +98,52 @@ def test_commands_and_shells_are_refused_on_nodes_without_the_job(unit: Unit, tm
     assert (shell.returncode, "does not run on this node" in shell.stderr) == (NOT_HERE, True)
 
 
+MEETS_THE_END = """
+import json, os, signal, sys
+from pathlib import Path
+from boa_daemon.job import unit_access
+folder, when = Path(sys.argv[1]), sys.argv[2]
+def enclosed(access):
+    if when != "before":
+        for pid, _ in unit_access.keepers_that_live(folder):
+            os.kill(pid, signal.SIGKILL)
+    return 2**22 - 1
+def end_all(access):
+    os.system("kill -9 " + " ".join(str(pid) for pid in unit_access.descendants(os.getpid())))
+    return False
+if when == "while":
+    unit_access.UnitAccess._is_kept = end_all
+else:
+    unit_access.UnitAccess._enclosed = enclosed
+print(json.dumps(unit_access.run_command(folder, "sleep 30", 20.0)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "why"),
+    [
+        ("before", "cannot start in {}: it cannot be put beside the job"),
+        ("at the start", "the job has ended on this node"),
+        ("while", "the job has ended on this node"),
+    ],
+)
+def test_a_command_that_meets_the_jobs_end_says_so(unit: Unit, when: str, why: str) -> None:
+    """The process that it was to be put beside has ended, and maybe all of the job has, with the command."""
+    said = subprocess.run(
+        [sys.executable, "-c", MEETS_THE_END, str(unit.folder), when],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert json.loads(said.stdout or "{}").get("why") == why.format(unit.workdir), said.stderr
+
+
+def test_a_command_beside_a_job_whose_folder_is_gone_says_so(tmp_path: Path) -> None:
+    """The job has ended, and what it left on the node was removed."""
+    document = json.loads(run(tmp_path / "gone", "true"))
+    assert (document["code"], document["why"]) == (None, "the job does not run on this node")
+
+
 def test_a_job_in_an_image_is_entered_through_its_container(unit: Unit) -> None:
     """The container has the unit's name; only a shell gets a terminal."""
     in_image = Unit(**{**{name: getattr(unit, name) for name in Unit.__dataclass_fields__}, "image": "a/b:1"})

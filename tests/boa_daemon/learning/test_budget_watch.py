@@ -216,6 +216,41 @@ def test_a_load_that_varies_around_the_budget_changes_the_plan_once() -> None:
     assert not is_best_effort(9.9, usd_per_hour=9.95), "another budget is judged anew"
 
 
+def test_a_burst_begins_no_best_effort_while_the_promise_can_be_kept() -> None:
+    """The learnt load is twice the stated one and above the budget; the law believes in a tenth more.
+
+    A quarter has 2,160 hours. The narrowest widths take 1.1 x 6 of 10 dollars an hour, so after 15 days a
+    debt of 216 + 0.34 x 1,800 hours is the most.
+    """
+    record = a_record(12.0)
+    site, now = replace(record.site, load_over_stated=2.0), 360.0 * 3600.0
+
+    def is_best_effort(watch: BudgetWatch, owed_hours: float, law: float = 1.1) -> bool:
+        spent = 10.0 * (360.0 + owed_hours)
+        found = watch.look(
+            record.name,
+            site,
+            record.options,
+            now=now,
+            spent=lambda: spent,
+            memory=(0.0, law),
+            opened_at=0.0,
+        )
+        return found is not None
+
+    assert not is_best_effort(BudgetWatch(), 200.0)
+    assert not is_best_effort(BudgetWatch(), 820.0)
+    assert is_best_effort(BudgetWatch(), 840.0), "not even the narrowest widths end the quarter in time"
+    assert is_best_effort(BudgetWatch(), 0.0, law=1.7), "the law believes in that load, too"
+    watch = BudgetWatch()
+    assert [is_best_effort(watch, owed) for owed in (840.0, 500.0, 400.0, 820.0)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
 def test_a_higher_price_can_make_the_budget_too_small() -> None:
     """A price of 1.3 times the planned one counts as 1.34, in steps of 5 %; a lower price does not count."""
     site = a_record(8.0).site

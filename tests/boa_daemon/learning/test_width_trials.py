@@ -29,6 +29,7 @@ from boa_daemon.learning.width_trials import (
     ExploringAllocator,
     GpuHourWorth,
     WidthTrials,
+    most_wasted,
 )
 from boa_daemon.testing import Wishes, a_class, a_job, a_node, a_state, rules, some_slots
 from boa_daemon.tick.decide.decision import decide
@@ -174,3 +175,10 @@ def test_a_trial_changes_only_the_job_that_tries() -> None:
     assert {job: width.gpus for job, width in found.widths.items()} == {"a": 2, "b": 4}
     assert found.reasons["a"] == "2 GPUs are tried"
     assert ExploringAllocator(base=base).allocate(jobs, now=0.0) == base.allocate(jobs, now=0.0)
+
+
+def test_the_most_that_trials_may_waste_is_a_fraction_and_one_job_of_each_class() -> None:
+    """Ten jobs of 1 and five of 4 GPU-hours: 2 % and 5 of 30; one job of a class may waste all its time."""
+    assert most_wasted({"a": [1.0] * 10, "b": [4.0] * 5}) == pytest.approx(0.02 + 5.0 / 30.0)
+    assert most_wasted({"a": [3.0]}) == pytest.approx(1.02)
+    assert most_wasted({"a": []}) == pytest.approx(0.02)

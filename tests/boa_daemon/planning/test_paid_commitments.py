@@ -64,7 +64,7 @@ def test_a_commitment_raises_the_planning_budget_and_shortens_jobs() -> None:
 
 def test_a_commitment_above_the_budget_is_infeasible() -> None:
     """A commitment is paid whether it is used or not."""
-    with pytest.raises(InfeasibleBudget, match=r"30\.00 USD/hour is paid anyway") as refused:
+    with pytest.raises(InfeasibleBudget, match=r"\$30\.00/hour is paid anyway") as refused:
         held(30.0).planning_budget(PROBLEM, 16.0)
 
     assert refused.value.least_spend == pytest.approx(30.0, rel=0.02)

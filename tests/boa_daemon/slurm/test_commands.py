@@ -69,7 +69,17 @@ def test_a_job_whose_nodes_cannot_be_read_has_none() -> None:
         ("gpu:a100:2,gpu:v100:2", (4, "")),
         ("nvme:1,gpu:h100:4(IDX:0-3)", (4, "h100")),
         ("(null)", (0, "")),
-        ("gpu", (0, "")),
+        ("gpu", (1, "")),
+        ("gpu:a100", (1, "a100")),
+        ("gpu:no_consume:4", (4, "")),
+        ("gpu:tesla:no_consume:2", (2, "tesla")),
+        ("gres/gpu:tesla=2", (2, "tesla")),
+        ("cpu=8,gres/gpu=4,gres/gpu:a100=4", (4, "a100")),
+        ("gpu:nvidia_a100_1g.5gb:7", (7, "nvidia_a100_1g.5gb")),
+        ("gpu:1g.10gb:7(S:0)", (7, "1g.10gb")),
+        ("gpu:4(S:0-1),mps:400,shard:16", (4, "")),
+        ("gpu:a100:4(S:0,1),gpu:a100:2(S:2-3)", (6, "a100")),
+        ("GPU:4", (4, "")),
     ],
 )
 def test_gpus_are_counted(gres: str, found: tuple[int, str]) -> None:
@@ -82,6 +92,11 @@ def fake(folder: Path, name: str, script: str) -> None:
     file = folder / name
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(0o755)
+
+
+def fake_queue(folder: Path, rows: str) -> None:
+    """Put a `squeue` into a folder that prints these rows; `@` is the word with which each of them begins."""
+    fake(folder, "squeue", f"for last; do :; done\nprintf '{rows}' | sed \"s/^@/${{last%%|*}}/\"")
 
 
 @pytest.fixture
@@ -98,11 +113,10 @@ def test_nodes_and_jobs_are_read(slurm: Slurm, tmp_path: Path) -> None:
         "echo 'n1|gpu|mixed-|64+|257000+|gpu:a100:4(S:0-1)|10.0.0.1|none'; "
         "echo 'n2|gpu|drained*|64|1||n2|bad | disk'; echo 'c1|cloud|idle~|4|1|(null)|c1|none'; echo junk",
     )  # fmt: skip
-    fake(
+    fake_queue(
         tmp_path,
-        "squeue",
-        "echo '7|RUNNING|ann|ml|n[1-2]|gpu|2|7|boa:a|b:g1:x|None'; "
-        "echo '8|PENDING|bob|||p,q|4-8|8_[0-9%3]||Priority'",
+        r"Welcome\n@|7|RUNNING|ann|ml|n[1-2]|gpu|2|7|boa:a|b:g1:x|None\n"
+        r"@|8|PENDING|bob|||p,q|4-8|8_[0-9%%3]||Priority\n",
     )
     one, two, cloud = slurm.nodes()
     assert (one.cpus, one.memory_mb, one.gpus, one.gpu_model, one.address) == (
@@ -247,3 +261,91 @@ def test_options_in_variables_are_not_handed_on(
     assert not listed.keys() & set(options)
     assert (listed["SLURM_CONF"], listed["LC_ALL"]) == ("x", "C")
     assert given == {"LC_ALL": "de_DE.UTF-8", "SLURM_CONF": "x"}
+
+
+# What `sinfo` shows, in versions from 20.11 on, and what it means: state, marks, up, free, joined.
+STATES = {
+    "idle": ("idle", "", True, True, True),
+    "idle~": ("idle", "~", False, True, False),
+    "IDLE+CLOUD+POWERED_DOWN": ("idle", "~", False, True, False),
+    "idle+cloud+powering_up": ("idle", "#", False, True, False),
+    "powering_up": ("idle", "#", False, True, False),
+    "powering_down": ("idle", "%", False, False, True),
+    "powered_down": ("idle", "~", False, True, False),
+    "power_down": ("idle", "!", False, False, True),
+    "mixed+planned": ("mixed", "-", True, False, True),
+    "mixed-": ("mixed", "-", True, False, True),
+    "idle+drain": ("drained", "", False, False, True),
+    "mixed+drain": ("draining", "", False, False, True),
+    "down+not_responding": ("down", "*", False, False, False),
+    "idle+maintenance": ("idle", "$", True, False, True),
+    "idle+reboot_requested": ("idle", "@", False, False, True),
+    "planned": ("planned", "", True, False, True),
+}
+
+
+@pytest.mark.parametrize(("shown", "found"), STATES.items(), ids=STATES)
+def test_a_state_means_the_same_in_marks_and_in_words(
+    shown: str, found: tuple[object, ...], slurm: Slurm, tmp_path: Path
+) -> None:
+    """A node that is powered up is never taken for one that has joined."""
+    fake(tmp_path, "sinfo", f"echo 'n1|gpu|{shown}|64|1|(null)|n1|none'")
+    (node,) = slurm.nodes()
+    assert (node.state, node.marks, node.is_up, node.is_free, node.is_joined) == found
+
+
+def test_numbers_with_a_unit_are_read(slurm: Slurm, tmp_path: Path) -> None:
+    """Slurm writes 1024 nodes as 1K, and 256 GiB in MB as 256G."""
+    fake(tmp_path, "sinfo", "echo 'n1|gpu|idle|1K|256G|(null)|n1|none'")
+    fake_queue(tmp_path, r"@|7|PENDING|ann|ml||gpu|2K|7|(null)|None\n")
+    (node,), (job,) = slurm.nodes(), slurm.jobs()
+    assert (node.cpus, node.memory_mb, job.node_count) == (1024, 262_144, 2048)
+
+
+def test_a_comment_with_several_lines_is_that_of_one_job(slurm: Slurm, tmp_path: Path) -> None:
+    """Its lines are no jobs, even where they look like those of somebody else; and no job is lost."""
+    comment = r"grant 17\n9|RUNNING|bob|other|n2|gpu|1|9|boa:class=a"
+    fake_queue(
+        tmp_path, rf"@|7|RUNNING|ann|ml|n1|gpu|1|7|{comment}|None\n@|8|PENDING|bob|||p|1|8||Priority\n"
+    )
+    first, second = slurm.jobs()
+    assert (first.id, first.comment.splitlines()[0], first.reason) == ("7", "grant 17", "None")
+    assert (second.id, second.comment) == ("8", "")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        r"@|7|RUNNING|ann|ml|n1|gpu|1|7||None\n@|8|RUNN",
+        r"@|7|RUNNING|ann|ml|n1|gpu|1|7||None\n@|8|RUNNING|ann|ml|n2\n",
+    ],
+    ids=["within a line", "within a row"],
+)
+def test_half_an_answer_is_none(said: str, slurm: Slurm, tmp_path: Path) -> None:
+    """To take it for the queue would count the jobs behind it as lost."""
+    fake_queue(tmp_path, said)
+    with pytest.raises(SlurmSilent, match=r"breaks off|too few columns"):
+        slurm.jobs()
+
+
+def test_jobs_of_other_clusters_of_a_federation_are_not_asked_for(slurm: Slurm, tmp_path: Path) -> None:
+    """Their numbers and nodes would be taken for ours."""
+    fake(tmp_path, "squeue", f'echo "$@" > {tmp_path}/squeue.args')
+    fake(tmp_path, "sinfo", f'echo "$@" > {tmp_path}/sinfo.args; echo "n1|gpu|idle|1|1|x|n1|none"')
+    slurm.jobs(), slurm.nodes()
+    assert all("--local" in (tmp_path / f"{name}.args").read_text() for name in ("squeue", "sinfo"))
+
+
+def test_commands_are_found_beside_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service's PATH has not /opt/slurm/bin; what is in PATH comes first."""
+    for folder in ("slurm/bin", "slurm/etc", "path"):
+        (tmp_path / folder).mkdir(parents=True)
+    fake(tmp_path / "slurm" / "bin", "squeue", "echo beside")
+    monkeypatch.setenv("PATH", f"{tmp_path}/path")
+    monkeypatch.setattr("boa_daemon.slurm.commands._FOLDERS", ())
+    slurm = Slurm(conf=str(tmp_path / "slurm" / "etc" / "slurm.conf"))
+    (tmp_path / "path" / "squeue").symlink_to(tmp_path / "nothing")
+    assert slurm.run("squeue") == "beside\n"
+    (tmp_path / "path" / "squeue").unlink()
+    fake(tmp_path / "path", "squeue", "echo first")
+    assert slurm.run("squeue") == "first\n"

@@ -10,13 +10,16 @@ import pytest
 from alembic import command
 from sqlalchemy import text
 
+from boa_daemon.errors import InputError
 from boa_daemon.store import database_setup
 from boa_daemon.store.database_setup import (
     HEAD,
     KEPT_BACKUPS,
+    StoreUnreachable,
     StoreUnusable,
     backup,
     backups_in,
+    look_into_server,
     migrate,
     newest_backup_age,
     open_engine,
@@ -57,6 +60,51 @@ def test_tables_without_a_revision_are_refused_and_left_unchanged(tmp_path: Path
     with engine.connect() as connection:
         assert connection.scalar(text("SELECT count(*) FROM sqlite_master WHERE type = 'table'")) == 1
     engine.dispose()
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 12])
+def test_tables_that_could_not_all_be_made_leave_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """A disk that is full meanwhile: the next try makes them all, and nobody is told to recover anything."""
+    engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))
+    with monkeypatch.context() as patch:
+        statements = (*database_setup._tables("sqlite")[:count], "no room for this one")
+        patch.setattr(database_setup, "_tables", lambda _: statements)
+        with pytest.raises(StoreUnusable):
+            migrate(engine)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM sqlite_master")) == 0
+    migrate(engine)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == HEAD
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "boa:geheim@db/boa",
+        "postgresql://boa:geheim@db:port/boa",
+        "host=db user=boa password=geheim",
+        "mysql://boa:geheim@db/boa",
+    ],
+)
+def test_an_address_that_is_none_is_refused_without_its_password(url: str) -> None:
+    """In one sentence; what cannot be read as an address may still hold a password."""
+    with pytest.raises(InputError) as refused:
+        open_engine(url)
+    assert "geheim" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "words", ["sslmod=require", "connect_timeout=abc", "sslmode=yes", "sslmode=verify-full"]
+)
+def test_an_option_of_the_server_that_is_wrong_asks_nobody_to_recover(words: str) -> None:
+    """What is wrong stands in the settings, or is a certificate: the database itself is sound."""
+    with pytest.raises(StoreUnreachable) as refused:
+        look_into_server(f"postgres://boa:geheim@127.0.0.1:1/boa?{words}")
+    assert "geheim" not in str(refused.value)
 
 
 HOUR = 3600.0

@@ -80,7 +80,7 @@ PASSING_ON_A_SERVER = {
     "database renamed": ("3D000", "login"),
     "rights taken away": ("42501", "rights"),
     "schema not found": ("3F000", "tables"),
-    "statement timeout": ("57014", "busy"),
+    "statement timeout": ("57014", "server"),
     "serialization": ("40001", "busy"),
 }
 
@@ -93,6 +93,28 @@ def test_trouble_that_passes_is_known_and_named(error: Exception, kind: str) -> 
     assert isinstance(found, StoreUnreachable)
     assert "recover" not in str(found)
     assert all(explain(error, trouble_of(error)))
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ('FATAL:  password authentication failed for user "boa"', "login"),
+        ('no pg_hba.conf entry for host "::1", user "boa", database "boa", no encryption', "login"),
+        ('FATAL:  database "boa" does not exist', "login"),
+        ('root certificate file "/root/.postgresql/root.crt" does not exist', "certificate"),
+        ("SSL error: certificate verify failed", "certificate"),
+        ('server certificate for "db" does not match host name "10.0.0.1"', "certificate"),
+        ("server does not support SSL, but SSL was required", "certificate"),
+        ('invalid sslmode value: "yes"', "address"),
+        ('FATAL:  unrecognized configuration parameter "nosuch"', "address"),
+        ("FATAL:  sorry, too many clients already", "server"),
+    ],
+)
+def test_a_refused_connection_is_known_by_its_words(words: str, kind: str) -> None:
+    """A connection that is refused has no SQLSTATE."""
+    error = of_server(None, words)
+    assert trouble_of(error) == kind
+    assert "recover" not in str(unusable(error, "it cannot be read"))
 
 
 @pytest.mark.parametrize(("state", "kind"), PASSING_ON_A_SERVER.values(), ids=PASSING_ON_A_SERVER)

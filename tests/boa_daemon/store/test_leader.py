@@ -307,3 +307,34 @@ def test_a_short_lease_has_a_margin_of_a_third(postgres: str | None) -> None:
                 leader.check()
     leader.give_up()
     engine.dispose()
+
+
+@pytest.mark.skipif(not HAS_SERVER, reason="PostgreSQL is not installed")
+def test_a_leader_in_doubt_says_why_its_database_does_not_confirm_it(postgres: str | None) -> None:
+    """Read-only for maintenance: the cause stays in the fault when the lease is over, until it has passed."""
+    assert postgres is not None
+    empty_database(postgres)
+    engine = open_engine(postgres)
+    migrate(engine)
+    now = [100.0]
+    leader = Leadership(engine, lease_seconds=30.0, monotonic=lambda: now[0])
+    assert leader.take() is None
+    now[0] = 200.0
+    order = "ALTER DATABASE postgres {} default_transaction_read_only"
+    with engine.begin() as connection:
+        connection.execute(text(order.format("SET") + " = on"))
+    try:
+        engine.dispose()
+        with pytest.raises(DBAPIError):
+            leader.renew()
+        with pytest.raises(LeadInDoubt, match="read-only"):
+            leader.check()
+    finally:
+        with engine.begin() as connection:
+            connection.execute(text("SET TRANSACTION READ WRITE"))
+            connection.execute(text(order.format("RESET")))
+    engine.dispose()
+    leader.renew()
+    leader.check()
+    leader.give_up()
+    engine.dispose()

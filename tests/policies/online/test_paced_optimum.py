@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from load_scenarios import PROBLEM
 
 from policies.model import Budget, GpuType, Job, JobClass, Money, Phase, Problem, Width
+from policies.money_text import in_dollars
 from policies.online.cost_to_go import CostToGo, WidthColumns
 from policies.online.free_usage import PRICE_FRACTIONS, FreeUsage
 from policies.online.paced_optimum import PacedBudgetOptimal
@@ -164,7 +165,7 @@ def test_few_jobs_grow_until_they_use_the_committed_usage() -> None:
     taken = free.columns["vision"].rate[free.columns["vision"].index[alone]]
     assert alone.gpus > planned.gpus
     assert taken <= 40.0
-    assert "commitments pay for 40 USD per hour" in free.allocate([a_job()], now=0.0).reasons["a"]
+    assert "commitments pay for $40.00 per hour" in free.allocate([a_job()], now=0.0).reasons["a"]
 
     many = [a_job(id=str(number), draw=number / 50.0) for number in range(50)]
     assert free.allocate(many, now=0.0).widths == POLICY.allocate(many, now=0.0).widths
@@ -205,13 +206,13 @@ def test_reasons_state_the_price_of_waiting_and_how_long_the_money_lasts() -> No
     def said(policy: PacedBudgetOptimal, money: Money | None = None) -> str:
         return policy.allocate([job], now=0.0, money=money).reasons["a"]
 
-    assert said(POLICY) == f"{best}, an hour of waiting counted as {counted:.3g} USD"
+    assert said(POLICY) == f"{best}, an hour of waiting counted as {in_dollars(counted)}"
     assert said(PacedBudgetOptimal.from_problem(gpus, Pace(budget=60.0))).endswith(" GPU-hours")
     money = Money(spent=0.0, elapsed_hours=1.0, period_elapsed_hours=1.0, period_left_hours=729.0)
     step = POLICY.step([job], money)
     load = step.load_correction * step.load_hours / step.horizon_hours
     lasts = f"so that the money lasts 729 h at {load:.2f} times the stated load"
-    assert said(POLICY, money).endswith(f" USD, {lasts}")
+    assert said(POLICY, money).endswith(f", {lasts}")
     flat = replace(POLICY.table, multipliers=np.zeros_like(POLICY.table.multipliers))
     assert said(replace(POLICY, table=flat)) == f"{best}, whatever it costs"
     free = PacedBudgetOptimal.from_problem(
@@ -220,7 +221,7 @@ def test_reasons_state_the_price_of_waiting_and_how_long_the_money_lasts() -> No
     part = PRICE_FRACTIONS[free._part([job], free.table.planned(60.0))]
     assert said(free) == (
         f"{best}, with committed usage planned at {part:.2g} of its price, so that the jobs use it: "
-        "commitments pay for 40 USD per hour at on-demand prices, used or not"
+        "commitments pay for $40.00 per hour at on-demand prices, used or not"
     )
 
 
@@ -244,7 +245,7 @@ def test_a_thin_budget_gets_the_widest_widths_that_it_pays_for() -> None:
     assert taken(POLICY._widest_within(jobs, exact).edge) == exact
     assert POLICY.within(jobs, 12.0, None).reasons[jobs[0].id] == (
         f"the plan for the rest of a job of class {jobs[0].class_name}, at which all jobs together take "
-        "no more than the budget of 12 USD per hour, or the cheapest width if that is not possible"
+        "no more than the budget of $12.00 per hour, or the cheapest width if that is not possible"
     )
 
 

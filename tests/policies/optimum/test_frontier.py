@@ -139,7 +139,7 @@ def test_the_error_states_the_budget_the_least_and_a_remedy() -> None:
         MixedFrontier.of(problem).solution_at(3.0)
 
     assert str(refused.value).startswith(
-        "3.00 USD/hour is too small: 1 class needs at least 8 USD/hour. Raise the budget"
+        "$3.00/hour is too small: 1 class needs at least $8.00/hour. Raise the budget"
     )
 
 

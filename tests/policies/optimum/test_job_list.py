@@ -249,7 +249,7 @@ def test_the_error_names_the_least_budget_rounded_up() -> None:
     problem = replace(one_class(), gpu_types=(GpuType(name="gpu", usd_per_gpu_hour=1.0 / 3.0),))
     listed = JobList.of(problem, [ListedJob(id="a", class_name="c")])
 
-    with pytest.raises(InfeasibleBudget, match=r"1 job needs at least 0\.67 USD"):
+    with pytest.raises(InfeasibleBudget, match=r"1 job needs at least \$0\.66"):
         listed.solution_at(0.66)
     assert listed.solution_at(0.67).spend == pytest.approx(2.0 / 3.0)
 

@@ -78,7 +78,7 @@ def test_a_fleet_is_as_many_whole_nodes_as_the_budget_pays_for(usd: float, nodes
 
 def test_a_budget_below_one_node_is_refused_unless_nodes_are_given() -> None:
     """A node of four GPUs costs 12 USD."""
-    with pytest.raises(InfeasibleBudget, match=r"11.90 USD/hour does not pay for one new-x4") as refused:
+    with pytest.raises(InfeasibleBudget, match=r"\$11.90/hour does not pay for one new-x4") as refused:
         fleet_of(a_site(usd=11.9), PolicyOptions(), "new")
     assert refused.value.least_spend == 12.0
     assert fleet_of(a_site(usd=11.9), PolicyOptions(nodes=3), "new").nodes == 3

@@ -239,7 +239,7 @@ class AwsCalls:
             answer = getattr(client, xform_name(operation.partition(":")[2]))(**arguments)
         except ClientError as error:
             self._read_clock(error.response)
-            raise _failure_of(operation, error.response) from error
+            raise _refused(operation, error) from error
         # Also errors outside of botocore's own classes: its parsers', urllib3's, those of JSON and XML.
         except Exception as error:
             raise _unanswered(operation, error) from error
@@ -255,14 +255,16 @@ class AwsCalls:
         Raises:
             CallFailed: as `call` does.
         """
+        seen = {arguments.get("NextToken")}
         while True:
             answer = self.call(operation, region=region, **arguments)
             # A list that is missing is not an empty list: nodes would count as gone.
             yield from answer[items]
             if not answer.get("NextToken"):
                 return
-            if answer["NextToken"] == arguments.get("NextToken"):
-                raise CallFailed(operation, NO_ANSWER, "the answer names its own page as the next one")
+            if answer["NextToken"] in seen:
+                raise CallFailed(operation, NO_ANSWER, "the answer names a page as the next one that we had")
+            seen.add(answer["NextToken"])
             arguments["NextToken"] = answer["NextToken"]
 
     def _pace(self, operation: str) -> None:
@@ -387,6 +389,23 @@ def check_region(region: str) -> None:
             hint=f"Near it: {near}. For one that is newer than your boto3: pip install -U boto3",
             setting=("cloud", "region"),
         )
+
+
+def _refused(operation: str, error: ClientError) -> CallFailed:
+    """Return the failure of a refused call, or of the call before it that was to give the credentials.
+
+    With a role, a web identity or single sign-on botocore asks STS or the portal first.
+    """
+    asked = error.operation_name
+    if asked == operation.partition(":")[2]:
+        return _failure_of(operation, error.response)
+    said = error.response.get("Error", {})
+    return CallFailed(
+        operation,
+        "NoCredentials",
+        f"{asked} gave none: {said.get('Code', '')}: {cleaned(str(said.get('Message', '')))}",
+        http_status=401,
+    )
 
 
 def _failure_of(operation: str, response: Mapping[str, Any]) -> CallFailed:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from boa_daemon.backends.aws.client.refusal_codes import (
     BY_CODE,
     BY_MEANING,
+    ENABLE_KEY,
     Meaning,
     RefusalRule,
     has_own_row,
@@ -26,6 +27,7 @@ _BY_NAME: Mapping[str, Meaning] = MappingProxyType(
         "Throttl": "throttled",
         "RequestLimitExceeded": "throttled",
         "BandwidthLimitExceeded": "throttled",
+        "OverLimit": "throttled",
         "ThroughputExceeded": "throttled",
         "NotComplete": "throttled",
         "InProgress": "throttled",
@@ -63,6 +65,8 @@ _OF_NO_ANSWER: Mapping[str, str] = MappingProxyType(
     }
 )
 """Advice for calls that AWS did not answer, whatever the service."""
+_WITH_POLICY = {"s3": "bucket", "sqs": "queue"}
+"""Services whose things have policies of their own; S3 says "Access Denied", and not which policy does."""
 _DELETED: Mapping[str, str] = MappingProxyType(
     {
         "NonExistentQueue": "It was deleted: make it again under its name (`aws sqs create-queue`); "
@@ -75,6 +79,9 @@ _DELETED: Mapping[str, str] = MappingProxyType(
     }
 )
 """Advice for things that a person deleted, by a part of the code."""
+_OF_QUOTA_CALL = (
+    "The region's Service Quotas do not have it: BOA sets no limit of its own, and EC2 refuses too much"
+)
 _ENDS = ("ec2:TerminateInstances", "ec2:StopInstances", "ec2:DeleteVolume", "ec2:DeleteNetworkInterface")
 """Calls that a protection of the resource refuses."""
 _LIMIT = re.compile(r"vCPU limit of (\d+)")
@@ -119,6 +126,11 @@ class CallFailed(CloudFailed):
             return _OF_NO_ANSWER[code]
         if gone := next((advice for part, advice in _DELETED.items() if part in code), ""):
             return gone
+        if code.startswith("KMS.") or "KmsDisabled" in code or "KmsInvalidState" in code:
+            # S3, SQS and SSM pass on what KMS says of the key of a bucket, queue or parameter.
+            return ENABLE_KEY
+        if code == "NoSuchResourceException" and self.operation.startswith("servicequotas:"):
+            return _OF_QUOTA_CALL
         if self.operation.startswith(("ec2:", "ssm:GetParameter")):
             has_row = has_own_row(code) or self.rule is not BY_MEANING.get(self.meaning)
             is_known = has_row or self.meaning not in ("unknown", "bad-request", "dry-run")
@@ -127,7 +139,17 @@ class CallFailed(CloudFailed):
             return ""
         if self.meaning in ("denied", "credentials"):
             # Rights, clocks and credentials are the account's and this machine's, whatever the service.
-            return self.rule.advice
+            kind = next((each for each in _WITH_POLICY if self.operation.startswith(f"{each}:")), "")
+            is_silent = self.rule.advice == BY_MEANING["denied"].advice and kind
+            own = (
+                f"; if it is attached, the policy of the {_WITH_POLICY[kind]} itself denies it"
+                if kind
+                else ""
+            )
+            return self.rule.advice + (own if is_silent else "")
+        if self.meaning == "quota":
+            # The row of its class is about vCPUs.
+            return "Ask for a higher limit in the Service Quotas console, or delete what is not needed"
         return BY_MEANING[self.meaning].advice
 
     @property

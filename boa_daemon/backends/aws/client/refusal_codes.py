@@ -126,6 +126,10 @@ BY_MEANING: Mapping[str, RefusalRule] = MappingProxyType(
 )  # fmt: skip
 """The row of each class of codes, for all codes without a row of their own."""
 
+ENABLE_KEY = (
+    "The KMS key is disabled, about to be deleted or gone: an administrator types `aws kms enable-key` or "
+    "`aws kms cancel-key-deletion`, or names another key"
+)
 _KMS = RefusalRule(
     meaning="denied", scope="image", answer="denied", rest_seconds=DENIED_SECONDS,
     advice="Let the daemon's role use the KMS key of the disks (kms:CreateGrant, kms:Decrypt, "
@@ -153,6 +157,12 @@ _RESERVATION = RefusalRule(
 _FULL = replace(
     _RESERVATION, advice="Others use the reservation whole: BOA rents elsewhere, and looks again by itself"
 )
+_INTERFERENCE = RefusalRule(
+    meaning="denied", scope="offer", answer="denied", rest_seconds=None,
+    advice="A person, or a clean-up rule of the house, ends or stops nodes right after their start: "
+    "CloudTrail names who. Exempt what has the tag boa:cluster, or set the tags that the rule wants under "
+    "[cloud] tags",
+)  # fmt: skip
 _SETTING = RefusalRule(scope="region", advice=_REQUEST)
 _TEMPLATE = replace(_SETTING, advice="BOA uses no launch template: a policy or a proxy has changed the call")
 
@@ -315,11 +325,18 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
             BY_MEANING["bad-request"], scope="image", stale="image",
             advice="Raise [cloud] volume_gib to at least the size of the image's disk",
         ),
-        "InvalidKMSKey.InvalidState": _KMS,
+        "InvalidKMSKey.InvalidState": replace(_KMS, advice=ENABLE_KEY),
         "KMSKeyNotAccessibleFault": _KMS,
         "InvalidKMSKeyId": _KMS,
         "EncryptedVolumesNotSupported": replace(
             BY_MEANING["not-offered"], scope="type", advice="Leave the type out of [cloud] instance_types"
+        ),
+        # Reasons of instances that were ended or stopped right after their start.
+        "UserInitiatedShutdown": _INTERFERENCE,
+        "UserInitiatedHibernate": _INTERFERENCE,
+        "InstanceInitiatedShutdown": RefusalRule(
+            scope="offer", rest_seconds=None,
+            advice="It shut itself down: `aws ec2 get-console-output --latest --instance-id ...` shows why",
         ),
         # The place.
         "InvalidSubnetID.NotFound": RefusalRule(scope="subnet", advice=_SUBNET, stale="subnets"),
@@ -383,6 +400,7 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
 _BY_FAMILY: Sequence[tuple[str, str]] = (
     ("InvalidAMI", "InvalidAMIID.NotFound"),
     ("InvalidImage", "InvalidAMIID.NotFound"),
+    ("Image", "InvalidAMIID.NotFound"),
     ("InvalidSnapshot", "InvalidSnapshot.NotFound"),
     ("InvalidKMS", "InvalidKMSKeyId"),
     ("KMS", "KMSKeyNotAccessibleFault"),
@@ -447,6 +465,18 @@ def rule_of(code: str, meaning: str, message: str) -> RefusalRule:
         )
     if meaning == "credentials" and ("signature expired" in said or "not yet current" in said):
         return _CLOCK
+    if meaning == "not-offered" and "spot" in said:
+        return replace(
+            BY_MEANING["not-offered"], scope="offer", advice="The type is not to be had as spot: set [cloud] "
+            "market to on-demand, or leave the type out of instance_types",
+        )  # fmt: skip
+    if "allowed amis" in said or "allowed images" in said:
+        return replace(
+            BY_CODE["InvalidAMIID.NotFound"],
+            answer="denied",
+            advice="The account's Allowed AMIs setting lacks the image: an administrator adds its owner, or "
+            "name another under [cloud] image",
+        )
     if "free tier" in said or "free plan" in said:
         return replace(
             BY_MEANING["not-offered"],

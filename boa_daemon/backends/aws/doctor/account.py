@@ -26,6 +26,7 @@ from boa_daemon.tick.facts.actions import LaunchNodes
 from boa_daemon.tick.facts.node_lives import instance_of
 from boa_daemon.tick.facts.offers import Offer
 from boa_daemon.tick.facts.ports import Clock
+from policies.money_text import in_dollars
 
 ALARM_SKEW_SECONDS, LEAST_LETTER_DAYS = 60.0, 1.0
 
@@ -220,7 +221,7 @@ class Doctor:
             yield DoctorCheck(
                 name="warm pool",
                 status="warning" if len(stopped) > room else "ok",
-                said=f"{len(stopped)} of {room} stopped, ${usd:.4f}/hour for their disks",
+                said=f"{len(stopped)} of {room} stopped, {in_dollars(usd)}/hour for their disks",
                 fix="A running daemon ends the surplus; `boa gc` ends nodes that no daemon wants"
                 if len(stopped) > room
                 else "",
@@ -232,13 +233,13 @@ class Doctor:
         if self._settings.pool_end_role:
             said = (
                 f"without a daemon a stopped node ends {AFTER_SECONDS / 3600.0:.0f} h after its stop: "
-                f"${most_usd(room, disk):.2f} at the most for {room}"
+                f"{in_dollars(most_usd(room, disk))} at the most for {room}"
             )
             return DoctorCheck(name="end of the warm pool", status="ok", said=said)
         month = room * disk * HOURS_OF_A_MONTH
         said = (
             "nothing on AWS's side ends a stopped node whose daemon is gone for good: "
-            f"${month:.2f} a month for {room}, until somebody types `boa gc`"
+            f"{in_dollars(month)} a month for {room}, until somebody types `boa gc`"
         )
         fix = "`boa up --yes` makes the role that does, and sets [cloud] pool_end_role"
         return DoctorCheck(name="end of the warm pool", status="warning", said=said, fix=fix)

@@ -15,6 +15,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.facts.offers import Offer
 from boa_daemon.tick.facts.ports import Clock
 from boa_daemon.units import counted
+from policies.money_text import price_in_dollars
 
 
 class OffersDoctor:
@@ -78,7 +79,7 @@ class OffersDoctor:
             source = "live" if is_live else f"{entry.source}, as of {entry.as_of or 'an unknown day'}"
             said = f"not known in {self._settings.region}, so it is not rented"
             if price is not None:
-                said = f"${price:g}/hour in {self._settings.region}, {source}"
+                said = f"{price_in_dollars(price)}/hour in {self._settings.region}, {source}"
             yield DoctorCheck(
                 name=f"price {name}",
                 status="ok" if is_live else "failed" if price is None else "warning",

@@ -17,6 +17,7 @@ from boa_daemon.backends.aws.instances.launch_request import CLUSTER_TAG
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import InputError
 from boa_daemon.units import SECONDS_PER_HOUR
+from policies.money_text import in_dollars
 
 RECLAIM_SECONDS = 1800.0
 """EC2 begins to end the instances of a block this long before its end."""
@@ -92,7 +93,7 @@ def buy(calls: AwsCalls, settings: AwsSettings, chosen: BlockOffering, *, usd: f
     """
     if abs(chosen.usd - usd) > CENT:
         raise InputError(
-            f"{chosen.id} costs ${chosen.usd:,.2f} and not ${usd:,.2f}: nothing was bought",
+            f"{chosen.id} costs {in_dollars(chosen.usd)} and not {in_dollars(usd)}: nothing was bought",
             hint=f"--buy {chosen.id} --usd {chosen.usd:.2f} buys it",
         )
     answer = calls.call(

@@ -59,6 +59,8 @@ class Notices:
         self._ended_at: dict[NodeId, float] = {}
         self._ran_at: dict[NodeId, float] = {}
         self._keep = keep
+        self.concerns: Callable[[NodeId], bool] = lambda node: True
+        """Whether an instance may be ours: rules of EventBridge send the events of the whole account."""
         self.count = 0
         """How many notices have come: a new one means that something has changed."""
         self._lock = Lock()
@@ -66,8 +68,11 @@ class Notices:
     def add(self, notice: Notice) -> bool:
         """Record a notice; return whether it is news that requires a tick at once.
 
-        Rebalance advice is ignored: it may come long before an interruption, or without one.
+        Rebalance advice is ignored: it may come long before an interruption, or without one. So are notices
+        about instances of others.
         """
+        if not self.concerns(notice.node):
+            return False
         with self._lock:
             self.count += 1
             if notice.kind == "spot-warning":

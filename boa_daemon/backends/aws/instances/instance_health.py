@@ -21,6 +21,9 @@ from boa_daemon.tick.facts.ports import Clock
 ASK_SECONDS = 170.0
 """Seconds between questions: with a refresh each minute, every third asks."""
 _ID_BATCH = 100
+_CHECKS = (
+    ("SystemStatus", "its host"), ("InstanceStatus", "the instance"), ("AttachedEbsStatus", "its disks")
+)  # fmt: skip
 _OVER = ("[Completed]", "[Canceled]")
 
 
@@ -88,7 +91,7 @@ class InstanceHealth:
         """Return the fault that one row tells: the event or the failed check that has jobs leave first."""
         before = self._faults.get(row["InstanceId"])
         found = [*_events(row, now, before)]
-        for key, whose in (("SystemStatus", "its host"), ("InstanceStatus", "the instance")):
+        for key, whose in _CHECKS:
             check = row.get(key) or {}
             if check.get("Status") != "impaired":
                 continue

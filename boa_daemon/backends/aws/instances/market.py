@@ -21,10 +21,13 @@ from boa_daemon.backends.aws.instances.blocks import RECLAIM_SECONDS
 from boa_daemon.backends.aws.instances.node_from_instance import LEAST_PRICE
 from boa_daemon.backends.aws.prices.extra_costs import extras_of
 from boa_daemon.backends.aws.prices.list_prices import ask_price
+from boa_daemon.backends.aws.prices.region_prices import catalog_of, price_file_stamp
 from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.facts.offers import Market, Offer
 from boa_daemon.tick.facts.ports import Clock
+from policies.money_text import in_dollars
 
 ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 3600.0
 USED_QUOTA_SECONDS = 600.0
@@ -77,6 +80,8 @@ class AwsMarket:
         self._spot_from: float | None = None
         self._asks = True
         self._changes: dict[str, tuple[float, str]] = {}
+        self._file_read = price_file_stamp(settings)
+        self._file_fault, self._may_cheapen = "", False
         self.tell: Callable[[str, str], None] = lambda key, sentence: None
         """Called with a key and a sentence when a reservation has changed."""
 
@@ -87,6 +92,7 @@ class AwsMarket:
         """
         self._asks = False
         now, settings = self._clock.now(), self.settings
+        self._reread_prices()
         self._zones.refresh(self._ask_zones, now=now)
         for name in settings.instance_types:
             self._price_of(name).refresh(partial(self._ask_price, name), now=now)
@@ -100,6 +106,55 @@ class AwsMarket:
         }
         for code in sorted(codes - {""}):
             self._quota_of(code).refresh(partial(self._ask_quota, code), now=now)
+
+    def _reread_prices(self) -> None:
+        """Read the price file again if somebody has changed it; keep the prices if it cannot be read.
+
+        Lower prices let less count against the caps: those of the same file wait for a SIGHUP.
+        """
+        stamp = price_file_stamp(self.settings)
+        if stamp == self._file_read:
+            return
+        try:
+            found = catalog_of(self.settings).in_region(self.settings.region)
+            self._check_prices(found, may_cheapen=self._may_cheapen or stamp[0] != self._file_read[0])
+            self._catalog = found
+        except InputError as error:
+            self._file_fault = f"{error}. The prices that were read before are used"
+            return
+        self._file_read, self._file_fault, self._may_cheapen = stamp, "", False
+
+    def _check_prices(self, found: Catalog, *, may_cheapen: bool) -> None:
+        """Refuse a price file that has lost prices of our types, as a half written one; tell of changes.
+
+        Raises:
+            InputError: naming the types.
+        """
+        before, file = self._catalog.entries, self.settings.prices
+        own = Catalog.load().in_region(self.settings.region).entries
+        lost = [
+            name
+            for name in self.settings.instance_types
+            if name in before and before[name] != own.get(name) and found.entries.get(name) == own.get(name)
+        ]
+        if lost and file:
+            raise InputError(
+                f"{file} has no price of {', '.join(lost)} any more", hint="Write it whole again"
+            )
+        changes: dict[str, tuple[float, float]] = {}
+        for name in self.settings.instance_types:
+            was, is_now = (
+                each[name].usd_per_hour if name in each else None for each in (before, found.entries)
+            )
+            if was is not None and is_now is not None and was != is_now:
+                changes[name] = (was, is_now)
+        said = ", ".join(f"{name} ${now:g}/hour, was ${was:g}" for name, (was, now) in changes.items())
+        if not may_cheapen and any(now < was for was, now in changes.values()):
+            raise InputError(
+                f"{file} has lower prices: {said}", hint="`kill -HUP` of the daemon has the caps count them"
+            )
+        if changes:
+            self.tell(f"price file:{int(self._clock.now())}", f"{file} was changed: {said}")
 
     def _probe_prices(self, now: float) -> None:
         """Ask for the oldest price if none was asked for lately, so that a lost price list shows soon."""
@@ -188,12 +243,15 @@ class AwsMarket:
         found = self._spot.get(self._ask_spot, now=self._clock.now(), may_ask=self._asks)
         return (found or {}).get((name, zone), ())
 
-    def remember_spot_since(self, instant: float) -> None:
-        """Ask for spot prices from an instant on, because a spot node has run since then."""
-        if self._spot_from is None or instant < self._spot_from:
-            self._spot_from = instant
-            if self._spot.as_of is not None:
-                self._spot.forget()
+    def keep_spot_since(self, instant: float | None) -> None:
+        """Ask for spot prices from the launch of our oldest spot node on; None without one.
+
+        Later questions are as short as our nodes are young, whatever ran before.
+        """
+        is_earlier = instant is not None and (self._spot_from is None or instant < self._spot_from)
+        self._spot_from = instant
+        if is_earlier and self._spot.as_of is not None:
+            self._spot.forget()
 
     def quota_code(self, name: str, market: Market) -> str:
         """Return the code of the quota that a type counts against; empty if none is known."""
@@ -274,7 +332,7 @@ class AwsMarket:
                 what = "Capacity Block" if each.is_block else "reservation"
                 found.append(
                     f"{each.left} of {each.total} {each.instance_type} of {what} {each.id} in {each.zone} "
-                    f"are idle: ${usd:.2f}/hour are paid for nothing"
+                    f"are idle: {in_dollars(usd)}/hour are paid for nothing"
                 )
         return found
 
@@ -294,6 +352,7 @@ class AwsMarket:
             for cached in list(self._quotas.values()):
                 cached.forget()
         if fact == "all":
+            self._may_cheapen = True
             self._spot.forget()
             for cached in list(self._prices.values()):
                 cached.forget()
@@ -318,6 +377,7 @@ class AwsMarket:
         """Return each fact by name, with what says why it could not be had when last asked for."""
         return {
             "price list": self._prices_fault,
+            "price file": lambda: self._file_fault,
             "quotas": lambda: _first_fault(self._quotas),
             "zones": lambda: self._zones.failed,
             "spot prices": lambda: self._spot.failed,
@@ -458,7 +518,9 @@ class AwsMarket:
             said = f"{where} has {totals[1]} nodes; it had {totals[0]}"
             if now_has is None:
                 usd = self.list_price(one.instance_type)
-                rate = "at the price on demand" if usd is None else f"at ${usd:.2f}/hour each, on demand"
+                rate = (
+                    "at the price on demand" if usd is None else f"at {in_dollars(usd)}/hour each, on demand"
+                )
                 said = f"{where} is not active any more"
                 said += "" if one.is_block else f": its nodes go on {rate}, which the caps count"
             self._changes[one.id] = (now, said)

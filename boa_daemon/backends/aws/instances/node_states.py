@@ -53,8 +53,8 @@ NODE_STATES: Mapping[str, NodeStateRule] = MappingProxyType(
             done="jobs run; it ends when no job needs it, and with its lease", told="`boa instances`",
         ),
         "impaired": NodeStateRule(
-            state="running, a status check of the instance or its host `impaired`", wanted="a node",
-            costs="compute and extras", seconds=IMPAIRED_SECONDS,
+            state="running, a status check of the instance, its host or its disks `impaired`",
+            wanted="a node", costs="compute and extras", seconds=IMPAIRED_SECONDS,
             done="jobs leave at the deadline, then it is ended", told="note at once, alert at the deadline",
         ),
         "scheduled": NodeStateRule(
@@ -67,7 +67,7 @@ NODE_STATES: Mapping[str, NodeStateRule] = MappingProxyType(
             state="running, after a spot warning or at the end of a block", wanted="a node",
             costs="compute and extras", seconds=OVERDUE_SECONDS,
             done="jobs leave at once; ended by us if it runs on after the announced end",
-            told="log when it is overdue",
+            told="alert when it is overdue",
         ),
         "not stopped": NodeStateRule(
             state="running", wanted="stopped in the warm pool", costs="compute and extras", seconds=300.0,
@@ -96,6 +96,18 @@ NODE_STATES: Mapping[str, NodeStateRule] = MappingProxyType(
             state="running, started by a person", wanted="stopped", costs="compute and extras",
             done="it is a new node from its start on", told="`boa instances`",
         ),
+        "restarted by others": NodeStateRule(
+            state="running, stopped and started by a person between two listings", wanted="a node",
+            costs="compute and extras",
+            done="it is a new node from its start on; the earlier one is billed up to then",
+            told="alert",
+        ),
+        "ended by others": NodeStateRule(
+            state="shutting-down or terminated by a person or a clean-up rule", wanted="a node",
+            costs="extras",
+            done="its jobs wait for other nodes; if it was the second in a row that others ended or stopped "
+            "within 5 minutes of its start, its offer rests 3 to 30 min", told="alert with EC2's reason",
+        ),
         "ending": NodeStateRule(
             state="shutting-down", wanted="anything", costs="extras", seconds=SHUTDOWN_SECONDS,
             done="waits: it takes part in caps on nodes until it is terminated", told="alert at the deadline",
@@ -118,12 +130,14 @@ NODE_STATES: Mapping[str, NodeStateRule] = MappingProxyType(
         ),
         "interrupted early": NodeStateRule(
             state="spot, terminated by EC2 in its first hour", wanted="a node", costs="extras",
-            done="its compute is free; its jobs wait for other nodes", told="`boa explain`",
+            done="its compute is free; its jobs wait for other nodes. If that, or the warning, came within 5 "
+            "minutes of its launch, its offer rests 3 to 30 min",
+            told="`boa explain`; alert once a day if its offer rests",
         ),
         "ended": NodeStateRule(
             state="terminated", wanted="anything", costs="compute and extras",
             done="charged to the second at which it left `running`; its jobs wait for other nodes",
-            told="`boa explain`; log with EC2's reason if we did not end it",
+            told="`boa explain`; log with EC2's reason if EC2 ended it",
         ),
         "hidden": NodeStateRule(
             state="not in the listing", wanted="a node", costs="compute and extras", seconds=300.0,
@@ -148,6 +162,12 @@ _RAN = frozenset(
     }
 )
 """Reasons of instances that ran; other reasons come from launches that failed, unless it may have run."""
+
+
+TAKEN_BACK = "Server.SpotInstanceTermination"
+"""EC2's reason for a spot instance that it took back."""
+OF_PEOPLE = ("Client.UserInitiatedShutdown", "Client.UserInitiatedHibernate")
+"""Reasons of instances that a call has ended or stopped: ours, or that of a person or a clean-up rule."""
 
 
 def state_reason(instance: Mapping[str, Any]) -> str:
@@ -181,4 +201,4 @@ def is_free_interruption(instance: Mapping[str, Any], *, ended_at: float) -> boo
     if instance.get("InstanceLifecycle") != "spot":
         return False
     seconds = ended_at - float(instance["LaunchTime"].timestamp())
-    return state_reason(instance) == "Server.SpotInstanceTermination" and seconds < FREE_SPOT_SECONDS
+    return state_reason(instance) == TAKEN_BACK and seconds < FREE_SPOT_SECONDS

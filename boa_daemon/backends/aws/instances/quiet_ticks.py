@@ -37,7 +37,12 @@ class QuietTicks:
         self._states: Mapping[str, str] = {}
         self._notices = 0
         self.is_fresh = True
-        """Whether the present tick's listing was asked for in it."""
+        """Whether no leases were renewed from the listing in use. A tick that fails lists more than once."""
+
+    @property
+    def most_seconds(self) -> float:
+        """The longest time between two listings."""
+        return min(TOLD_LISTING_SECONDS, self._most_seconds)
 
     def stir(self) -> None:
         """List in every tick from now on, until nothing has happened for `QUIET_SECONDS`."""
@@ -65,7 +70,6 @@ class QuietTicks:
         if is_news or not self._owed or not self._is_quiet(now, most):
             return None
         self._owed -= 1
-        self.is_fresh = False
         return self._listed
 
     def keep(self, listed: Sequence[dict[str, Any]], now: float) -> None:

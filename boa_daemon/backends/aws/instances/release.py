@@ -6,7 +6,7 @@ Only instances that the listing showed as ours are terminated. Stopping instance
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
@@ -14,6 +14,8 @@ from boa_daemon.tick.facts.ports import Accepted, Clock, Refused, Unknown
 from policies.model import NodeId
 
 BATCH = 500
+MOST_REMEMBERED = 10_000
+"""Instances that were told to end and are remembered as such."""
 AGAIN_SECONDS, ALARM_SECONDS = 60.0, 900.0
 _LIVING = ("pending", "running", "stopping", "stopped")
 
@@ -26,15 +28,27 @@ class Releaser:
         self._asked: dict[NodeId, tuple[float, float]] = {}
         self._refused: dict[NodeId, str] = {}
         self._alarmed: set[NodeId] = set()
+        self._ever: dict[NodeId, None] = {}
 
     @property
     def asked(self) -> frozenset[NodeId]:
         """The instances that were told to end and that the listing does not show as ended yet."""
         return frozenset(self._asked)
 
+    def has_asked(self, name: NodeId) -> bool:
+        """Whether this process has ever told an instance to end."""
+        return name in self._ever
+
+    def note(self, ids: Iterable[NodeId]) -> None:
+        """Take over that instances were told to end, by us and in another way."""
+        self._ever.update(dict.fromkeys(ids))
+        while len(self._ever) > MOST_REMEMBERED:
+            del self._ever[next(iter(self._ever))]
+
     def terminate(self, ids: Sequence[NodeId]) -> dict[NodeId, Accepted | Refused | Unknown]:
         """End instances and return the outcome of each."""
         outcomes: dict[NodeId, Accepted | Refused | Unknown] = {}
+        self.note(ids)
         for batch in _batches(ids):
             outcomes.update(self._end(batch))
         now = self._clock.now()

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from boa_daemon.backends.aws.prices.list_prices import ATTRIBUTES, begin_of, matches
-from boa_daemon.csv_text import csv_rows
+from boa_daemon.csv_text import csv_rows, delimiter_of
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.document_file import parse_json
+from boa_daemon.inputs.document_file import entries_of, json_pages, names_next_page
 from boa_daemon.inputs.price_lists import ListedPrice, PriceList
+from boa_daemon.number_text import NotOneNumber, number_of
 from boa_daemon.text_files import is_json, open_text, read_whole_text
+from policies.money_text import price_in_dollars
 
 _ATTRIBUTE_OF: Mapping[str, str] = {
     "Instance Type": "instanceType",
@@ -36,6 +38,8 @@ _ATTRIBUTE_OF: Mapping[str, str] = {
 }
 """The attribute in JSON of each column of CSV."""
 _COLUMNS = ("TermType", "Unit", "PricePerUnit", "Currency", "Instance Type", "Operating System", "Tenancy")
+_MOST_METADATA = 20
+"""Lines of metadata above the header, of which a file of AWS has five."""
 _HINT = "Save an offer file of AmazonEC2 (index.csv or index.json), or what `aws pricing get-products` prints"
 
 
@@ -50,6 +54,7 @@ class _Offer:
     amount: str
     day: str
     where: int | str
+    has_decimal_commas: bool = False
 
 
 def read_offers(path: Path, *, as_of: str, region: str = "", now: datetime | None = None) -> PriceList:
@@ -65,7 +70,7 @@ def read_offers(path: Path, *, as_of: str, region: str = "", now: datetime | Non
     now = now or datetime.now(UTC)
     currencies: set[str] = set()
     best: dict[tuple[str, str], tuple[datetime, float, _Offer]] = {}
-    for offer in _offers(path):
+    for offer in _offers(path, found.notes):
         attributes = offer.attributes
         name, place = attributes.get("instanceType", ""), attributes.get("regionCode") or region
         if not (name and matches(attributes, ATTRIBUTES)):
@@ -90,7 +95,8 @@ def read_offers(path: Path, *, as_of: str, region: str = "", now: datetime | Non
         before = best.get((name, place))
         if before is not None and before[0] == since and before[1] != usd:
             problem = (
-                f"{name} in {place} costs {usd:g} USD/hour here and {before[1]:g} in {_spoken(before[2])}, "
+                f"{name} in {place} costs {price_in_dollars(usd)}/hour here and "
+                f"{price_in_dollars(before[1])} in {_spoken(before[2])}, "
                 "and nothing tells them apart"
             )
             raise _refuse(problem, offer, path)
@@ -128,13 +134,19 @@ def _none_in(region: str, currencies: set[str], path: Path) -> InputError:
     )
 
 
-def _offers(path: Path) -> Iterator[_Offer]:
+def _offers(path: Path, notes: list[str]) -> Iterator[_Offer]:
     if not is_json(path):
         yield from _csv_offers(path)
         return
-    content = parse_json(read_whole_text(path), str(path))
-    if isinstance(content, Mapping) and isinstance(content.get("PriceList"), list):
-        for place, item in enumerate(content["PriceList"]):
+    pages = json_pages(read_whole_text(path), str(path), hint=_HINT)
+    if names_next_page(pages, "NextToken"):
+        notes.append("the file lacks pages: its last answer names a further one (NextToken)")
+    if not pages:
+        raise InputError("no price list of AWS", file=path, hint=_HINT)
+    for place, item in enumerate(entries_of(pages, ("PriceList",))):
+        if isinstance(item, Mapping) and isinstance(item.get("products"), Mapping):
+            yield from _of_file(item, path)
+        elif isinstance(item, str) or (isinstance(item, Mapping) and "product" in item):
             where = f"entry {place} of PriceList"
             try:
                 entry = json.loads(item) if isinstance(item, str) else item
@@ -143,17 +155,20 @@ def _offers(path: Path) -> Iterator[_Offer]:
                 yield from _of_terms(entry["product"]["attributes"], terms, day, where)
             except (ValueError, LookupError, TypeError, AttributeError):
                 raise InputError(f"{where} is not an entry of a price list", file=path) from None
-    elif isinstance(content, Mapping) and isinstance(content.get("products"), Mapping):
-        day = str(content.get("publicationDate", ""))[:10]
-        for sku, product in content["products"].items():
-            where = f"product {sku}"
-            try:
-                terms = content.get("terms", {}).get("OnDemand", {}).get(sku, {})
-                yield from _of_terms(product["attributes"], terms, day, where)
-            except (ValueError, LookupError, TypeError, AttributeError):
-                raise InputError(f"{where} is not a product of an offer file", file=path) from None
-    else:
-        raise InputError("no price list of AWS", file=path, hint=_HINT)
+        else:
+            raise InputError("no price list of AWS", file=path, hint=_HINT)
+
+
+def _of_file(content: Mapping[str, Any], path: Path) -> Iterator[_Offer]:
+    """Yield the prices on demand of an offer file."""
+    day = str(content.get("publicationDate", ""))[:10]
+    for sku, product in content["products"].items():
+        where = f"product {sku}"
+        try:
+            terms = content.get("terms", {}).get("OnDemand", {}).get(sku, {})
+            yield from _of_terms(product["attributes"], terms, day, where)
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise InputError(f"{where} is not a product of an offer file", file=path) from None
 
 
 def _of_terms(
@@ -178,16 +193,17 @@ def _of_terms(
 def _csv_offers(path: Path) -> Iterator[_Offer]:
     """Yield the prices of an offer file in CSV: lines of metadata, a header, and rows; read as a stream."""
     line = 0
+    delimiter = _delimiter(path)
     try:
         with open_text(path) as file:
-            reader = csv_rows(file)
+            reader = csv_rows(file, delimiter=delimiter)
             metadata: dict[str, str] = {}
             header: list[str] = []
             for cells in reader:
                 if "SKU" in cells:
                     header = cells
                     break
-                if len(cells) != 2 or len(metadata) > 20:
+                if len(cells) != 2 or len(metadata) > _MOST_METADATA:
                     break
                 metadata[cells[0]] = cells[1]
             missing = [name for name in _COLUMNS if name not in header]
@@ -214,20 +230,29 @@ def _csv_offers(path: Path) -> Iterator[_Offer]:
                     amount=row["PricePerUnit"],
                     day=day,
                     where=reader.line_num,
+                    has_decimal_commas=delimiter == ";",
                 )
     except csv.Error as error:
         hint = "The file may be cut short: fetch it again"
         raise InputError(f"not valid CSV: {error}", file=path, line=line, hint=hint) from error
 
 
+def _delimiter(path: Path) -> str:
+    """Return the sign between the columns: a spreadsheet may have saved the file with another."""
+    with open_text(path) as file:
+        header = next((line for line in islice(file, _MOST_METADATA) if "SKU" in line), ",")
+    return delimiter_of(header)
+
+
 def _usd(offer: _Offer, path: Path) -> float:
     try:
-        usd = float(offer.amount)
-    except ValueError:
-        usd = math.nan
-    if not (math.isfinite(usd) and usd >= 0.0):
-        raise _refuse(f"PricePerUnit must be dollars per hour; got {offer.amount!r}", offer, path)
-    return usd
+        usd = number_of(offer.amount, has_decimal_commas=offer.has_decimal_commas)
+        if usd >= 0.0:
+            return usd
+        reason = ""
+    except NotOneNumber as error:
+        reason = error.reason
+    raise _refuse(f"PricePerUnit must be dollars per hour; got {offer.amount!r}{reason}", offer, path)
 
 
 def _instant(offer: _Offer, path: Path) -> datetime:

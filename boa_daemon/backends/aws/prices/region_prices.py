@@ -6,6 +6,8 @@ or the file of `[cloud] prices` has one: prices of one region never stand for an
 
 from __future__ import annotations
 
+import os
+
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
 
@@ -18,6 +20,16 @@ def catalog_of(settings: AwsSettings) -> Catalog:
     """
     files = (settings.prices,) if settings.prices else ()
     return Catalog.load(*files, region=settings.region)
+
+
+def price_file_stamp(settings: AwsSettings) -> tuple[str, object]:
+    """Return the name and what changes when somebody names another price file, or writes the one there is."""
+    try:
+        found = os.stat(settings.prices) if settings.prices else None
+    except OSError:
+        # It is gone, or cannot be reached: reading it says why.
+        return settings.prices, "unreadable"
+    return settings.prices, found and (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def how_to_price(settings: AwsSettings) -> str:

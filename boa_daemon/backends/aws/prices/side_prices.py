@@ -159,6 +159,15 @@ def catalogue_of(region: str) -> dict[str, float]:
     return {} if found is None else {name: float(getattr(found, name)) for name in QUESTIONS}
 
 
+def shipped_price(region: str, name: str) -> float | None:
+    """Return a price of the catalogue by its name in `SidePrices`; None if the region has none there."""
+    found = _shipped().get(region)
+    price = None if found is None else getattr(found, name, None)
+    if price is None and name == "transfer_usd_per_gb":
+        return MOST_TRANSFER_USD_PER_GB
+    return price if isinstance(price, float) else None
+
+
 @cache
 def _shipped() -> Mapping[str, SidePrices]:
     """Return the catalogue of the package, by region."""

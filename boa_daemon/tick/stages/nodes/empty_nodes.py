@@ -23,6 +23,7 @@ from boa_daemon.tick.room.forecasts import job_hours_left
 from policies.answer import NodePrices
 from policies.fast_dataclasses import replace
 from policies.model import GpuSlot, Job, JobId, NodeId, Width, width_of
+from policies.money_text import in_dollars
 
 LEAST_RETURN = 2.0
 """A move must save this multiple of its cost, because forecasts are inaccurate."""
@@ -76,7 +77,7 @@ def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
 
 def _why(node: NodeId, usd_per_hour: float, reasons: Mapping[JobId, str], job: JobId) -> str:
     """Return why a job moves so that a node can go back."""
-    saved = f"node {node} can go back, which saves ${usd_per_hour:.2f}/hour"
+    saved = f"node {node} can go back, which saves {in_dollars(usd_per_hour)}/hour"
     return f"it makes room so that {saved}: {reasons.get(job, 'by the policy')}"
 
 

@@ -23,6 +23,7 @@ from boa_daemon.units import counted
 from policies.answer import Allocation, ChangedReasons
 from policies.fast_dataclasses import fast_init, replace
 from policies.model import InstanceType, JobId, NodeId, Width
+from policies.money_text import in_dollars
 
 _ANY: tuple[float, WaitReason] = (inf, "cap-instances")
 """Machines that the settings no longer name have no cap: jobs on them keep what they hold."""
@@ -176,7 +177,7 @@ class _Unserved:
     @property
     def why(self) -> str:
         """The reason in words."""
-        pays = f"the budget now pays for ${self.usd_per_hour:.2f}/hour"
+        pays = f"the budget now pays for {in_dollars(self.usd_per_hour)}/hour"
         if self.rented is not None:
             pays = f"{pays}, {self.rented:.2f} are rented while money is left"
         jobs = counted(self.served, "job")

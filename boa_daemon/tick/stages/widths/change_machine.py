@@ -33,6 +33,7 @@ from policies.fast_dataclasses import replace
 from policies.links.gpu_kinds import siblings
 from policies.memo import LatestMemo
 from policies.model import JobId, Width
+from policies.money_text import in_dollars
 from policies.online.fallback_width import fallback_width
 from policies.online.node_prices import WholeNodePrices
 
@@ -224,7 +225,8 @@ def _transfer_note(job: JobState, far: Transfer | None) -> str:
     if far is None or not size:
         return ""
     return (
-        f"; its checkpoint of {size:.3g} GB comes from {far.source} for ${far.usd_per_gb * size:.2f}, in "
+        f"; its checkpoint of {size:.3g} GB comes from {far.source} for "
+        f"{in_dollars(far.usd_per_gb * size)}, in "
         f"about {format_hours(far.hours(size))}"
     )
 

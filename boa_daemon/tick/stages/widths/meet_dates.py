@@ -35,8 +35,8 @@ from boa_daemon.tick.room.service_order import BY_ARRIVAL
 from boa_daemon.tick.stages.widths.keep_still import MoveLimits
 from boa_daemon.units import SECONDS_PER_HOUR, format_instant
 from policies.fast_dataclasses import replace
-from policies.links.gpu_kinds import spot_kind, without_market
 from policies.model import JobId, Width
+from policies.money_text import in_dollars
 
 DATES_FIRST = "jobs whose dates ask for GPUs come first, the earliest date before others"
 """The rule of service of jobs with dates."""
@@ -104,7 +104,7 @@ def _why(note: DateNote, width: Width | None) -> str:
     if width is None:
         return f"{date}, leaves time to wait for spot"
     market = " on demand" if note.is_firm else ""
-    kept = f"it is met with probability {note.kept:.0%} for about ${note.usd:.2f}"
+    kept = f"it is met with probability {note.kept:.0%} for about {in_dollars(note.usd)}"
     if base_width(width) == note.width:
         return f"{date}, asks for {note.width}{market}: {kept}"
     return f"it keeps {width} for now; {date}, asks for {note.width}{market}: {kept}"
@@ -169,7 +169,7 @@ def _is_to_leave(state: ClusterState, job: JobState, note: DateNote, width: Widt
     """
     leaves = "spot" if note.is_firm else "on-demand"
     is_new = width != job.job.width or not note.is_firm
-    is_apart = spot_kind(without_market(width.gpu_type)) in rules.instance_types
+    is_apart = str(width.kind.on_spot) in rules.instance_types
     if not job.slots or not is_new or is_apart or markets_of(state, job) != {leaves}:
         return False
     mine = {slot.node for slot in job.slots}

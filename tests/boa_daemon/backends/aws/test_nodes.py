@@ -135,6 +135,7 @@ def test_a_dropped_termination_is_repeated_and_reported(make_rig: RigMaker) -> N
         assert rig.cloud.calls.counts["ec2:TerminateInstances"] == 1 + minute
         alarms = [said for said in rig.said if f"{names[0]} was told to end 900 s ago" in said]
         assert len(alarms) == (1 if minute >= 15 else 0)
+    assert [said for _, said in rig.cloud.news()] == alarms
 
     rig.pass_time(60.0)
     rig.cloud.nodes()

@@ -167,7 +167,7 @@ def test_an_infeasible_mark_is_reported_and_the_plot_is_written(problem: Path, t
     """The report is on standard error."""
     result = boa("frontier", problem, "--plot", tmp_path / "curve.svg", "--mark", "2/h")
 
-    assert "2.00 USD/hour is infeasible, so it is not marked" in result.stderr
+    assert "$2.00/hour is infeasible, so it is not marked" in result.stderr
     assert (tmp_path / "curve.svg").exists()
 
 

@@ -370,4 +370,4 @@ def test_a_best_effort_answers_in_the_unit_that_was_asked(classes: Path) -> None
     shown = boa("--classes", classes, "--budget", "3000/month", "--best-effort").stdout
     said = " ".join(shown.split())
     assert "Best effort for $3,000.00/month" in said
-    assert "the cheapest widths need 5840 USD/month" in said
+    assert "the cheapest widths need $5,840.00/month" in said

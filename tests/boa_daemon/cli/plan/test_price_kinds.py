@@ -202,7 +202,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "prices that contradict each other": (
         "table",
         "Instance,GPU,GPUs,Price,Price per GPU\na,A100,8,16,3\n",
-        "16 USD for the machine, and 3 USD for each of its 8 GPUs",
+        r"\$16.00 for the machine, and \$3.00 for each of its 8 GPUs",
     ),
     "no price": ("table", "Instance,GPU,GPUs\na,A100,1\n", "no column with a price"),
     "no GPU": ("table", "Instance,Price\na,1\n", "no column with the GPU"),
@@ -384,3 +384,91 @@ def test_damaged_lists_are_read_or_refused_in_a_sentence(kind: str, tmp_path: Pa
         except BoaError:
             refused += 1
     assert refused > 0
+
+
+_CUR = (
+    "lineItem/LineItemType,lineItem/UsageStartDate,lineItem/UsageType,lineItem/Operation,lineItem/UsageAmount,"
+    "lineItem/UnblendedCost,product,product/regionCode\n"
+)
+_FOCUS = (
+    "BilledCost,BillingCurrency,ChargeCategory,ChargePeriodStart,ConsumedQuantity,ConsumedUnit,EffectiveCost,"
+    "PricingUnit,RegionId,x_UsageType\n"
+)
+_AZURE = {
+    "currencyCode": "USD",
+    "retailPrice": 27.0,
+    "armRegionName": "eastus",
+    "effectiveStartDate": "2021-06-01T00:00:00Z",
+    "skuName": "ND96asr A100 v4",
+    "productName": "Virtual Machines NDasrA100 v4 Series",
+    "unitOfMeasure": "1 Hour",
+    "type": "Consumption",
+    "armSkuName": "Standard_ND96asr_v4",
+}
+_ROW = "Usage,2026-10-01T00:00:00Z,BoxUsage:p4d.24xlarge,RunInstances,2,40,,us-east-1\n"
+LISTS = {
+    "CUR": ("cur", _CUR + _ROW, [20.0]),
+    "Windows by its operation": ("cur", _CUR + _ROW + _ROW.replace("Instances", "Instances:0002"), [20.0]),
+    "Windows in Athena's map": (
+        "cur",
+        _CUR + _ROW + _ROW.replace("40,,", '90,"{instance_type=p4d.24xlarge, operating_system=Windows}",'),
+        [20.0],
+    ),
+    "FOCUS with both units": (
+        "cur",
+        _FOCUS + "0,USD,Usage,2026-10-01T00:00:00Z,10,Hours,145,Hrs,us-east-1,BoxUsage:p4d.24xlarge\n",
+        [14.5],
+    ),
+    "FOCUS with another unit": (
+        "cur",
+        _FOCUS + "0,USD,Usage,2026-10-01T00:00:00Z,10,Seconds,145,Hrs,us-east-1,BoxUsage:p4d.24xlarge\n",
+        ":2: a usage in Seconds",
+    ),
+    "a day with two readings": (
+        "cur",
+        _CUR + _ROW.replace("2026-10-01T00:00:00Z", "01/10/2026"),
+        ":2: the start",
+    ),
+    "Azure's price of the past": (
+        "azure",
+        json.dumps([_AZURE, _AZURE | {"retailPrice": 9.0, "effectiveEndDate": "2022-01-01T00:00:00Z"}]),
+        [27.0],
+    ),
+    "Azure without a region": (
+        "azure",
+        json.dumps([_AZURE | {"armRegionName": ""}]),
+        "armRegionName is empty",
+    ),
+    "Azure's table": ("azure", "armSkuName,retailPrice\nx,1\n", "Save what https://prices.azure.com"),
+    "Azure, a page of several": (
+        "azure",
+        json.dumps({"Items": [_AZURE], "NextPageLink": "https://x"}),
+        ["the file lacks pages: its last answer names a further one (NextPageLink)"],
+    ),
+    "Azure, the last page": ("azure", json.dumps({"Items": [_AZURE], "NextPageLink": None}), [27.0]),
+    "AMD without its maker": (
+        "skypilot",
+        "InstanceType,AcceleratorName,AcceleratorCount,Price,Region\na,MI300X,8.0,16,null\n",
+        [16.0],
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "text", "expected"), LISTS.values(), ids=LISTS)
+def test_lists_of_strangers(kind: str, text: str, expected: list[float | str] | str, tmp_path: Path) -> None:
+    """Prices, a note, or a refusal in one sentence."""
+    path = tmp_path / "list"
+    path.write_text(text)
+    flags = PriceFlags(cloud="", as_of="")
+    if isinstance(expected, str):
+        with pytest.raises(InputError) as refused:
+            PRICE_KINDS[kind].reader(path, flags)
+        assert expected in str(refused.value)
+        return
+    found = PRICE_KINDS[kind].reader(path, flags)
+    if isinstance(expected[0], str):
+        assert found.notes == expected
+    else:
+        assert [one.usd_per_hour for one in found.prices] == expected
+        assert not any("pages" in note for note in found.notes)
+        assert all((one.gpu_model or "AMD").startswith("AMD") for one in found.prices if kind == "skypilot")

@@ -273,6 +273,18 @@ def test_a_run_that_learns_corrects_a_wrong_arrival_rate(case: list[str], tmp_pa
     assert spent("--learn") > 1.05 * spent()
 
 
+def test_a_run_that_learns_says_what_its_trials_may_take(case: list[str], tmp_path: Path) -> None:
+    """Of twenty jobs of one class: 2 % and a twentieth."""
+    rows = "".join(f"j{n},{n * 600},vision\n" for n in range(20))
+    (tmp_path / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
+
+    def shown(*flags: str) -> str:
+        return " ".join(boa(*case, *flags, "--budget", "14/h").stdout.split())
+
+    assert "these 20 jobs that may take up to 7.0%, 2% and one job of each class" in shown("--learn")
+    assert "Jobs try widths" not in shown()
+
+
 def test_plan_spot_needs_a_spot_market(case: list[str]) -> None:
     """With a spot market all jobs finish."""
     assert (

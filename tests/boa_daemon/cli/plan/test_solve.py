@@ -239,7 +239,7 @@ def test_a_file_without_a_budget_needs_the_flag(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("budget", "least"),
     [
-        ("1/h", "USD/hour"),
+        ("1/h", "$1.00/hour is too small: 2 classes need at least $8.00/hour"),
         ("24/day", "$24.00/day is too small: the jobs need at least $192.00/day ($8.00/h)"),
         ("100/week", "$100.00/week is too small: the jobs need at least $1,344.00/week"),
         ("100/month", "$100.00/month is too small: the jobs need at least $5,840.00/month"),

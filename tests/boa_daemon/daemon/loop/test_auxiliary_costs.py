@@ -112,7 +112,7 @@ def test_what_is_paid_in_any_case_is_set_aside_and_runs_beside(
 ) -> None:
     """A commitment of 1 USD per hour takes 24 USD of the day, and 1 USD of the ceiling per hour."""
     paid = SimpleNamespace(fixed=(FixedCost(name="plan", usd_per_hour=1.0),))
-    monkeypatch.setattr(auxiliary_costs.SiteCommitments, "of", lambda *_: paid)
+    monkeypatch.setattr(auxiliary_costs, "site_commitments", lambda *_: paid)
     settings = site(tmp_path, usd_per_day_cap=50.0, usd_per_hour_ceiling=5.0)
     assert has_room(settings, 26.0)
     assert not has_room(settings, 26.01)

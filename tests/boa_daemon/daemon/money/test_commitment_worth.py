@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from boa_daemon.daemon.money.commitment_worth import commitment_worths
-from boa_daemon.daemon.money.site_commitments import CommitmentLevel, SiteCommitments
 from boa_daemon.testing import a_node
 from boa_daemon.tick.facts.limits import FixedCost
 from boa_daemon.tick.facts.state import NodeState
+from boa_daemon.tick.money.commitments import CommitmentLevel, SiteCommitments
 from policies.model import InstanceType
 
 HOUR, NOON = 3600.0, 1_800_014_400.0

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from boa_daemon.daemon.money.costs import FIXED_ROW, with_fixed_costs
-from boa_daemon.daemon.money.site_commitments import CommitmentLevel, SiteCommitments
 from boa_daemon.daemon.planner.planner import Planner
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError
@@ -19,6 +18,7 @@ from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.facts.limits import Caps, FixedCost
 from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.tick.money.cap_projection import CapProjection
+from boa_daemon.tick.money.commitments import CommitmentLevel, SiteCommitments
 from boa_daemon.tick.money.ledger import bill, money_of
 from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem
 from policies.online.pacing import Pace

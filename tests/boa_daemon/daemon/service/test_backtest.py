@@ -13,9 +13,11 @@ from page_site import a_day, served
 from typer.testing import CliRunner
 
 from boa_daemon.cli import app
-from boa_daemon.daemon.service.backtest import past_simulation, scale_of
+from boa_daemon.daemon.service.backtest import compare_with_past, past_simulation, scale_of
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.planning.scenario_runs import run_scenario
+from boa_daemon.planning.whatif import Scenario
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
 from boa_daemon.traces.reader import read_trace
 from policies.model import JobClass, Phase, Width
@@ -31,8 +33,7 @@ def play() -> Iterator[DaemonInAFolder]:
     Its folder has a short path because the paths of sockets are limited.
     """
     with tempfile.TemporaryDirectory(prefix="boa") as name:
-        # A replay knows no commitments: it would spend their money on nodes as well.
-        found = a_day(Path(name), hours=3.0, now=NOW, is_committed=False)
+        found = a_day(Path(name), hours=3.0, now=NOW)
         yield found
         found.close()
 
@@ -60,6 +61,21 @@ def test_the_replayed_history_is_close_to_the_real_one(answer: dict[str, Any], p
     assert seen["mean_jct_hours"] == pytest.approx(sum(waited) / len(waited) / 3600.0)
     assert 0.75 < seen["replayed_over_seen_jct"] < 1.25
     assert 0.75 < seen["replayed_over_seen_spend"] < 1.25
+
+
+def test_the_replay_has_the_sites_commitments(play: DaemonInAFolder) -> None:
+    """They are on the replay's clock; what happened counts them, and the replay's nodes cost less by them."""
+    document = play.service.past(days=1.0)
+    (level,) = past_simulation(document).commitments.levels
+    base = {"mean_jct_hours": 1.0, "spend": 1.0}
+
+    assert level.cost.usd_per_hour == 8.5
+    assert level.rates == {"g5.12xlarge": pytest.approx(0.72 * 5.672)}
+    alone = compare_with_past(document | {"commitments": []}, base)["spend"]
+    hours = (max(job[4] for job in document["jobs"]) - min(job[1] for job in document["jobs"])) / 3600.0
+    assert compare_with_past(document, base)["spend"] == pytest.approx(alone + 8.5 * hours)
+    row = run_scenario(past_simulation(document), Scenario(name="base", budget="42/h"))
+    assert row["spend"] > 8.5 * hours
 
 
 def test_scenarios_are_compared_with_the_replayed_base(answer: dict[str, Any]) -> None:

@@ -128,6 +128,15 @@ def test_a_job_that_waits_for_a_cap_of_the_day_starts_once_the_day_rolls() -> No
     assert "in 8.50 h, a boot after its cap has room again at 1970-01-01T08:00" in found.sentence(0.0)
 
 
+def test_money_that_has_accrued_starts_nobody_while_a_cap_keeps_every_node_away() -> None:
+    """Nothing is rented: a job that waits for money to accrue starts when the cap has room again, too."""
+    state = one_waits()
+    alone = replace(state, nodes={}, jobs={"b": state.jobs["b"]})
+    plan = with_columns(PLAN, widths={"b": Width("gpu", 4)}, waiting={"b": "budget"}, held=(HELD,))
+
+    assert forecast_finishes(alone, plan, known(0.0), boot_hours=0.5)["b"].starts_at == DAY_ENDS + 1800.0
+
+
 @pytest.mark.parametrize(("room_at", "starts"), [(DAY_ENDS, 3600.0), (900.0, 900.0 + 1800.0)])
 def test_a_job_at_a_cap_starts_on_what_comes_first(room_at: float, starts: float) -> None:
     """GPUs that fall free after one hour, or the next day's money and a boot."""

@@ -190,6 +190,15 @@ def test_a_job_that_may_not_be_requeued_gets_the_nodes_that_it_asked_for(tmp_pat
         ({"comment": "boa:class=default,max_usd=5"}, "boa:max_usd is kept for jobs of `boa submit` alone"),
         ({"comment": "boa:class=default,team=vision"}, "boa:team is kept for jobs of `boa submit` alone"),
         ({"is_task": True}, "tasks of arrays"),
+        ({"comment": "boa:clas=default"}, "boa:clas is not known. Did you mean 'class'?"),
+        ({"comment": "BOA:class=default,class=default"}, "boa:class is given twice"),
+        ({"comment": "grant 17, boa:elastic"}, "boa:elastic has no class to go with"),
+        ({"comment": "boa:class=default elastic"}, "has a space in its value"),
+        ({"comment": "boa:"}, "names no key"),
+        (
+            {"comment": "boa:class=default", "partition": "rented,cpu"},
+            "partition rented,cpu is none of BOA's",
+        ),
     ],
 )
 def test_a_job_that_cannot_be_planned_runs_as_it_is_and_says_why(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 from pydantic import Field
 
+from boa_daemon.daemon.settings.applied_settings import AppliedSettings, pointed_state, write_applied
 from boa_daemon.daemon.settings.named_socket import named_socket
 from boa_daemon.daemon.settings.setting_layers import load_settings
 from boa_daemon.errors import InputError
@@ -186,3 +188,23 @@ def test_relative_paths_of_a_volume_of_kubernetes_stay_where_they_are(tmp_path: 
     (dotfiles / "boa.toml").write_text('[daemon]\nstate_dir = "state"\n')
     elsewhere.symlink_to("dotfiles/boa.toml")
     assert load_settings(elsewhere, environment={}).settings.daemon.state_dir == str(dotfiles / "state")
+
+
+@pytest.mark.parametrize("place", ["/dev/fd/{}", "/proc/self/fd/{}"])
+def test_settings_from_a_pipe_are_toml_and_start_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """`boa daemon --config <(sops --decrypt boa.toml)`; nothing is remembered under the pipe's name."""
+    monkeypatch.chdir(tmp_path)
+    reads, writes = os.pipe()
+    os.write(writes, b'[daemon]\nstate_dir = "state"\n')
+    os.close(writes)
+    name = Path(place.format(reads))
+    try:
+        loaded = load_settings(name, environment={})
+    finally:
+        os.close(reads)
+    assert loaded.settings.daemon.state_dir == str(tmp_path / "state")
+    found = AppliedSettings(given={}, complete={}, files=(str(name),))
+    write_applied(tmp_path / "state", found, name, points=True)
+    assert pointed_state(name) is None

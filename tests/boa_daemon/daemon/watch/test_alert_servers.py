@@ -23,7 +23,7 @@ from boa_daemon.daemon.settings.config import AlertSettings
 from boa_daemon.daemon.watch import alerts as module
 from boa_daemon.daemon.watch.alerts import Alerts
 
-SENTENCE = "30.00 USD spent this day: 60% of the cap of 50.00 USD"
+SENTENCE = "$30.00 spent this day: 60% of the cap of $50.00"
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_mail_goes_over_tls_with_a_password(context: ssl.SSLContext) -> None:
         url = f"mailtos://ann:{{}}@127.0.0.1:{port}?from=boa@lab.example&to=ann@lab.example&mode=starttls&verify=no"
         assert said_by(apprise=[url.format("right")])._failed == {}
         (mail,) = server.taken
-        assert str(mail["Subject"]) == "BOA: 30.00 USD spent this day"
+        assert str(mail["Subject"]) == "BOA: $30.00 spent this day"
         refused = said_by(apprise=[url.format("wrong")])
         assert "apprise channel: the service did not take it" in refused.fault()
         assert "wrong" not in refused.fault()

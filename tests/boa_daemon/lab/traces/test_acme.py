@@ -26,7 +26,10 @@ def test_the_example_by_hand(data: Path) -> None:
 
 DAMAGE = {
     "cut short": (lambda text: text[:-10], ":7: 16 cells|:7: .*cells"),
-    "no number": (lambda text: text.replace("10800.0", "long"), ":3: duration must be a number"),
+    "no number": (
+        lambda text: text.replace("10800.0", "long"),
+        ":3: duration must be seconds, or a run time",
+    ),
     "negative": (lambda text: text.replace("10800.0", "-1"), ":3: duration must be a finite number"),
     "half a GPU": (
         lambda text: text.replace("j1,u1,1,8", "j1,u1,1,7.5"),

@@ -238,6 +238,13 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         '[{"resources": {"limits": {"nvidia.com/gpu": "two"}}}]}}}}',
         r"item 0 \(j\): nvidia.com/gpu must be a whole number; got \"two\"",
     ),
+    "a table of kubectl": (
+        "kubernetes",
+        "a.json",
+        "NAME  STATUS\na  Complete\n",
+        "Write the file with kubectl",
+    ),
+    "YAML that breaks off": ("kubernetes", "a.yaml", "apiVersion: v1\nitems: [\n", "not valid YAML"),
     "a key twice": (
         "kubernetes",
         "a.json",
@@ -310,6 +317,30 @@ KINDS: dict[str, tuple[dict[str, Any], float]] = {
         },
         3 * 2 * 2.0,
     ),
+    "Job of Volcano with its run time": (
+        {
+            "apiVersion": "batch.volcano.sh/v1alpha1",
+            "spec": {"tasks": [{"replicas": 3, "template": POD}]},
+            "status": {
+                "state": {"phase": "Completed", "lastTransitionTime": "2026-01-01T02:00:00Z"},
+                "runningDuration": "1h30m0s",
+            },
+        },
+        3 * 2 * 1.5,
+    ),
+    "Workload of Kueue": (
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta1",
+            "spec": {"podSets": [{"name": "main", "count": 3, "template": POD}]},
+            "status": {
+                "conditions": [
+                    {"type": "Admitted", "status": "True", "lastTransitionTime": "2026-01-01T01:00:00Z"},
+                    {"type": "Finished", "status": "True", "lastTransitionTime": "2026-01-01T02:00:00Z"},
+                ]
+            },
+        },
+        3 * 2 * 1.0,
+    ),
     "MPIJob": (
         {
             "spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 4, "template": POD}}},
@@ -333,8 +364,14 @@ def test_kinds_of_kubernetes(name: str, written: Write) -> None:
     content, hours = KINDS[name]
     kind = name.split(" ", maxsplit=1)[0]
     meta = {"name": "j", "namespace": "n", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    path = written("a.json", json.dumps({"kind": kind, "metadata": meta, **content}))
+    found = {"kind": kind, "metadata": meta, **content}
+    path = written("a.json", json.dumps(found))
     assert gpu_hours(import_source("kubernetes", path, Options())) == {"n/j": hours}
+    # As `kubectl get -o yaml` prints it: YAML has JSON as values.
+    lines = "".join(f"{key}: {json.dumps(value)}\n" for key, value in {"apiVersion": "v1", **found}.items())
+    other = lines.replace('{"name": "j"', '{"name": "k"', 1)
+    path = written("a.yaml", f"---\n{lines}---\n{other}")
+    assert gpu_hours(import_source("kubernetes", path, Options())) == {"n/j": hours, "n/k": hours}
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_finished_attempts_in_the_original_log_are_added_up(written: Write) -> N
     ("text", "problem"),
     [
         ('[{"jobid": "a"', "not JSON"),
-        ('[{"jobid": "a"}]', "entry 0 is not a job of Philly's log: KeyError 'attempts'"),
+        ('[{"jobid": "a"}]', "entry 0 is not a job of Philly's log: 'attempts' is missing"),
         ('[{"jobid": "a", "attempts": [], "submitted_time": "None"}]', "entry 0 is not a job"),
         ("[7]", "entry 0 is not a job"),
     ],

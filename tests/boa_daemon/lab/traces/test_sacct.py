@@ -78,6 +78,14 @@ TRES = {
     "gres/gpumem=40G,gres/gpuutil=90,gres/gpu=1": {"gpu": 1},
     "gres/gpu:1g.5gb=1": {"1g.5gb": 1},
     "gres/shard=4,cpu=1": {},
+    "GRES/GPU=2": {"gpu": 2},
+    "cpu=2, gres/gpu=2": {"gpu": 2},
+    "billing=8,cpu=1.5K,energy=0,fs/disk=10,license/matlab=1,mem=1.2T,vmem=2G,gres/gpu=2": {"gpu": 2},
+    "gpu": {"gpu": 1},
+    "gpu:2": {"gpu": 2},
+    "gpu:tesla": {"tesla": 1},
+    "gpu:v100:4(S:0-1),craynetwork:1": {"v100": 4},
+    "craynetwork:1,gpu:4(IDX:0-3,5)": {"gpu": 4},
 }
 
 
@@ -85,6 +93,32 @@ TRES = {
 def test_gpus_of_trackable_resources(tres: str, gpus: dict[str, int]) -> None:
     """The typed count is the untyped one, not a further one."""
     assert gpus_of(tres) == gpus
+
+
+def _set(number: int) -> dict[str, object]:
+    return {"set": True, "infinite": False, "number": number}
+
+
+def answered(state: object = ("COMPLETED",), number: Callable[[int], object] = _set) -> dict[str, object]:
+    """Return a job as ``sacct --json`` has it."""
+    resources = [{"type": "cpu", "name": "", "count": 8}, {"type": "gres", "name": "gpu", "count": 2}]
+    return {
+        "job_id": 7,
+        "array": {"job_id": 0, "task_id": None if number is int else {"set": False, "number": 0}},
+        "het": {"job_id": 0, "job_offset": None},
+        "time": {
+            name: number(at)
+            for name, at in (
+                ("submission", 1772438400),
+                ("start", 1772438400),
+                ("end", 1772442000),
+                ("elapsed", 3600),
+            )
+        },
+        "state": {"current": state, "reason": "None"},
+        "tres": {"allocated": resources, "requested": resources},
+        "steps": [{"step": {"id": "7.batch"}}],
+    }
 
 
 HEAD = "JobID|Submit|Start|End|Elapsed|State|AllocTRES\n"
@@ -110,6 +144,11 @@ SHAPES = {
     "attempts": HEAD
     + "7|2026-03-02T08:00:00|2026-03-02T08:00:00|2026-03-02T08:15:00|00:15:00|NODE_FAIL|gres/gpu=2\n"
     + "7|2026-03-02T08:20:00|2026-03-02T08:30:00|2026-03-02T09:15:00|00:45:00|COMPLETED|gres/gpu=2\n",
+    "a run time with units": HEAD + ROW.replace("01:00:00", "60m"),
+    "months as words": HEAD + ROW.replace("2026-03-02T08:00:00", "Mon Mar  2 08:00:00 2026"),
+    "JSON of now": json.dumps({"meta": {}, "jobs": [answered()]}),
+    "JSON of 21.08": json.dumps({"jobs": [answered("COMPLETED", number=int)]}),
+    "JSON, tasks and parts": json.dumps({"jobs": [answered(["PENDING"]) | {"job_id": 8}, answered()]}),
     "resized": HEAD + ROW.replace("COMPLETED", "CANCELLED by 0"),
 }  # fmt: skip
 
@@ -130,7 +169,19 @@ REFUSED = {
     "twice": (HEAD + ROW + ROW, ":3: a second row for job 7; the first is on line 2"),
     "column twice": (HEAD.replace("State", "Submit") + ROW, "column 'Submit' occurs twice"),
     "no job id": (HEAD + ROW.replace("7|", "seven|", 1), ":2: JobID must be"),
-    "no elapsed": (HEAD + ROW.replace("01:00:00", "1 hour"), ":2: Elapsed '1 hour' is not"),
+    "no elapsed": (HEAD + ROW.replace("01:00:00", "1 month"), ":2: Elapsed '1 month' is not"),
+    "no unit": (HEAD + ROW.replace("01:00:00", "3600"), ":2: Elapsed '3600' is not"),
+    "cut off": (HEAD + ROW.replace("gres/gpu=2", "billing=8,gres/g+"), ":2: 'billing=8,gres/g+' was cut off"),
+    "a number cut off": (HEAD + ROW.replace("gpu=2", "gpu=1+"), ":2: 'gres/gpu=1+' was cut off"),
+    "an invalid cell": (HEAD + ROW.replace("gres/gpu=2", "INVALID"), ":2: 'INVALID' is not NAME=NUMBER"),
+    "numbers of resources": (HEAD + ROW.replace("gres/gpu", "1001"), ":2: '1001=2' is not NAME=NUMBER"),
+    "per node": (HEAD + ROW.replace("gres/gpu=2", "PER_NODE:gpu:2"), "is no number of GPUs"),
+    "aligned columns": ("JobID  Submit\n-----  ------\n7  2026-03-02T08:00:00\n", ":1: columns are aligned"),
+    "another answer in JSON": (
+        '{"jobs": [{"job_id": 1, "job_state": ["RUNNING"]}]}',
+        "job 0: time.submission",
+    ),
+    "a state in JSON": (json.dumps({"jobs": [answered(), answered(["FROBBED"])]}), "job 1: State 'FROBBED'"),
     "no submit": (HEAD + ROW.replace("2026-03-02T08:00:00", "Unknown", 1), ":2: Submit must be"),
     "no state": (HEAD + ROW.replace("COMPLETED", "COMPLETD"), "did you mean 'COMPLETED'"),
     "no number": (HEAD + ROW.replace("gpu=2", "gpu=two"), "'gres/gpu=two' is no number of GPUs"),
@@ -206,3 +257,31 @@ def test_exports_of_other_versions_and_options_are_read(
     """Other columns, delimiters and states."""
     (tmp_path / "sacct.txt").write_text(text)
     assert gpu_hours(import_sacct(tmp_path / "sacct.txt", Options())) == hours
+
+
+def test_parts_of_gpus_and_several_types_are_counted_as_such(written: Write) -> None:
+    """A job on shards is not one without GPUs."""
+    row = "7|2026-03-02T08:00:00|01:00:00|gres/gpu=2\n"
+    text = "JobID|Submit|Elapsed|AllocTRES\n" + row + row.replace("7|", "8|", 1).replace("gpu", "shard")
+    found = import_sacct(written("sacct.txt", text), Options())
+    assert gpu_hours(found) == {"7": 2.0}
+    assert {reason: n for reason, n in found.dropped.items() if n} == {
+        "of several GPU types, or of parts of GPUs (shard, mps)": 1
+    }
+
+
+def test_a_run_across_a_fold_has_its_length(written: Write) -> None:
+    """From 02:40 in summer time to 02:10 in winter time it is half an hour."""
+    text = (
+        "JobID|Submit|Start|End|AllocTRES\n7|2026-10-25T02:30|2026-10-25T02:40|2026-10-25T02:10|gres/gpu=2\n"
+    )
+    found = import_sacct(written("sacct.txt", text), Options(time_zone="Europe/Berlin"))
+    assert gpu_hours(found) == {"7": 1.0}
+
+
+def test_json_has_tasks_and_parts(written: Write) -> None:
+    """Tasks of an array are jobs; parts of a heterogeneous job are one."""
+    task = answered() | {"job_id": 18, "array": {"job_id": 17, "task_id": _set(0)}}
+    parts = [answered() | {"job_id": 20 + n, "het": {"job_id": 20, "job_offset": _set(n)}} for n in (0, 1)]
+    found = import_sacct(written("sacct.json", json.dumps({"jobs": [task, *parts]})), Options())
+    assert gpu_hours(found) == {"17_0": 2.0, "20": 4.0}

@@ -20,9 +20,9 @@ BELOW = Shortfall(
 def test_the_sentence_of_a_budget_below_the_load_says_how_fast_the_queue_grows() -> None:
     """It has both rates, and the budget that would stop the growth, in the unit of the budget."""
     assert shortfall_sentence(BELOW) == (
-        "best effort: the budget of 2 USD/hour is below the load, and the cheapest widths need 2.5 USD/hour. "
+        "best effort: the budget of $2.00/hour is below the load, and the cheapest widths need $2.50/hour. "
         "By the plan the queue grows by 1.5 GPU-hours of work and up to 0.25 jobs per hour; "
-        "a budget of 2.5 USD/hour would stop that"
+        "a budget of $2.50/hour would stop that"
     )
 
 

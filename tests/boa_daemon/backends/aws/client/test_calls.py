@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from aws_rigs import AwsRig, OneSession
+from botocore.exceptions import ClientError
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
@@ -72,3 +73,43 @@ def test_a_denied_call_gives_its_action_and_resource() -> None:
 
     assert error.denied == ("ec2:RunInstances", "arn:aws:ec2:us-east-1:1:subnet/subnet-1")
     assert CallFailed("ec2:RunInstances", "VcpuLimitExceeded", "no").denied is None
+
+
+@pytest.mark.parametrize("asked", ["AssumeRole", "AssumeRoleWithWebIdentity", "GetRoleCredentials"])
+def test_a_role_that_may_not_be_taken_is_a_fault_of_credentials(rig: AwsRig, asked: str) -> None:
+    """botocore asks for them within our call: a policy of `boa iam` would cure nothing, renewing does."""
+    calls = rig.cloud.calls
+    real, refuses = calls._client, [True]
+
+    class Refused:
+        def describe_instances(self, **_: object) -> object:
+            if not refuses:
+                return real("ec2:DescribeInstances", "").describe_instances()
+            said = {"Code": "AccessDenied", "Message": "x is not authorized to perform: sts:AssumeRole"}
+            raise ClientError({"Error": said, "ResponseMetadata": {"HTTPStatusCode": 403}}, asked)  # type: ignore[typeddict-item]
+
+    calls._client = lambda operation, region: Refused()  # type: ignore[method-assign]
+    with pytest.raises(CallFailed) as failed:
+        calls.call("ec2:DescribeInstances")
+    assert failed.value.meaning == "credentials"
+    assert f"{asked} gave none: AccessDenied: x is not authorized" in str(failed.value)
+    assert "Renew the credentials" in str(failed.value)
+    assert calls.credentials_fault
+    refuses.clear()
+    calls.call("ec2:DescribeInstances")
+    assert calls.credentials_fault == ""
+
+
+@pytest.mark.parametrize("tokens", [["a", "a"], ["a", "b", "a"], ["a", "b", "c", "b"]])
+def test_pages_that_go_in_circles_end(
+    rig: AwsRig, monkeypatch: pytest.MonkeyPatch, tokens: list[str]
+) -> None:
+    """A stand-in of AWS that names earlier pages as next ones must not hold a tick for ever."""
+    calls, given = rig.cloud.calls, iter(tokens)
+
+    def answers(operation: str, **_: object) -> dict[str, object]:
+        return {"Reservations": [1], "NextToken": next(given)}
+
+    monkeypatch.setattr(calls, "call", answers)
+    with pytest.raises(CallFailed, match="that we had"):
+        list(calls.pages("ec2:DescribeInstances", "Reservations"))

@@ -344,3 +344,36 @@ def test_a_protected_instance_is_one_that_cannot_be_ended() -> None:
 
     assert error.meaning == "protected"
     assert "termination protection" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "said", "scope", "advice"),
+    [
+        ("s3:PutObject", "KMS.DisabledException", "key is disabled", "", "enable-key"),
+        ("s3:GetObject", "KMS.KMSInvalidStateException", "pending deletion", "", "cancel-key-deletion"),
+        ("s3:PutObject", "KMS.NotFoundException", "no key", "", "names another key"),
+        ("sqs:ReceiveMessage", "KmsDisabled", "key is disabled", "", "enable-key"),
+        ("ec2:RunInstances", "InvalidKMSKey.InvalidState", "incorrect state", "image", "enable-key"),
+        ("s3:PutObject", "AccessDenied", "Access Denied", "", "the policy of the bucket itself"),
+        ("sqs:ReceiveMessage", "AccessDenied", "Access denied", "", "the policy of the queue itself"),
+        ("s3:PutObject", "AccessDenied", "x with an explicit deny in a resource-based policy", "",
+         "explicit deny out of the resource-based policy"),
+        ("sqs:ReceiveMessage", "OverLimit", "too many in flight", "", "tries again later"),
+        ("ssm:SendCommand", "QuotaExceeded", "too many", "", "higher limit"),
+        ("servicequotas:GetServiceQuota", "NoSuchResourceException", "does not exist", "", "EC2 refuses"),
+        ("ec2:RunInstances", "Unsupported", "Spot is not supported for p5.48xlarge", "offer", "on-demand"),
+        ("ec2:RunInstances", "Unsupported", "not supported in your requested zone", "type in zone", "zone"),
+        ("ec2:RunInstances", "ImageNotAllowed", "by the Allowed AMIs settings", "image", "Allowed AMIs"),
+        ("ec2:RunInstances", "InvalidParameterValue", "not one of the allowed images", "image", "Allowed"),
+        ("ec2:RunInstances", "ImageDisabled", "the image is disabled", "image", "[cloud] image"),
+    ],
+)  # fmt: skip
+def test_the_advice_is_about_what_the_call_was_about(
+    operation: str, code: str, said: str, scope: str, advice: str
+) -> None:
+    """Keys, buckets, queues and images have cures of their own, and none is about vCPUs."""
+    error = CallFailed(operation, code, said, http_status=400)
+
+    assert advice in error.hint, error.hint
+    assert "vCPU" not in error.hint
+    assert not scope or error.rule.scope == scope

@@ -157,3 +157,35 @@ def test_polling_a_missing_queue_raises_call_failed(rig: AwsRig) -> None:
 
     with pytest.raises(CallFailed, match="sqs:ReceiveMessage"):
         queue.poll_once(wait_seconds=0)
+
+
+@pytest.mark.parametrize(
+    "detail_type",
+    ["EC2 Instance State-change Notification", "EC2 Spot Instance Interruption Warning",
+     "EC2 Instance Rebalance Recommendation"],
+)  # fmt: skip
+def test_events_of_other_instances_of_the_account_wake_nobody(rig: AwsRig, detail_type: str) -> None:
+    """EventBridge sends those of the whole account: they push nothing of ours out, and cost no listing."""
+    outcome = rig.cloud.launch(a_launch(rig.offer()))
+    assert isinstance(outcome, Launched)
+    rig.cloud.nodes()
+    rig.pass_time(600.0)
+    rig.cloud.nodes()
+    wakes: list[int] = []
+    queue = InterruptionQueue(rig.cloud.calls, "https://queue", rig.cloud.notices, lambda: wakes.append(1))
+
+    def told(name: str) -> None:
+        detail = {"instance-id": name, "state": "shutting-down"}
+        body = {"detail-type": detail_type, "source": "aws.ec2", "time": "2027-01-15T09:00:00Z"}
+        queue.take([{"Body": json.dumps(body | {"detail": detail})}])
+
+    before = rig.cloud.notices.count
+    for number in range(50):
+        told(f"i-{number:017x}")
+    assert (rig.cloud.notices.count, wakes) == (before, [])
+    told(outcome.nodes[0])
+    assert rig.cloud.notices.count == before + 1
+    # A launch that no listing shows yet may be what a notice is about.
+    rig.cloud.launch(a_launch(rig.offer(), name="t2-launch"))
+    told("i-0123456789abcdef0")
+    assert rig.cloud.notices.count == before + 2

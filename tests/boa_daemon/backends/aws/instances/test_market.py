@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-from aws_rigs import AwsRig, RigMaker, a_launch
+from pathlib import Path
+from typing import Any
 
+import pytest
+from aws_rigs import AwsRig, RigMaker, a_launch, ends
+
+from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing.fake_terms import Terms
+from boa_daemon.tick.facts.ports import Launched
 
 ON_DEMAND_G = "L-DB2E81BA"
 
@@ -123,3 +128,66 @@ def test_a_second_refresh_a_minute_later_makes_no_call(make_rig: RigMaker) -> No
     rig.pass_time(60.0)
     rig.cloud.market.refresh()
     assert sum(rig.cloud.calls.counts.values()) == before
+
+
+def test_the_history_of_spot_prices_is_as_short_as_our_nodes_are_young(make_rig: RigMaker) -> None:
+    """A node of many hours has it asked for since its launch; once it is gone, an hour is enough again."""
+    rig = make_rig(Terms(boot_seconds=1.0, shutdown_seconds=1.0, spot_fraction=0.4), market="spot")
+    asked: list[float] = []
+    real = rig.cloud.calls._call_once
+
+    def once(operation: str, region: str, arguments: Any) -> Any:
+        if operation == "ec2:DescribeSpotPriceHistory":
+            asked.append(rig.clock.now() - arguments["StartTime"].timestamp())
+        return real(operation, region, arguments)
+
+    rig.cloud.calls._call_once = once  # type: ignore[method-assign]
+    outcome = rig.cloud.launch(a_launch(rig.offer(market="spot")))
+    assert isinstance(outcome, Launched)
+    for _ in range(3):
+        rig.pass_time(4 * 3600.0)
+        rig.cloud.nodes()
+    assert asked[-1] == pytest.approx(12 * 3600.0, abs=2.0)
+    rig.cloud.terminate(ends(*outcome.nodes))
+    for _ in range(3):
+        rig.pass_time(3600.0)
+        rig.cloud.nodes()
+        rig.cloud.offers()
+    assert asked[-1] == pytest.approx(3600.0, abs=2.0)
+
+
+def test_a_price_file_that_somebody_edits_is_read_again(make_rig: RigMaker, tmp_path: Path) -> None:
+    """Without the Pricing API its prices hold a minute later; a damaged one changes none, and is told."""
+    file = tmp_path / "prices.toml"
+
+    def write(text: str) -> None:
+        file.write_text(text)
+        rig.pass_time(60.0)
+        rig.cloud.refresh()
+
+    listed = 'as_of = 2026-11-01\nregion = "us-east-1"\ncurrency = "USD"\n[prices]\n"g5.xlarge" = {}\n'
+    file.write_text(listed.format(1.5))
+    rig = make_rig(prices=str(file))
+    rig.cloud.market._catalog = catalog_of(rig.settings).in_region("us-east-1")
+    rig.fake.faults.plan("GetProducts", "error:AccessDeniedException", times=999)
+    rig.cloud.refresh()
+    assert rig.offer().compute_usd_per_hour == pytest.approx(1.5)
+    write(listed.format(2.5))
+    assert rig.offer().compute_usd_per_hour == pytest.approx(2.5)
+    for bad in (listed.format("2,5"), listed[:40], listed.format(9.0).replace("us-east-1", "eu-west-1")):
+        write(bad)
+        assert rig.offer().compute_usd_per_hour == pytest.approx(2.5)
+        assert "prices.toml" in rig.cloud.nets()["price file"]()
+    write(listed.format(0.5))
+    assert rig.offer().compute_usd_per_hour == pytest.approx(2.5)
+    assert "kill -HUP" in rig.cloud.nets()["price file"]()
+    rig.cloud.ask_anew()
+    rig.cloud.refresh()
+    assert rig.offer().compute_usd_per_hour == pytest.approx(0.5)
+    assert any("was changed: g5.xlarge $0.5/hour, was $2.5" in said for _, said in rig.cloud.news())
+    file.unlink()
+    rig.cloud.refresh()
+    assert "prices.toml" in rig.cloud.nets()["price file"]()
+    write(listed.format(3.5))
+    assert rig.offer().compute_usd_per_hour == pytest.approx(3.5)
+    assert rig.cloud.nets()["price file"]() == ""

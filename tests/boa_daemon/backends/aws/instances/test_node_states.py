@@ -69,7 +69,7 @@ def _running(rig: AwsRig) -> None:
 
 
 def _impaired(rig: AwsRig) -> None:
-    for check in ("system", "instance"):
+    for check in ("system", "instance", "attachedEbs"):
         name = _launched(rig)
         rig.fake.terms.impaired[name] = check
         rig.pass_time(120.0)
@@ -190,6 +190,51 @@ def _started_by_others(rig: AwsRig) -> None:
     rig.pass_time(120.0)
     live = [node for node in rig.cloud.nodes() if node.ended_at is None]
     assert [(node.id, node.phase) for node in live] == [(f"{name}~4", "stopped")]
+
+
+def _restarted_by_others(rig: AwsRig) -> None:
+    name = _launched(rig)
+    rig.pass_time(3600.0)
+    rig.cloud.nodes()
+    again = rig.another()
+    again.remember([_only(rig)])
+    rig.pass_time(30.0)
+    rig.fake.restart(name)
+    rig.pass_time(120.0)
+    # Also after a restart of ours, and in every later listing.
+    for cloud in (rig.cloud, rig.cloud, again, again):
+        found = {node.id: node for node in cloud.nodes()}
+        assert charge_for(found[name]).micro_dollars == pytest.approx(3750.0 / 3600.0 * 1.033e6, rel=0.01)
+        later = found[f"{name}~3"]
+        assert (later.phase, later.launched_at) == ("ready", found[name].ended_at)
+        rig.pass_time(30.0)
+    assert [said for key, said in rig.cloud.news() if "stopped and started again" in said]
+
+
+def _ended_by_others(rig: AwsRig) -> None:
+    for seconds, refusals in ((60.0, 0), (60.0, 1), (600.0, 0)):
+        name = _launched(rig)
+        rig.pass_time(seconds)
+        rig.cloud.nodes()
+        rig.fake.end(name, "Client.UserInitiatedShutdown: User initiated shutdown")
+        # Quiet ticks may use the listing before for a while.
+        rig.pass_time(110.0 if seconds == 600.0 else 1.0)
+        rig.cloud.nodes()
+        assert [said for _, said in rig.cloud.news() if name in said and "ended, and not by us" in said]
+        rig.pass_time(120.0)
+        node = _named(rig, name)
+        assert charge_for(node).micro_dollars > 0
+        failed = rig.cloud.failed_launches()
+        assert len(failed) == refusals
+        for key, refused in failed:
+            assert refused.scopes == (key,) == ("g5.xlarge/us-east-1a/on-demand",)
+            assert "CloudTrail" in refused.reason
+    # What we end is ours, and so are leaks.
+    name = _launched(rig)
+    rig.cloud.terminate(ends(name))
+    rig.pass_time(120.0)
+    rig.cloud.nodes()
+    assert rig.cloud.news() == []
 
 
 def _ending(rig: AwsRig) -> None:
@@ -319,6 +364,8 @@ _TRIES: dict[str, Callable[[AwsRig], None]] = {
     "stopping": _stopping,
     "stopped by others": _stopped_by_others,
     "started by others": _started_by_others,
+    "restarted by others": _restarted_by_others,
+    "ended by others": _ended_by_others,
     "ending": _ending,
     "never ran": _never_ran,
     "not started": _not_started,

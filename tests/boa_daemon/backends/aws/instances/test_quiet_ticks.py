@@ -88,14 +88,14 @@ def test_probes_do_not_add_to_the_calls_of_ticks(quiet: AwsRig, most_calls: floa
             Notice(kind="spot-warning", node=rig.cloud.nodes()[0].id, at=rig.clock.now())
         ),
         lambda rig: rig.cloud.notices.add(
-            Notice(kind="state-change", node="i-another", at=rig.clock.now(), state="running")
+            Notice(kind="state-change", node=rig.cloud.nodes()[0].id, at=rig.clock.now(), state="running")
         ),
         lambda rig: rig.cloud.launch(a_launch(rig.offer(), name="t9-more")),
         lambda rig: rig.cloud.terminate(ends(rig.cloud.nodes()[0].id)),
         lambda rig: rig.cloud.ask_anew(),
         lambda rig: rig.pass_time(LISTING_SECONDS),
     ],
-    ids=["a warning", "an event of any instance", "a launch", "an end", "SIGHUP", "a late tick"],
+    ids=["a warning", "an event of an instance", "a launch", "an end", "SIGHUP", "a late tick"],
 )
 def test_what_happens_is_looked_at_at_once(quiet: AwsRig, stir: Callable[[AwsRig], object]) -> None:
     """After what may have changed the list, the next tick asks for it, however many probes there were."""

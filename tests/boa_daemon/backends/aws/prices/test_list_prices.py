@@ -124,7 +124,7 @@ def test_a_reserved_term_and_a_future_price_are_left_out(tmp_path: Path) -> None
 def test_two_prices_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
     """The smallest would break a cap if it were not ours."""
     path = saved(tmp_path, entry("g5.xlarge", 1.006), entry("g5.xlarge", 0.5))
-    said = r"g5\.xlarge in us-east-1 costs 0\.5 USD/hour here and 1\.006 in entry 0 of PriceList"
+    said = r"g5\.xlarge in us-east-1 costs \$0\.50/hour here and \$1\.006 in entry 0 of PriceList"
     with pytest.raises(InputError, match=said):
         read_price_list(path, "us-east-1")
 

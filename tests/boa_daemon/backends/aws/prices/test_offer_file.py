@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -48,8 +49,10 @@ def test_json_forms_of_the_same_list(tmp_path: Path) -> None:
         "terms": {"OnDemand": {"A1": entry["terms"]["OnDemand"]}, "Reserved": {}},
     }
     saved = {"PriceList": [json.dumps(entry | {"publicationDate": "2026-11-20T00:00:00Z"})]}
-    for content in (offers, saved):
-        (tmp_path / "list.json").write_text(json.dumps(content))
+    one = entry | {"publicationDate": "2026-11-20T00:00:00Z"}
+    pages = json.dumps(saved) + "\n" + json.dumps({"PriceList": []})
+    for content in (offers, saved, saved["PriceList"], [one], one, pages):
+        (tmp_path / "list.json").write_text(content if isinstance(content, str) else json.dumps(content))
         assert read(tmp_path / "list.json") == {("p4d.24xlarge", "us-east-1"): (22.0, "2026-11-20")}
 
 
@@ -71,7 +74,7 @@ REFUSED = {
     "no number": (OFFERS.replace("22.0000000000", "free"), ":7: PricePerUnit must be dollars"),
     "no day": (OFFERS.replace("2026-11-01", "soon", 1), ":7: EffectiveDate must be a day"),
     "cut in a cell": (OFFERS[:-20], "not valid CSV"),
-    "two prices": (OFFERS.replace("2026-09-01", "2026-11-01"), "costs 25 USD/hour here and 22 in line 7"),
+    "two prices": (OFFERS.replace("2026-09-01", "2026-11-01"), "costs $25.00/hour here and $22.00 in line 7"),
     "no date": (OFFERS.replace("Publication Date", "Date"), "no publication date"),
 }  # fmt: skip
 
@@ -93,3 +96,26 @@ def test_other_json_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "index.json").write_text(text)
     with pytest.raises(InputError, match=r"price list|offer file"):
         read_offers(tmp_path / "index.json", as_of="", now=NOW)
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_a_file_that_a_spreadsheet_saved(mark: str, tmp_path: Path) -> None:
+    """With semicolons or tabs in place of commas; a price with two readings is refused."""
+    path = tmp_path / "index.csv"
+    text = OFFERS.replace('","', f'"{mark}"')
+    path.write_text(text)
+    assert read(path) == read(DATA / "aws-offers.csv")
+    path.write_text(re.sub(r'"22\.0+"', '"22,000"', text))
+    with pytest.raises(InputError, match="may be 22000 or 22"):
+        read_offers(path, as_of="", now=NOW)
+
+
+def test_a_page_that_is_missing_is_said(tmp_path: Path) -> None:
+    """The last answer names a further one."""
+    entry = json.loads(price_entry("p4d.24xlarge", 22.0))
+    entry["product"]["attributes"]["regionCode"] = "us-east-1"
+    content = {"PriceList": [json.dumps(entry)], "NextToken": "abc"}
+    (tmp_path / "list.json").write_text(json.dumps(content))
+    assert [
+        "lacks pages" in note for note in read_offers(tmp_path / "list.json", as_of="2026-11-20").notes
+    ] == [True]

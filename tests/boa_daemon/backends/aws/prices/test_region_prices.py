@@ -59,7 +59,7 @@ def test_no_type_is_rented_at_the_price_of_another_region(make_rig: RigMaker, ma
     assert rig.cloud.list_prices() == {}
     [said] = rig.said
     assert "g5.xlarge is not rented: its price in sa-east-1 is not known" in said
-    assert "1.006 USD is the price in us-east-1" in said
+    assert "$1.006 is the price in us-east-1" in said
     assert "boa prices --refresh prices.toml --region sa-east-1" in said
     assert '[cloud] prices = "prices.toml"' in said
 

@@ -49,6 +49,25 @@ SHAPES = {
 }
 
 
+SHAPES |= {
+    "printed.txt": "SPOTPRICEHISTORY\t" + CELLS.replace(",", "\t") + "\nNEXTTOKEN\tabc\n",
+    "printed-with-zone-ids.txt": "SPOTPRICEHISTORY\t"
+    + CELLS.replace(",", "\tuse1-az4\t", 1).replace(",", "\t"),
+    "printed-as-table.txt": f"""----------------------------------------------------------------
+|                   DescribeSpotPriceHistory                     |
++----------------------------------------------------------------+
+||                       SpotPriceHistory                       ||
+|+------------------+-------------------------------------------+|
+|| {HEADER.replace(",", " | ")} ||
+|+------------------+-------------------------------------------+|
+||  {CELLS.replace(",", "  |  ")} ||
+|+------------------+-------------------------------------------+|
+""",
+    "spreadsheet.csv": f"{HEADER}\n{CELLS}\n".replace(",", ";").replace("9.500000", "9,50"),
+    "dollars.csv": f"{HEADER}\n{CELLS}\n".replace("9.500000", "$9.50"),
+}
+
+
 @pytest.mark.parametrize(("name", "text"), SHAPES.items(), ids=SHAPES)
 def test_forms_of_the_same_history(name: str, text: str, tmp_path: Path) -> None:
     """JSON of the CLI, a list, an object a line, CSV and tabs."""
@@ -107,3 +126,14 @@ def test_damaged_tables_are_refused_by_line(text: str, said: str, tmp_path: Path
     with pytest.raises(InputError) as refused:
         read_spot_history(tmp_path / "h.csv")
     assert said in str(refused.value)
+
+
+def test_a_group_of_three_digits_is_refused(tmp_path: Path) -> None:
+    """Where the comma is decimal, 9.500 may be 9500; a page that is missing is said."""
+    (tmp_path / "h.csv").write_text(f"{HEADER}\n{CELLS}\n".replace(",", ";").replace("9.500000", "9.500"))
+    with pytest.raises(InputError, match=r":2: SpotPrice .* may be 9500 or 9\.500"):
+        read_spot_history(tmp_path / "h.csv")
+    (tmp_path / "h.json").write_text(json.dumps({"SpotPriceHistory": [ENTRY], "NextToken": "abc"}))
+    found = read_spot_history(tmp_path / "h.json")
+    assert ["lacks pages" in note for note in found.notes] == [True]
+    assert not found.left_out

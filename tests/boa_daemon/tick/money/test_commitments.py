@@ -1,0 +1,46 @@
+"""Commitments on another clock, and as rows of JSON."""
+
+from __future__ import annotations
+
+import json
+
+from boa_daemon.testing import a_node, an_instance_type
+from boa_daemon.tick.facts.limits import FixedCost
+from boa_daemon.tick.money.commitments import CommitmentLevel, SiteCommitments
+
+KIND = an_instance_type()
+PAID = SiteCommitments.of(
+    [
+        CommitmentLevel(
+            cost=FixedCost(name="ours", usd_per_hour=0.75 * KIND.usd_per_hour, begins_at=100.0, ends_at=9e4),
+            rates={KIND.name: 0.75 * KIND.usd_per_hour},
+        ),
+        CommitmentLevel(
+            cost=FixedCost(name="a block", usd_per_hour=2.0), rates={KIND.name: 2.0}, is_block=True
+        ),
+    ],
+    [KIND],
+)
+
+
+def test_rows_of_commitments_are_read_back_after_json() -> None:
+    """Instants, rates and kinds survive."""
+    assert SiteCommitments.of_rows(json.loads(json.dumps(PAID.to_rows())), [KIND]) == PAID
+
+
+def test_on_a_clock_that_began_earlier_everything_is_later() -> None:
+    """Ten seconds on, both instants move by ten; what is open stays open."""
+    later = {level.cost.name: level.cost for level in PAID.later(10.0).levels}
+
+    assert (later["ours"].begins_at, later["ours"].ends_at) == (110.0, 90_010.0)
+    assert (later["a block"].begins_at, later["a block"].ends_at) == (None, None)
+
+
+def test_a_covered_node_costs_nothing_more_from_the_begin_of_the_commitment() -> None:
+    """Before it the node has its price on demand; a block covers no node."""
+    nodes = [a_node("n", kind=KIND, launched_at=0.0)]
+
+    before = PAID.priced(nodes, {}, 50.0)
+    after = PAID.priced(nodes, before, 200.0)
+    assert before["n"].usd_per_hour == KIND.usd_per_hour
+    assert (after["n"].usd_per_hour, after["n"].prices[0][1]) == (0.0, KIND.usd_per_hour)
