@@ -24,7 +24,7 @@ from pathlib import Path
 from placement import GPUS, NODES, interval, paper
 
 from boa_daemon.sim.wiring import SimulationSettings, simulate
-from policies.links.gpu_kinds import on_machines, shared_kind
+from policies.links.gpu_kinds import on_machines
 from policies.model import Budget, GpuType, InstanceType
 from policies.registry import PolicyOptions
 
@@ -41,7 +41,7 @@ Runs = dict[str, dict[str, dict[str, list[float]]]]
 def with_offer(base: SimulationSettings, offer: str) -> SimulationSettings:
     """Return a run on exclusive GPUs, shared ones, or either; a place costs its part of a GPU."""
     (alone,) = base.instance_types.values()
-    kind = shared_kind(alone.gpu_type, alone.name, PLACES)
+    kind = str(alone.kind.on(alone.name, places=PLACES))
     shared: InstanceType = replace(
         alone, name=f"{alone.name}-shared", gpu_type=kind, gpus=PLACES * alone.gpus, places_per_gpu=PLACES
     )

@@ -64,7 +64,8 @@ from boa_daemon.traces.reader import Trace
 from boa_daemon.traces.workload import GpuSource, Options
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
-from policies.links.gpu_kinds import is_spot, machines_by_kind, on_machines, without_market
+from policies.kinds import kind_of
+from policies.links.gpu_kinds import machines_by_kind, on_machines
 from policies.model import Budget, GpuType, InstanceType, JobClass, Problem
 from policies.optimum.commitments import best_levels
 from policies.optimum.frontier import MixedFrontier
@@ -218,7 +219,7 @@ def _saved(
     rented: list[tuple[str, int, float, float]], settings: SimulationSettings, begin: float, end: float
 ) -> float:
     """Return the best commitment's saving on a run's bill between two instants, in USD per hour."""
-    machines = [one for one in settings.instance_types.values() if not is_spot(one.gpu_type)]
+    machines = [one for one in settings.instance_types.values() if not one.kind.is_spot]
     if not rented:
         return 0.0
     load = load_between([Rental(*one) for one in rented], tuple(one.gpu_type for one in machines), begin, end)
@@ -287,11 +288,11 @@ class Bench:
             for one in classes
             if counts[one.name]
         )
-        firsts = {kind: one for kind, one in self.machines.items() if "@" not in kind}
+        firsts = {kind: one for kind, one in self.machines.items() if not one.kind.machine}
         self.singles = [firsts]
         for kind, one in self.machines.items():
             if kind not in firsts:
-                card = kind.partition("@")[0]
+                card = one.kind.card
                 self.singles.append(
                     {key: first for key, first in firsts.items() if key != card} | {kind: one}
                 )
@@ -305,7 +306,8 @@ class Bench:
         """Return the sites of some machines on which all classes run."""
         found = []
         for machines in choices:
-            only = frozenset(f"{kind}@spot" for kind in machines) if only_spot else frozenset[str]()
+            on_spot = frozenset(str(one.kind.on_spot) for one in machines.values())
+            only = on_spot if only_spot else frozenset[str]()
             one = site(self.trace, machines, self.classes, spot=spot, only=only)
             if one is not None:
                 found.append(replace(one, seed=self.seed, policy=self.words.policy))
@@ -351,13 +353,13 @@ class Bench:
         plan at all of `PLANNED` only the largest is run, and no set whose plan waits longer than `WORSE`. The
         first set is that of all machines and markets.
         """
-        kinds, plans = [*self.machines, *(f"{kind}@spot" for kind in self.machines)], set[bytes]()
+        kinds, plans = [*self.machines, *(str(kind_of(kind).on_spot) for kind in self.machines)], set[bytes]()
         least = math.inf
         for count in range(len(kinds), 0, -1):
             for chosen in combinations(kinds, count):
-                if not any(map(is_spot, chosen)):
+                if not any(kind_of(kind).is_spot for kind in chosen):
                     continue
-                needed = {without_market(kind) for kind in chosen}
+                needed = {str(kind_of(kind).on_demand) for kind in chosen}
                 machines = {kind: one for kind, one in self.machines.items() if kind in needed}
                 one = site(self.trace, machines, self.classes, spot="planned", only=frozenset(chosen))
                 if one is None:

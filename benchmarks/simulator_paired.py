@@ -3,10 +3,10 @@
     git worktree add ../before COMMIT
     python benchmarks/simulator_paired.py ../before [--rounds 3] [--jobs 2000]
 
-The cases are Pollux's workload-6 of 160 jobs under three policies, and a month. A round runs each case once
-in each checkout, in a process of its own, after one run as a warm-up. Times are processor times. Answers are
-equal if every action of the first run is the same at the same instant, except for ids and reasons; a checkout
-whose actions have other fields, or whose policies decide otherwise, differs.
+The cases are Pollux's workload-6 of 160 jobs under three policies, a month, and a plan on both markets. A
+round runs each case once in each checkout, in a process of its own, after one run as a warm-up. Times are
+processor times. Answers are equal if every action of the first run is the same at the same instant, except
+for ids and reasons; a checkout whose actions have other fields, or whose policies decide otherwise, differs.
 """
 
 from __future__ import annotations
@@ -33,6 +33,18 @@ from boa_daemon.sim.wiring import simulate
 if case == "month":
     from simulator import a_stretch
     settings = a_stretch(720.0, jobs)
+elif case == "markets":
+    from spot_worlds import SPOT, a_file, arrivals
+    from boa_daemon.sim.spot_market import with_spot
+    from boa_daemon.sim.wiring import SimulationSettings
+    from boa_daemon.sim.world_settings import Checkpoints, WorldSettings
+    from policies.model import Budget
+    world = WorldSettings(spot=replace(SPOT, unannounced_fraction=0.5), checkpoints=Checkpoints())
+    file = with_spot(a_file(1, 2, 4), world)
+    settings = SimulationSettings(
+        trace=arrivals(int(jobs), seed=5), problem=file.problem, instance_types=file.instance_types,
+        budget=Budget(amount=20.0), world=world, policy="boa-paced",
+    )
 else:
     from boa_daemon.lab.compare.study_file import load_study
     (only,) = load_study(study).cases
@@ -72,7 +84,7 @@ def a_study(folder: Path) -> Path:
 def compare(before: Path, study: Path, rounds: int, jobs: int) -> None:
     """Run each case in both checkouts in turn, and print its line."""
     roots = {"before": before, "after": Path(__file__).resolve().parents[1]}
-    for case in ("boa", "boa-paced", "pollux-autoscale", "month"):
+    for case in ("boa", "boa-paced", "pollux-autoscale", "month", "markets"):
         seconds: dict[str, list[float]] = {name: [] for name in roots}
         answers: dict[str, list[str]] = {}
         for _ in range(rounds):

@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias
 
 from policies.errors import InvalidProblem
 from policies.fast_dataclasses import fast_init
+from policies.kinds import Kind, MachineName, kind_of, machine_name_of
 from policies.money_text import in_dollars
 from policies.speedup import SpeedupCurve
 
@@ -202,6 +203,16 @@ class InstanceType:
         check_positive(f"link_gigabits_per_second of {self.name}", self.link_gigabits_per_second)
 
     @property
+    def kind(self) -> Kind:
+        """The parts of `gpu_type`."""
+        return kind_of(self.gpu_type)
+
+    @property
+    def machine_name(self) -> MachineName:
+        """The parts of `name`."""
+        return machine_name_of(self.name)
+
+    @property
     def usd_per_gpu_hour(self) -> float:
         """Planning price of a GPU: its share of the price of the whole instance."""
         return self.usd_per_hour / self.gpus
@@ -233,6 +244,11 @@ class Width:
 
     gpu_type: str
     gpus: int
+
+    @property
+    def kind(self) -> Kind:
+        """The parts of `gpu_type`."""
+        return kind_of(self.gpu_type)
 
     def __str__(self) -> str:
         return f"{self.gpus} x {self.gpu_type}"

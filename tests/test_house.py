@@ -37,6 +37,7 @@ AT_THE_ROOT = {
         "capacity_claims",
         "money_text",
         "errors",
+        "kinds",
         "memo",
         "model",
         "plugins",
@@ -93,6 +94,23 @@ NOT_OF_ONE_MODULE = {
 
 NAMES_FOR_PLUG_INS = {"actions", "assembly", "config", "ports"}
 """One-line names of modules that plug-ins import; the modules themselves are in a room."""
+
+OTHER_SIGNS = {
+    "benchmarks/pollux.py": "classes of this benchmark, by the most GPUs of a job",
+    "boa_daemon/api/authentication.py": "a user and a domain",
+    "boa_daemon/backends/slurm.py": "a mark of a node that sleeps",
+    "boa_daemon/daemon/loop/systemd.py": "an abstract socket",
+    "boa_daemon/daemon/service/slurm_nodes.py": "a mark of a node that sleeps",
+    "boa_daemon/inputs/document_file.py": "nothing, in YAML",
+    "boa_daemon/inputs/sbatch_file.py": "a signal and its seconds",
+    "boa_daemon/inputs/yaml_events.py": "nothing, in YAML",
+    "boa_daemon/job/gate/address_file.py": "a home folder",
+    "boa_daemon/planning/plan_diff.py": "the sign of a change",
+    "boa_daemon/slurm/commands.py": "marks of what a node of Slurm does",
+    "boa_daemon/testing/fake_slurm.py": "a mark of a node that sleeps",
+    "boa_daemon/tick/facts/node_lives.py": "the life that a node is in",
+}
+"""Modules that read or write `@` and `~` in other texts than names of GPU types and machines."""
 
 MAY_CHANGE = {
     "boa_daemon/tick/money/cap_projection.py:_Purse": "money that a projection takes out",
@@ -225,6 +243,54 @@ def test_no_code_compares_the_name_of_a_cloud_or_engine() -> None:
     ]
 
     assert found == []
+
+
+def _signs(tree: ast.AST) -> set[int]:
+    """Return the lines with text that takes a name apart or puts one together: `"@"`, `"~"`, `"@spot"`."""
+    signs = ("@", "~", "@spot")
+    alone = {
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in signs
+    }
+    joined = {
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+        if isinstance(part, ast.Constant) and str(part.value).startswith(("@", "~"))
+    }
+    return alone | joined
+
+
+def test_one_module_knows_how_names_of_gpu_types_and_machines_are_written() -> None:
+    """All others ask `policies.kinds` for the parts of a name; other texts with such signs are listed."""
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("boa_daemon", "policies", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+        if _signs(ast.parse(path.read_text()))
+    }
+
+    assert found == {"policies/kinds.py", *OTHER_SIGNS}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'kind.partition("@")[0]',
+        'name.endswith("@spot")',
+        '"@" in kind',
+        'f"{card}@{machine}"',
+        'f"{name}@spot"',
+        'name + "@spot"',
+        '_IN = "~"',
+        'f"{name}~{region}"',
+    ],
+)
+def test_a_name_that_is_taken_apart_elsewhere_is_noticed(source: str) -> None:
+    """Whether by a method, a comparison, a sum or a constant."""
+    assert _signs(ast.parse(source)) == {1}
 
 
 def test_dataclasses_of_policies_and_tick_are_frozen_or_listed() -> None:

@@ -19,7 +19,6 @@ from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.tick.facts.offers import Cooldown, Market, Offer, closing
 from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
 from policies.errors import PolicyError
-from policies.links.gpu_kinds import is_spot, without_market
 from policies.model import InstanceType, Problem
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.swing import swings
@@ -103,9 +102,9 @@ def _prices(
     today = datetime.fromtimestamp(now, UTC).date()
     rows = []
     for kind, machine in machines.items():
-        name = without_market(machine.name)
+        name = str(machine.machine_name.on_demand)
         entry = entries.get(name)
-        market = "spot" if is_spot(machine.name) else "on-demand"
+        market = machine.machine_name.market
         # A price list that the cloud answered is as old as that answer; other prices have their day.
         age = ages.get("spot" if market == "spot" else f"price {name}")
         as_of = "" if entry is None or entry.usd_per_hour != machine.usd_per_hour else entry.as_of
@@ -156,8 +155,8 @@ def _room(
     )
     rows = []
     for kind, machine in machines.items():
-        name = without_market(machine.name)
-        market: Market = "spot" if is_spot(machine.name) else "on-demand"
+        name = str(machine.machine_name.on_demand)
+        market: Market = machine.machine_name.market
         offers = [one for one in state.offers if one.instance_type == name and one.market == market]
         left = [one.nodes_left for one in offers if one.nodes_left is not None]
         have = nodes[machine.name, market] or nodes[name, market]

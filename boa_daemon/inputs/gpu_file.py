@@ -12,7 +12,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.document_file import Document, KeyPath
 from boa_daemon.inputs.schema import Gpus, Name, Positive, Strict
 from boa_daemon.inputs.speedup_file import FORMS
-from policies.links.gpu_kinds import card_of, kind_on, shared_kind
+from policies.kinds import kind_of
 from policies.model import InstanceType
 
 DEFAULT_GPU_TYPE = "gpu"
@@ -79,7 +79,7 @@ def _machines(name: str, row: GpuRow, document: Document, catalog: Catalog) -> d
         at: KeyPath = ("gpu_types", name, "instance_types", number)
         if any(machine.name == one for machine in found.values()):
             raise document.error(f"GPU type {name!r} names {one} twice", at=at)
-        kind = kind_on(name, one) if found else name
+        kind = str(kind_of(name).on(one)) if found else name
         found[kind] = _rented_machine(kind, row, one, document, catalog, at=at)
     return found
 
@@ -88,9 +88,9 @@ def _with_places(name: str, machine: InstanceType, places: int | None) -> dict[s
     """Return a variant of a machine with several jobs on each GPU; empty unless the row asks for it."""
     if places is None:
         return {}
-    kind = shared_kind(name, machine.name, places)
+    kind = str(kind_of(name).on(machine.name, places=places))
     gpus = machine.gpus * places
-    name = f"{machine.name}@{places}-places"
+    name = str(machine.machine_name._replace(places=places))
     return {kind: replace(machine, name=name, gpu_type=kind, gpus=gpus, places_per_gpu=places)}
 
 
@@ -125,7 +125,7 @@ def _rented_machine(
         usd_per_hour = catalog.price_of(instance_type) if own_price is None else own_price * entry.gpus
     except InputError as error:
         raise document.error(error.problem, at=at, hint=error.hint, kind=type(error)) from None
-    if card_of(name) != entry.gpu_type and catalog.default_instance_for(card_of(name)) is not None:
+    if (card := kind_of(name).card) != entry.gpu_type and catalog.default_instance_for(card) is not None:
         raise document.error(f"GPU type {name!r}: {instance_type} carries {entry.gpu_type} GPUs", at=at)
     if row.gpus_per_instance not in (None, entry.gpus):
         problem = f"{instance_type} has {entry.gpus} GPUs; got gpus_per_instance {row.gpus_per_instance}"

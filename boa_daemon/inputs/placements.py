@@ -14,7 +14,7 @@ from typing import Any
 
 from boa_daemon.inputs.document_file import Document, KeyPath
 from boa_daemon.inputs.schema import LEAST, MOST, a_kind, spoken
-from policies.links.gpu_kinds import card_of
+from policies.kinds import kind_of
 from policies.model import InstanceType
 from policies.speedup import MAX_GPUS, Table
 
@@ -32,13 +32,13 @@ def take_placements(
     """
     if not isinstance(raw, Mapping):
         return {}, raw
-    cards = list(dict.fromkeys(card_of(kind) for kind in machines))
+    cards = list(dict.fromkeys(machine.kind.card for machine in machines.values()))
     if set(raw) == {FORM} and len(cards) == 1:
         return _tables(cards[0], raw, machines, document, at), {}
     placed: dict[str, Table] = {}
     rest: dict[Any, Any] = {}
     for name, form in raw.items():
-        if isinstance(form, Mapping) and FORM in form and card_of(str(name)) in cards:
+        if isinstance(form, Mapping) and FORM in form and kind_of(str(name)).card in cards:
             placed |= _tables(str(name), form, machines, document, (*at, str(name)))
         else:
             rest[name] = form
@@ -56,7 +56,7 @@ def _tables(
     speeds = _speeds(form[FORM], document, (*at, FORM))
     found = {}
     for kind, machine in machines.items():
-        if name not in (kind, card_of(kind)):
+        if name not in (kind, machine.kind.card):
             continue
         mine = {
             nodes * gpus: speed

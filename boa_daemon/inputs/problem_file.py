@@ -21,8 +21,9 @@ from boa_daemon.inputs.resource_needs import ExcludedMachine, NeedsRow, excluded
 from boa_daemon.inputs.schema import a_kind, checked, spoken
 from boa_daemon.inputs.speedup_file import limited, read_speedups
 from boa_daemon.inputs.step_times import AMOUNTS, RATES, MeasuredPhase, measured_work
+from policies.kinds import kind_of
 from policies.links.contention import Link
-from policies.links.gpu_kinds import card_of, on_machines, rented_name
+from policies.links.gpu_kinds import on_machines
 from policies.links.link_share import across_nodes, network_share
 from policies.model import AllReduce, Budget, BudgetUnit, GpuType, InstanceType, JobClass, Phase, Problem
 from policies.speedup import SpeedupCurve
@@ -183,8 +184,8 @@ def _price_notes(
     entries, rows = (catalog or Catalog.load()).entries, file.gpu_types or {}
     notes = []
     for name, machine in machines.items():
-        row = (rows[name] if name in rows else rows[card_of(name)]) or GpuRow()
-        entry = entries.get(rented_name(machine.name))
+        row = (rows[name] if name in rows else rows[kind_of(name).card]) or GpuRow()
+        entry = entries.get(str(machine.machine_name.listed))
         is_own = row.usd_per_gpu_hour is not None or entry is None
         notes.append(
             PriceNote(

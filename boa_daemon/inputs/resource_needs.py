@@ -18,7 +18,6 @@ from pydantic import Field
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.schema import Positive, Strict
 from boa_daemon.units import GPU_MEMORY_FOR_JOBS_FRACTION
-from policies.links.gpu_kinds import rented_name
 from policies.model import InstanceType, JobClass
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def lack_per_gpu(
     disk = needs.disk_gb_per_gpu
     if disk is not None and disk_gb is not None and disk_gb < disk * machine.gpus:
         return f"{disk_gb / machine.gpus:.4g} GB of disk for each GPU, and {disk:g} are needed"
-    entry = catalog.entries.get(rented_name(machine.name))
+    entry = catalog.entries.get(str(machine.machine_name.listed))
     if entry is None:
         return ""
     own = entry.gpu_memory_mib / _MIB_PER_GB
@@ -93,7 +92,7 @@ def lack_per_gpu(
 
 def lack_on_node(limits: RunOptions, machine: InstanceType, catalog: Catalog) -> str:
     """Return what a node lacks of a job's `cpus` and `memory_gb`; empty if it has enough."""
-    entry = catalog.entries.get(rented_name(machine.name))
+    entry = catalog.entries.get(str(machine.machine_name.listed))
     if entry is None:
         return ""
     if entry.vcpus and entry.vcpus < limits.cpus:

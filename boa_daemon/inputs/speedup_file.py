@@ -31,7 +31,7 @@ from boa_daemon.inputs.schema import (
     spoken,
 )
 from policies.errors import InvalidProblem
-from policies.links.gpu_kinds import card_of
+from policies.kinds import kind_of
 from policies.speedup import (
     MAX_GPUS,
     Amdahl,
@@ -105,7 +105,7 @@ def read_speedups(
             if name not in gpu_types:
                 raise _unpriced(name, gpu_types, document, (*at, str(name)))
         return {name: _curve(form, document, (*at, name)) for name, form in raw.items()}
-    if len({card_of(name) for name in gpu_types}) > 1:
+    if len({kind_of(name).card for name in gpu_types}) > 1:
         problem = f"{spoken(at, document.content)} must name a GPU type: {', '.join(gpu_types)}"
         raise document.error(problem, at=at, hint=f"Write speedup: {{{gpu_types[0]}: {{...}}}}")
     return {gpu_types[0]: _curve(raw, document, at)}

@@ -27,7 +27,7 @@ from boa_daemon.learning.samples import (
 from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, doubted, estimate_all
 from boa_daemon.tick.facts.ports import RunReport
 from policies.fast_dataclasses import replace
-from policies.links.gpu_kinds import without_market
+from policies.kinds import kind_of
 from policies.model import JobClass, JobId, Width
 
 STRETCH_SECONDS = 5.0
@@ -144,7 +144,7 @@ class Learner:
 
     def worked(self, sample: SpeedSample) -> None:
         """Add a stretch to the open one of the same kind, if recent; markets make no difference."""
-        if (gpu_type := without_market(sample.gpu_type)) != sample.gpu_type:
+        if (gpu_type := str(kind_of(sample.gpu_type).on_demand)) != sample.gpu_type:
             sample = replace(sample, gpu_type=gpu_type)
         self.has_news = True
         self._count_work(sample)

@@ -26,8 +26,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from boa_daemon.learning.speedups import CurveEstimate
+from policies.kinds import kind_of
 from policies.links.contention import Link
-from policies.links.gpu_kinds import card_of, speedup_on
+from policies.links.gpu_kinds import speedup_on
 from policies.links.link_share import network_share
 from policies.model import AllReduce, InstanceType, JobClass, Phase
 from policies.speedup import SpeedupCurve, Table
@@ -102,7 +103,7 @@ def derived_kinds(job_class: JobClass, machines: Mapping[str, InstanceType]) -> 
     """Return the kinds on which a class's speeds are derived from those of another machine."""
     found = set()
     for kind in machines:
-        card = card_of(kind)
+        card = kind_of(kind).card
         phase = job_class.phases[0]
         if kind == card or card not in machines or not {kind, card} <= phase.speedups.keys():
             continue
@@ -128,7 +129,7 @@ def with_link(
     def follows(phase: Phase) -> Phase:
         speedups = dict(phase.speedups)
         for kind in kinds & speedups.keys():
-            card = card_of(kind)
+            card = kind_of(kind).card
             if card not in speedups:
                 continue
             curve = speedup_on(

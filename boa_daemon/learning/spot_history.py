@@ -28,7 +28,7 @@ import scipy
 from boa_daemon.tick.facts.offers import Offer
 from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.gpu_kinds import without_market
+from policies.kinds import machine_name_of
 from policies.model import NodeId
 
 PRIOR_ENDS, PRIOR_HOURS = 2.0, 24.0
@@ -113,7 +113,7 @@ class SpotHistory:
         for node in nodes:
             if node.market != "spot" or node.ended_at is not None:
                 continue
-            key = (without_market(node.instance_type.name), node.zone)
+            key = (_listed(node.instance_type.name), node.zone)
             row, was_told = self._rows[key], before.get(node.id, (key, False))[1]
             row.hours += hours if node.id in before else 0.0
             is_told = was_told or node.ends_by is not None
@@ -130,7 +130,7 @@ class SpotHistory:
         """Move the mean prices towards the current ones."""
         weight = 1.0 - 0.5 ** (hours / PRICE_HOURS)
         for offer in offers:
-            name = without_market(offer.instance_type)
+            name = _listed(offer.instance_type)
             asked, usual = offer.compute_usd_per_hour, on_demand.get(name)
             if offer.market != "spot" or asked is None or usual is None:
                 continue
@@ -145,12 +145,12 @@ class SpotHistory:
     def note_launch(self, offer: Offer | None, *, asked: int, given: int) -> None:
         """Count the requested and the granted nodes of a launch."""
         if offer is not None and offer.market == "spot":
-            row = self._rows[without_market(offer.instance_type), offer.zone]
+            row = self._rows[_listed(offer.instance_type), offer.zone]
             row.asked, row.given = row.asked + asked, row.given + given
 
     def zones(self, instance_type: str) -> Mapping[str, SpotCounts]:
         """Return the counts of a type, by zone."""
-        wanted = without_market(instance_type)
+        wanted = _listed(instance_type)
         return {zone: row for (name, zone), row in sorted(self._rows.items()) if name == wanted}
 
     def terms(self, instance_type: str) -> SpotTerms:
@@ -184,10 +184,15 @@ class SpotHistory:
         ]
         known = "; ".join(seen) or "assumed, because none was rented yet"
         return (
-            f"Plans count on a spot {without_market(instance_type)} at {terms.price_fraction:.0%} of the "
+            f"Plans count on a spot {_listed(instance_type)} at {terms.price_fraction:.0%} of the "
             f"price on demand, taken back every {1.0 / terms.per_node_hour:,.0f} hours, and on "
             f"{terms.given_fraction:.0%} of those asked for; the rest is rented on demand ({known})."
         )
+
+
+def _listed(name: str) -> str:
+    """Return a machine's name without its market."""
+    return str(machine_name_of(name).on_demand)
 
 
 def _up(part: float) -> float:

@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any
 
 from boa_daemon.planning.spot_list import SpotList
-from policies.links.gpu_kinds import SPOT, is_spot
 from policies.optimum.calendar import (
     Calendar,
     CalendarEntry,
@@ -67,13 +66,13 @@ def calendar_range(
 
     def low(job: CalendarJob, option: InstanceOption) -> InstanceOption:
         calm, price = option.hours, 1.0
-        if spot is not None and is_spot(option.gpu_type):
+        if spot is not None and option.kind.is_spot:
             calm = spot.calm_hours[job.job.id, option.gpu_type, option.gpus]
             price = spot.price_range[0]
         return _taking(option, calm * max(1.0 - spread[job.job.class_name], LEAST), price)
 
     def high(job: CalendarJob, option: InstanceOption) -> InstanceOption:
-        price = spot.price_range[1] if spot is not None and is_spot(option.gpu_type) else 1.0
+        price = spot.price_range[1] if spot is not None and option.kind.is_spot else 1.0
         slow = max(option.hours, option.sure_hours)
         return _taking(option, slow * (1.0 + spread[job.job.class_name]), price)
 
@@ -109,13 +108,12 @@ def job_range(
 ) -> dict[str, Any]:
     """Return the keys of a job's row for its market and its range."""
     low, high = between.by_job[entry.job.job.id]
-    is_on_spot = is_spot(entry.option.gpu_type)
-    per_hour = spot.per_node_hour * entry.option.instances if spot and is_on_spot else 0.0
+    per_hour = spot.per_node_hour * entry.option.instances if spot and entry.option.kind.is_spot else 0.0
     ends = [entry.ends, *(one.ends for one in (low, high) if one is not None)]
     spends = [entry.option.usd, *(one.option.usd for one in (low, high) if one is not None)]
     latest = None if high is None else max(ends)
     return {
-        "market": SPOT if is_on_spot else "on-demand",
+        "market": entry.option.kind.market,
         "interruptions": per_hour * entry.option.hours,
         "end_low_hours": min(ends),
         "end_high_hours": latest,

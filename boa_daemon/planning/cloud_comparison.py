@@ -19,7 +19,7 @@ from boa_daemon.inputs.price_file import read_price_file
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.curve import Curve
 from policies.errors import InfeasibleBudget
-from policies.links.gpu_kinds import card_of
+from policies.kinds import kind_of
 from policies.model import Budget, GpuType, InstanceType, Problem
 from policies.money_text import in_dollars
 from policies.optimum.solution import ProblemTooLarge, Version
@@ -210,8 +210,8 @@ def _answer(  # noqa: PLR0917 - a place is named by three words
 ) -> PlaceAnswer:
     machines: dict[str, Offer] = {}
     for kind, machine in file.instance_types.items():
-        card = base_card(card_of(kind))
-        if machine.places_per_gpu > 1 or any(base_card(card_of(other)) == card for other in machines):
+        card = base_card(machine.kind.card)
+        if machine.places_per_gpu > 1 or any(base_card(kind_of(other).card) == card for other in machines):
             continue
         if (offer := _machine(card, machine.gpus, offers)) is not None:
             machines[kind] = offer
@@ -257,7 +257,7 @@ def _problem(file: ProblemFile, machines: Mapping[str, Offer]) -> Problem | str:
         for phase in job_class.phases:
             speedups = {kind: curve for kind, curve in phase.speedups.items() if kind in machines}
             if not speedups:
-                cards = ", ".join(sorted({card_of(kind) for kind in phase.speedups}))
+                cards = ", ".join(sorted({kind_of(kind).card for kind in phase.speedups}))
                 return f"has no {cards} for class {job_class.name}"
             phases.append(replace(phase, speedups=speedups))
         classes.append(replace(job_class, phases=tuple(phases)))

@@ -21,7 +21,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.planning.budget_plan import BudgetPlan, PackingWaste
 from boa_daemon.units import counted
-from policies.links.gpu_kinds import card_of, is_spot, rented_name
+from policies.kinds import kind_of
 from policies.model import InstanceType
 from policies.optimum.solution import ClassSolution
 
@@ -58,7 +58,7 @@ class ClassWidths:
     def sentence(self) -> str:
         """The widths in words, with the fraction of time of each."""
         parts = [f"{width} ({self.shares[width]:.0%} of their time)" for width in self.widths]
-        said = f"{card_of(self.gpu_type)} GPUs: {', '.join(parts)}"
+        said = f"{kind_of(self.gpu_type).card} GPUs: {', '.join(parts)}"
         return f"{said}; the plan also uses {', '.join(self.others)}" if self.others else said
 
 
@@ -177,7 +177,7 @@ def _ray(plan: BudgetPlan, catalog: Catalog) -> str:
     rows = []
     for one in class_widths(plan):
         workers = str(one.main) if len(one.widths) == 1 else f"({one.widths[0]}, {one.widths[-1]})"
-        card = card_of(one.gpu_type).upper()
+        card = kind_of(one.gpu_type).card.upper()
         kind = f', accelerator_type="{card}"' if card in _RAY_TYPES else ""
         rows.append(
             f"    # {_one_line(one.sentence)}.\n    {one.name!r}: {_RAY_CONFIG.format(workers, kind)},\n"
@@ -199,7 +199,7 @@ def _sbatch(plan: BudgetPlan, catalog: Catalog) -> str:
         for width in one.widths:
             nodes = next(n for n in range(-(-width // one.machine.gpus), width + 1) if width % n == 0)
             each = width // nodes
-            card = re.sub(r"[^a-z0-9_.-]", "", card_of(one.gpu_type).lower())
+            card = re.sub(r"[^a-z0-9_.-]", "", kind_of(one.gpu_type).card.lower())
             share = "" if len(one.widths) == 1 else f", {one.shares[width]:.0%} of their time"
             blocks.append(
                 f"# class {_one_line(one.name)}: {width} GPUs{share}\n"
@@ -216,7 +216,8 @@ def _kueue(plan: BudgetPlan, catalog: Catalog) -> str:
     flavors, quotas = [], []
     packed = _rented(plan)
     labels = _labels(one.gpu_type for one in packed)
-    entries = {one.gpu_type: catalog.entries.get(rented_name(one.instance_type.name)) for one in packed}
+    listed = {one.gpu_type: str(one.instance_type.machine_name.listed) for one in packed}
+    entries = {kind: catalog.entries.get(name) for kind, name in listed.items()}
     has_hosts = all(entry is not None and entry.vcpus and entry.memory_mib for entry in entries.values())
     for one in packed:
         name, entry = labels[one.gpu_type], entries[one.gpu_type]
@@ -268,7 +269,7 @@ def _karpenter(plan: BudgetPlan, catalog: Catalog) -> str:
     packed = _rented(plan)
     labels = _labels(f"boa-{one.gpu_type}" for one in packed)
     for one in packed:
-        market = "spot" if is_spot(one.gpu_type) else "on-demand"
+        market = kind_of(one.gpu_type).market
         pool: dict[str, Any] = {
             "apiVersion": "karpenter.sh/v1",
             "kind": "NodePool",
@@ -344,10 +345,8 @@ def _rented(plan: BudgetPlan) -> Sequence[PackingWaste]:
 
 def _type(machine: InstanceType, catalog: Catalog) -> str:
     """Return the cloud's name of a machine; a placeholder for one that the file describes itself."""
-    name = rented_name(machine.name)
-    return (
-        name if name in catalog.entries else f"INSTANCE-TYPE-WITH-{machine.gpus}-{card_of(machine.gpu_type)}"
-    )
+    name = str(machine.machine_name.listed)
+    return name if name in catalog.entries else f"INSTANCE-TYPE-WITH-{machine.gpus}-{machine.kind.card}"
 
 
 def _head(plan: BudgetPlan) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from boa_daemon.inputs.problem_file import ProblemFile
-from policies.links.gpu_kinds import is_spot
+from policies.kinds import kind_of
 from policies.model import JobClass
 from policies.optimum.solution import Solution
 from policies.speedup import Table
@@ -58,7 +58,7 @@ def range_edges(file: ProblemFile, used: Iterable[PlannedWidth]) -> tuple[RangeE
     classes = {job_class.name: job_class for job_class in file.problem.classes}
     found = []
     for name, kind, gpus in sorted(set(used)):
-        if is_spot(kind):
+        if kind_of(kind).is_spot:
             continue
         where = _kind(classes[name], kind, gpus, file.extrapolated)
         if where is not None:

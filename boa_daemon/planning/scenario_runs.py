@@ -21,7 +21,6 @@ from boa_daemon.tick.money.commitments import SiteCommitments
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import format_hours, parse_budget
 from policies.errors import InfeasibleBudget
-from policies.links.gpu_kinds import is_spot
 from policies.money_text import in_dollars
 from policies.registry import find_policy
 
@@ -77,7 +76,7 @@ def _commitments(base: SimulationSettings, scenario: Scenario) -> SiteCommitment
     """Return what the file of a scenario says is paid today, as if all the time, or else the base's own."""
     if scenario.commit is None:
         return base.commitments
-    machines = [one for kind, one in scenario.machines(base.instance_types).items() if not is_spot(kind)]
+    machines = [one for one in scenario.machines(base.instance_types).values() if not one.kind.is_spot]
     file, today = read_commitments(scenario.commit, machines), datetime.now(UTC).date()
     active_commitments(file, machines, today)
     held = [replace(one, begins=None, ends=None) for one in file.held if one.is_active(today)]

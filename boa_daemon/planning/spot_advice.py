@@ -8,7 +8,6 @@ from typing import Any
 
 from boa_daemon.sim.spot_market import SaveAdvice, advice
 from boa_daemon.sim.world_settings import WorldSettings
-from policies.links.gpu_kinds import is_spot
 from policies.model import InstanceType
 from policies.optimum.interruptions import CheckpointSchedule
 from policies.optimum.solution import Solution
@@ -19,7 +18,7 @@ def spot_advice(
 ) -> tuple[SaveAdvice, ...]:
     """Return the best interval between saves for each number of spot nodes that a planned job has."""
     widths = (width for answer in solution.classes for plan in answer.plans for width in plan.widths)
-    nodes = {-(-width.gpus // machines[width.gpu_type].gpus) for width in widths if is_spot(width.gpu_type)}
+    nodes = {-(-width.gpus // machines[width.gpu_type].gpus) for width in widths if width.kind.is_spot}
     return tuple(advice(world, number) for number in sorted(nodes))
 
 

@@ -15,7 +15,7 @@ from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.sim.spot_market import interrupted, mean_price_fraction, saves_of, terms_of
 from boa_daemon.sim.world_settings import Spot, WorldSettings
 from boa_daemon.units import SECONDS_PER_HOUR, counted
-from policies.links.gpu_kinds import SPOT, is_spot, spot_kind
+from policies.kinds import kind_of
 from policies.model import InstanceType, JobClass
 from policies.optimum.calendar import Calendar, CalendarJob, InstanceOption, calendar_jobs
 from policies.optimum.job_list import ListedJob
@@ -49,7 +49,7 @@ class SpotList:
             if key not in found:
                 found[key] = _options(wide, sized, world, boot_hours)
             for option in found[key]:
-                if is_spot(option.gpu_type):
+                if option.kind.is_spot:
                     calm[job.id, option.gpu_type, option.gpus] = _calm(sized, option, boot_hours)
         spot = world.spot or Spot()
         return cls(
@@ -77,7 +77,7 @@ def _options(
     (job,) = calendar_jobs(problem, [alone], machines, boot_hours=boot_hours)
     return tuple(
         replace(option, sure_hours=_sure(sized, option, machines[option.gpu_type], world, boot_hours))
-        if is_spot(option.gpu_type)
+        if option.kind.is_spot
         else option
         for option in job.options
     )
@@ -141,7 +141,7 @@ def _price_range(spot: Spot) -> tuple[float, float]:
 
 def spot_sentence(spot: SpotList, calendar: Calendar) -> str:
     """Return a sentence on the jobs on spot and their expected interruptions."""
-    options = [entry.option for entry in calendar.entries if is_spot(entry.option.gpu_type)]
+    options = [entry.option for entry in calendar.entries if entry.option.kind.is_spot]
     if not options:
         return "On these terms no job is planned on the spot market."
     hits = sum(spot.per_node_hour * option.instances * option.hours for option in options)
@@ -151,7 +151,7 @@ def spot_sentence(spot: SpotList, calendar: Calendar) -> str:
 
 def quota_of_both(quota: Mapping[str, int], machines: Mapping[str, InstanceType]) -> dict[str, int]:
     """Return a quota for both markets; spot without a quota of its own gets that of on demand."""
-    spot = {spot_kind(kind): most for kind, most in quota.items() if not is_spot(kind)}
+    spot = {str(kind_of(kind).on_spot): most for kind, most in quota.items() if not kind_of(kind).is_spot}
     return {kind: most for kind, most in {**spot, **quota}.items() if kind in machines}
 
 
@@ -171,5 +171,5 @@ def terms_said(world: WorldSettings) -> dict[str, str]:
         f"on average, {spot.unannounced_fraction:.0%} of the times without a notice",
         "spot checkpoints": f"jobs save {saved}",
         "spot stock": "as many instances as the quota; a name such as a100@spot has its own quota",
-        f"dates on {SPOT}": f"met by {SURE:.0%} of the runs",
+        "dates on spot": f"met by {SURE:.0%} of the runs",
     }

@@ -15,7 +15,8 @@ from types import MappingProxyType
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.blocks_file import BoughtBlock
 from boa_daemon.inputs.problem_file import ProblemFile
-from policies.links.gpu_kinds import card_of, kind_on
+from policies.errors import InvalidProblem
+from policies.kinds import Kind, kind_of
 from policies.model import GpuType
 from policies.money_text import in_dollars
 from policies.optimum.working_time import WorkingTime
@@ -32,13 +33,14 @@ class TimedCapacity:
     quota: Mapping[str, int]
     windows: Mapping[str, tuple[float, float]]
     usd: float
+    names: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
         """The prepaid fees in a sentence; empty without blocks."""
-        if not self.windows:
+        if not self.names:
             return ""
-        names = ", ".join(name.partition("@")[2] for name in self.windows)
+        names = ", ".join(self.names)
         return f"In addition {in_dollars(self.usd)} were paid in advance for blocks: {names}."
 
 
@@ -51,7 +53,8 @@ def with_blocks(
     """Return the problem file with blocks added as machines.
 
     Raises:
-        InputError: when the list has no begin date, or no class runs on a block's type.
+        InputError: when the list has no begin date, no class runs on a block's type, or a block's name has
+            another meaning in the name of a GPU type.
     """
     if not blocks:
         return TimedCapacity(file=file, quota={}, windows={}, usd=0.0)
@@ -66,7 +69,7 @@ def with_blocks(
             hint = f"Add it under gpu_types; known: {', '.join(m.name for m in machines.values())}"
             said = f"block {block.name!r} is of {block.instance_type}, which no class has a speed on"
             raise InputError(said, file=file.path, hint=hint)
-        kind = kind_on(card_of(base), block.name)
+        kind = _kind(kind_of(base).card, block, file)
         name = f"{block.instance_type} ({block.name})"
         machines[kind] = replace(machines[base], name=name, gpu_type=kind, usd_per_hour=PAID_USD)
         for number, job_class in enumerate(classes):
@@ -90,4 +93,14 @@ def with_blocks(
         quota=quota,
         windows=windows,
         usd=sum(block.usd for block in blocks),
+        names=tuple(block.name for block in blocks),
     )
+
+
+def _kind(card: str, block: BoughtBlock, file: ProblemFile) -> str:
+    """Return the GPU type of a block."""
+    try:
+        return str(Kind(card, block.name))
+    except InvalidProblem:
+        hint = "Give it another name, such as december"
+        raise InputError(f"no block can be named {block.name!r}", file=file.path, hint=hint) from None

@@ -16,7 +16,6 @@ from boa_daemon.sim.world_settings import WorldSettings, of_type
 from boa_daemon.tick.facts.actions import LaunchNodes
 from boa_daemon.tick.facts.offers import Market, Offer
 from boa_daemon.tick.facts.ports import Refused
-from policies.links.gpu_kinds import is_spot
 from policies.model import InstanceType, NodeId
 
 
@@ -52,7 +51,7 @@ class CapacityPools:
             world.most_nodes(kind.name, kind.gpu_type) is not None for kind in instance_types
         )
         self._held = dict.fromkeys(self._quotas, 0)
-        by_plan = any(is_spot(kind.gpu_type) for kind in instance_types)
+        by_plan = any(machine.kind.is_spot for machine in instance_types)
         self._pools = {
             pool.key: pool
             for kind in instance_types
@@ -129,7 +128,7 @@ class CapacityPools:
 
 def _own_markets(kind: InstanceType, world: WorldSettings) -> WorldSettings:
     """Return the world with only the market of this machine, if the plan names markets."""
-    on_spot = is_spot(kind.gpu_type)
+    on_spot = kind.kind.is_spot
     return replace(world, on_demand=not on_spot, spot=world.spot if on_spot else None)
 
 
@@ -139,7 +138,7 @@ def _pools_of(kind: InstanceType, world: WorldSettings, seed: str, start: float)
         if world.spot is not None:
             name = f"{seed}/{kind.name}/{zone}"
             on_demand = kind.usd_per_hour
-            if is_spot(kind.gpu_type):
+            if kind.kind.is_spot:
                 on_demand /= mean_price_fraction(world.spot)
             yield CapacityPool(
                 instance_type=kind,

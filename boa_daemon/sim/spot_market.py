@@ -17,7 +17,7 @@ from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.sim.world_settings import Spot, WorldSettings, of_type
 from boa_daemon.tick.stages.places.find_changes import LEAVE_SECONDS
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.gpu_kinds import SPOT, card_of, is_spot, spot_kind, without_market
+from policies.kinds import kind_of, machine_name_of
 from policies.model import GpuType, InstanceType, JobClass, Phase, Problem
 from policies.optimum.interruptions import (
     CheckpointSchedule,
@@ -53,20 +53,25 @@ def for_both_markets(world: WorldSettings) -> WorldSettings:
 
 def _on_spot_too(by_name: Mapping[str, _Value]) -> dict[str, _Value]:
     """Return values by instance type for machines on the spot market as well."""
-    return {**by_name, **{f"{name}@{SPOT}": value for name, value in by_name.items() if name}}
+    on_spot = {str(machine_name_of(name).on_spot): value for name, value in by_name.items() if name}
+    return {**by_name, **on_spot}
 
 
 def with_spot(file: ProblemFile, world: WorldSettings) -> ProblemFile:
     """Return the file with each machine added on the spot market, or on that market alone.
 
-    A class is as fast there as on demand while nothing happens: see `interrupted`.
+    A class is as fast there as on demand while nothing happens: see `interrupted`. A GPU type that the file
+    names on spot is not added twice.
     """
     if world.spot is None:
         return file
     fraction = mean_price_fraction(world.spot)
     machines = dict(file.instance_types) if world.on_demand else {}
-    for kind, machine in file.instance_types.items():
-        on_spot = machine_on_spot(kind, machine)
+    for machine in file.instance_types.values():
+        if machine.kind.is_spot:
+            machines.setdefault(machine.gpu_type, machine)
+            continue
+        on_spot = machine_on_spot(machine)
         machines[on_spot.gpu_type] = replace(on_spot, usd_per_hour=machine.usd_per_hour * fraction)
     classes = tuple(class_on_both(job_class, machines) for job_class in file.problem.classes)
     prices = tuple(
@@ -83,9 +88,9 @@ def on_both_markets(file: ProblemFile, world: WorldSettings) -> ProblemFile:
     return replace(wide, problem=problem)
 
 
-def machine_on_spot(kind: str, machine: InstanceType) -> InstanceType:
+def machine_on_spot(machine: InstanceType) -> InstanceType:
     """Return a machine on the spot market, at its on-demand price: the most that it may cost there."""
-    return replace(machine, name=spot_kind(machine.name), gpu_type=spot_kind(kind))
+    return replace(machine, name=str(machine.machine_name.on_spot), gpu_type=str(machine.kind.on_spot))
 
 
 def class_on_both(job_class: JobClass, machines: Mapping[str, InstanceType]) -> JobClass:
@@ -95,7 +100,12 @@ def class_on_both(job_class: JobClass, machines: Mapping[str, InstanceType]) -> 
 
 def _on_both(phase: Phase, machines: Mapping[str, InstanceType]) -> Phase:
     """Return a phase with its speed-ups on both markets, for the given machines."""
-    speedups = {**phase.speedups, **{spot_kind(kind): curve for kind, curve in phase.speedups.items()}}
+    on_spot = {
+        str(kind_of(kind).on_spot): curve
+        for kind, curve in phase.speedups.items()
+        if not kind_of(kind).is_spot
+    }
+    speedups = {**phase.speedups, **on_spot}
     return replace(phase, speedups={kind: curve for kind, curve in speedups.items() if kind in machines})
 
 
@@ -107,12 +117,12 @@ def interrupted(
     Without checkpoints in the world, nothing is saved within a phase. Without spot the same object is
     returned.
     """
-    if world.spot is None or not any(is_spot(kind) for kind in machines):
+    if world.spot is None or not any(machine.kind.is_spot for machine in machines.values()):
         return problem
     terms = {
         kind: terms_of(world, machine, boot_seconds=boot_seconds)
         for kind, machine in machines.items()
-        if is_spot(kind)
+        if machine.kind.is_spot
     }
     return at_terms(problem, machines, terms, saves_of(world))
 
@@ -142,7 +152,7 @@ def _interrupted(
     """Return one phase with the speeds that interruptions leave."""
     speedups = dict(phase.speedups)
     for kind, curve in phase.speedups.items():
-        if not is_spot(kind):
+        if not kind_of(kind).is_spot:
             continue
         kept: dict[int, float] = {}
         for width in curve.whole_widths().tolist():
@@ -163,7 +173,7 @@ def _interrupted(
 def terms_of(world: WorldSettings, machine: InstanceType, *, boot_seconds: float) -> Interruptions:
     """Return how nodes of a machine are interrupted in a world with a spot market."""
     spot = world.spot or Spot()
-    boot = of_type(world.boots, without_market(machine.name), card_of(machine.gpu_type))
+    boot = of_type(world.boots, str(machine.machine_name.on_demand), machine.kind.card)
     seconds = boot_seconds if boot is None else boot.mean_seconds
     return Interruptions(
         per_node_hour=1.0 / spot.mean_interruption_hours,

@@ -31,7 +31,6 @@ from boa_daemon.tick.money.commitments import SiteCommitments
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
-from policies.links.gpu_kinds import is_spot
 from policies.model import Budget, InstanceType, Phase, Problem
 from policies.online.best_effort import Account, Shortfall
 from policies.registry import (
@@ -241,7 +240,8 @@ def site_of(settings: SimulationSettings) -> Site:
         planned, settings.instance_types, settings.world, boot_seconds=settings.boot_seconds
     )
     # A plan with both markets already contains the prices of both.
-    fraction = 1.0 if any(map(is_spot, settings.instance_types)) else settings.world.mean_price_fraction
+    on_spot = any(machine.kind.is_spot for machine in settings.instance_types.values())
+    fraction = 1.0 if on_spot else settings.world.mean_price_fraction
     return Site(
         problem=_at_prices(
             with_boots(_within_nodes(planned, settings), settings.planned_boot_seconds / SECONDS_PER_HOUR),

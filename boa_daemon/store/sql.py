@@ -32,7 +32,7 @@ from boa_daemon.tick.facts.actions import (
 )
 from boa_daemon.tick.facts.codec import dumps, loads
 from boa_daemon.tick.facts.limits import DAY_SECONDS, Act
-from boa_daemon.tick.facts.offers import OF_PEOPLE, Cooldown, cooled, covers
+from boa_daemon.tick.facts.offers import OF_PEOPLE, Cooldown, cooled, covers, scope_of
 from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
 from boa_daemon.tick.facts.state import ClusterState
@@ -298,9 +298,9 @@ class SqlStore:
             if at <= now - HOUR:
                 continue
             refused: Outcome | None = outcome
-            kind = target.partition("/")[0]
+            kind = scope_of(target).instance_type
             if isinstance(outcome, Launched) and outcome.nodes:
-                found = {key: said for key, said in found.items() if key.partition("/")[0] != kind}
+                found = {key: said for key, said in found.items() if scope_of(key).instance_type != kind}
                 refused = outcome.short
             if isinstance(refused, Refused):
                 found[target] = (at, refused.reason)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.traces.reader import Trace, TraceFault, TraceJob
-from policies.links.gpu_kinds import card_of
+from policies.kinds import kind_of
 from policies.model import JobClass, Phase
 
 Arrival = TypeVar("Arrival")
@@ -149,7 +149,7 @@ def assemble(
         if counts[job_class.name]
     )
     kinds = {gpu for job_class in with_rates for phase in job_class.phases for gpu in phase.speedups}
-    used = kinds | {card_of(kind) for kind in kinds}
+    used = kinds | {kind_of(kind).card for kind in kinds}
     for name in options.gpu_types:
         if name not in used:
             raise InputError(

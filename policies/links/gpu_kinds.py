@@ -1,8 +1,9 @@
 """GPU types for several machines with the same GPU: each machine is a type with its own price and speeds.
 
-A *kind* is a GPU type of the problem. The first machine of a GPU has the GPU's own name (`t4`), every other
-machine a name like `t4@g4dn.xlarge`. So a choice among GPU types is a choice among machines. A class need not
-state its speed on every machine. If it was measured on a machine with g GPUs, its speed on one with h GPUs is
+A *kind* is a GPU type of the problem (`policies.kinds`). The first machine of a GPU has the GPU's own name
+(`t4`), every other machine a name like `t4@g4dn.xlarge`. So a choice among GPU types is a choice among
+machines. A class need not state its speed on every machine. If it was measured on a machine with g GPUs, its
+speed on one with h GPUs is
 
     s_h(k) = s_g(k)                                      k <= h: one node, at least as fast as several
     s_h(k) = s_g(k) (1 + c_g / t) / (1 + c_h / t)        k > h, k > g: the job spans nodes on both machines
@@ -29,56 +30,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from policies.kinds import Kind, kind_of
 from policies.links.contention import Link
 from policies.links.gpu_share import shared_iteration_seconds
 from policies.links.link_share import network_share
 from policies.model import AllReduce, InstanceType, JobClass, Phase
 from policies.speedup import SpeedupCurve, Table
 
-_AT = "@"
-SPOT = "spot"
-
-
-def card_of(kind: str) -> str:
-    """Return the GPU of a kind: ``t4`` for ``t4@g4dn.xlarge`` and for ``t4``."""
-    return kind.partition(_AT)[0]
-
-
-def kind_on(card: str, machine: str) -> str:
-    """Return the GPU type of a further machine with a GPU: ``t4@g4dn.xlarge``."""
-    return f"{card}{_AT}{machine}"
-
-
-def is_spot(kind: str) -> bool:
-    """Return whether the name of a GPU type or machine is one on the spot market."""
-    return kind.endswith(f"{_AT}{SPOT}")
-
-
-def spot_kind(kind: str) -> str:
-    """Return the spot-market name of a GPU type or machine: ``t4@spot``."""
-    return kind_on(kind, SPOT)
-
-
-def without_market(kind: str) -> str:
-    """Return the name of a GPU type or machine without its market."""
-    return kind.removesuffix(f"{_AT}{SPOT}")
-
-
-def shared_kind(card: str, machine: str, places: int) -> str:
-    """Return the GPU type of a machine whose GPUs several jobs share: ``t4@g4dn.12xlarge/2``."""
-    return f"{kind_on(card, machine)}/{places}"
-
-
-def rented_name(machine: str) -> str:
-    """Return the cloud's name of a machine, without market and places."""
-    return machine.partition(_AT)[0]
-
 
 def siblings(kinds: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return, for each kind whose GPU has several kinds, all kinds of that GPU; other kinds are left out."""
     by_card: dict[str, list[str]] = {}
     for kind in kinds:
-        by_card.setdefault(card_of(kind), []).append(kind)
+        by_card.setdefault(kind_of(kind).card, []).append(kind)
     return {kind: tuple(group) for group in by_card.values() if len(group) > 1 for kind in group}
 
 
@@ -91,12 +55,12 @@ def machines_by_kind(
     taken = {kinds[machine.name] for machine in machines if machine.name in kinds}
     found: dict[str, InstanceType] = {}
     for machine in machines:
-        card = card_of(machine.gpu_type)
-        kind = kinds.get(machine.name) or (
-            kind_on(card, machine.name) if card in taken or card in found else card
-        )
+        card = machine.kind.card
+        kind = kinds.get(machine.name)
         if machine.places_per_gpu > 1:
-            kind = shared_kind(card, machine.name, machine.places_per_gpu)
+            kind = str(Kind(card, machine.name, places=machine.places_per_gpu))
+        elif kind is None:
+            kind = str(Kind(card, machine.name)) if card in taken or card in found else card
         found[kind] = machine if kind == machine.gpu_type else replace(machine, gpu_type=kind)
     return found
 
@@ -124,7 +88,7 @@ def _phase_on(
 ) -> Phase:
     speedups = dict(phase.speedups)
     for kind, machine in machines.items():
-        card = card_of(kind)
+        card = machine.kind.card
         if kind in speedups or card not in speedups or card not in measured:
             continue
         curve = speedup_on(speedups[card], measured=measured[card], machine=machine, need=need)

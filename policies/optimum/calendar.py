@@ -22,6 +22,7 @@ from math import ceil
 import numpy as np
 
 from policies.errors import InvalidProblem
+from policies.kinds import Kind, kind_of
 from policies.model import InstanceType, JobClass, Problem
 from policies.optimum.job_list import ListedJob
 from policies.optimum.working_time import ALWAYS, WorkingTime
@@ -49,6 +50,11 @@ class InstanceOption:
     hours: float
     usd: float
     sure_hours: float = 0.0
+
+    @property
+    def kind(self) -> Kind:
+        """The parts of `gpu_type`."""
+        return kind_of(self.gpu_type)
 
     @property
     def usd_per_hour(self) -> float:

@@ -20,12 +20,12 @@ from typing import Any
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cloud import BOOT_SECONDS, AwsCloud
 from boa_daemon.backends.aws.prices.side_prices import transfer_usd_per_gb
-from boa_daemon.backends.region_names import name_in, name_in_key, plain_name, region_in, region_of_zone
+from boa_daemon.backends.region_names import name_in, region_of_zone
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import NOT_SENT, BoaError
 from boa_daemon.tick.facts.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.facts.node_lives import instance_of
-from boa_daemon.tick.facts.offers import Extras, Offer
+from boa_daemon.tick.facts.offers import ANY, Extras, Offer, Scope, scope_of
 from boa_daemon.tick.facts.ports import Accepted, Launched, Provider, Refused, Unknown
 from boa_daemon.tick.facts.state import NodeState, Transfer
 from policies.model import InstanceType, NodeId
@@ -145,7 +145,7 @@ class RegionalCloud(Provider):
         self._region_of[instance_of(node)] = region
 
     def _region_of_state(self, node: NodeState) -> str:
-        return region_in(node.instance_type.name) or region_of_zone(node.zone, self.clouds) or self.home
+        return node.instance_type.machine_name.region or region_of_zone(node.zone, self.clouds) or self.home
 
     def _kind(self, kind: InstanceType, region: str) -> InstanceType:
         """Return a type as the plan names it in a region: the same object each time."""
@@ -155,8 +155,7 @@ class RegionalCloud(Provider):
         return self._kinds.setdefault((kind, region), replace(kind, name=name))
 
     def _plain_node(self, node: NodeState) -> NodeState:
-        kind = node.instance_type
-        return replace(node, instance_type=replace(kind, name=plain_name(kind.name)))
+        return replace(node, instance_type=_at_home(node.instance_type))
 
     # Renting
 
@@ -213,15 +212,14 @@ class RegionalCloud(Provider):
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Rent in the region of the offer; a refusal closes offers of that region alone."""
-        region = region_in(action.instance_type.name) or self.home
+        region = action.instance_type.machine_name.region or self.home
         if region in self._cut_off:
             reason = f"{region} does not answer: {self._cut_off[region]}"
             return Refused(reason=reason, kind="no-capacity", retry_after_seconds=60.0)
-        offer = action.offer
+        offer, kind = action.offer, _at_home(action.instance_type)
         if offer is not None:
             pool = "" if offer.pool == region else offer.pool
-            offer = replace(offer, instance_type=plain_name(offer.instance_type), pool=pool)
-        kind = replace(action.instance_type, name=plain_name(action.instance_type.name))
+            offer = replace(offer, instance_type=kind.name, pool=pool)
         outcome = self.clouds[region].launch(replace(action, instance_type=kind, offer=offer))
         if isinstance(outcome, Launched):
             for name in outcome.nodes:
@@ -234,14 +232,15 @@ class RegionalCloud(Provider):
         """Return a refusal whose scopes name the machines of one region."""
         scopes: list[str] = []
         for scope in refused.scopes:
-            kind, slash, rest = scope.partition("/")
-            kinds = self.clouds[region].settings.instance_types if kind == "*" else (kind,)
-            scopes += [f"{name_in(each, region, home=self.home)}{slash}{rest}" for each in kinds]
+            own = scope_of(scope)
+            every = self.clouds[region].settings.instance_types
+            kinds = every if own.instance_type == ANY else (own.instance_type,)
+            scopes += [self._named(own.of_type(kind), region) for kind in kinds]
         return replace(refused, scopes=tuple(scopes))
 
     def hides(self, action: LaunchNodes) -> bool:
         """Return whether a launch may have made nodes in a region that does not answer now."""
-        return (region_in(action.instance_type.name) or self.home) in self._cut_off
+        return (action.instance_type.machine_name.region or self.home) in self._cut_off
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
         """End nodes in their regions; in a region that does not answer the outcome is unknown."""
@@ -373,10 +372,14 @@ class RegionalCloud(Provider):
     def failed_launches(self) -> Sequence[tuple[str, Refused]]:
         """Return the launches that failed since the last call, by offer, named as in plans."""
         return [
-            (name_in_key(key, region, home=self.home), self._scoped(refused, region))
+            (self._named(scope_of(key), region), self._scoped(refused, region))
             for region, cloud in self.clouds.items()
             for key, refused in cloud.failed_launches()
         ]
+
+    def _named(self, scope: Scope, region: str) -> str:
+        """Return a scope or an offer's key of a region as plans name it."""
+        return str(scope.of_type(name_in(scope.instance_type, region, home=self.home)))
 
     def rehearse_end(self, node: NodeId) -> float | None:
         """Handle a spot warning of a node in its region."""
@@ -392,6 +395,11 @@ class RegionalCloud(Provider):
             cloud.close()
         for pool in (self._pool, self._refresher):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _at_home(machine: InstanceType) -> InstanceType:
+    """Return a machine as the cloud of its region names it."""
+    return replace(machine, name=str(machine.machine_name.in_region("")))
 
 
 def _joined(whys: Sequence[tuple[str, Callable[[], str]]]) -> str:

@@ -20,7 +20,7 @@ from boa_daemon.tick.facts.ports import RunReport
 from boa_daemon.tick.facts.retries import ANY_RETRIES, Failure, Retries, Silence
 from boa_daemon.tick.facts.state import JobState, JobTerms
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
-from policies.links.gpu_kinds import without_market
+from policies.kinds import kind_of
 from policies.model import Job, JobClass, JobId, Width
 from policies.online.estimates import SPREAD, mean_left
 
@@ -79,7 +79,7 @@ class JobFacts:
             return before
         size = job_class.size_gpu_hours * _scale(job)
         phase, _ = phase_at(job_class, size - before, size)
-        curve = job_class.phases[phase].speedups.get(without_market(job.width.gpu_type))
+        curve = job_class.phases[phase].speedups.get(str(job.width.kind.on_demand))
         return before + (0.0 if curve is None else float(curve.speed_at(job.width.gpus)) * hours)
 
     def left_after(self, job: JobRecord, report: RunReport, now: float, kept: float) -> float:
@@ -162,7 +162,7 @@ class JobFacts:
         if job.width is None or known is None:
             return job.width
         kind = known.node.instance_type.gpu_type
-        is_same = without_market(kind) == without_market(job.width.gpu_type)
+        is_same = kind_of(kind).on_demand == job.width.kind.on_demand
         return Width(kind, job.width.gpus) if is_same else job.width
 
     def _state(self, job: JobRecord, now: float) -> JobState:

@@ -43,7 +43,6 @@ from boa_daemon.store.storage import Storage
 from boa_daemon.tick.decide.controller import Controller
 from boa_daemon.tick.facts.ports import Clock, Provider, Runner
 from boa_daemon.tick.facts.team_money import TeamMoney
-from policies.links.gpu_kinds import without_market
 from policies.model import JobClass, Width
 
 BOOTS_SECONDS = 14 * 86_400.0
@@ -207,7 +206,7 @@ class DaemonComponents:
         node = record.node
         self.boots.take(
             node.id,
-            without_market(node.instance_type.name),
+            str(node.instance_type.machine_name.on_demand),
             launched_at=node.launched_at,
             ready_at=record.ready_at,
         )

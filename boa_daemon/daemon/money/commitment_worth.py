@@ -17,7 +17,6 @@ from typing import Any
 from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.tick.money.commitments import CommitmentLevel, SiteCommitments
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.gpu_kinds import is_spot
 
 _Kind = tuple[bool, str]
 """Whether nodes are in a block, and their instance type."""
@@ -62,7 +61,8 @@ def commitment_worths(
     levels = [level for level in paid.levels if level.cost.usd_between(since, now) > 0.0]
     if not levels:
         return []
-    prices = {machine.name: machine.usd_per_hour for machine in paid.machines if not is_spot(machine.name)}
+    on_demand = (machine for machine in paid.machines if not machine.machine_name.is_spot)
+    prices = {machine.name: machine.usd_per_hour for machine in on_demand}
     # Also that of a block's type which the settings do not rent on demand: its nodes carry the list price.
     steps = _steps(levels, nodes, prices, since, now)
     used = [0.0] * len(levels)
@@ -103,7 +103,7 @@ def _steps(
     covered = {(level.is_block, name) for level in levels for name in level.rates}
     for node in nodes:
         kind = (node.market == "reserved", node.instance_type.name)
-        if node.market == "spot" or is_spot(node.instance_type.name) or kind not in covered:
+        if node.market == "spot" or node.instance_type.machine_name.is_spot or kind not in covered:
             continue
         price = prices.setdefault(kind[1], node.instance_type.usd_per_hour)
         ends_at = now if node.ended_at is None else min(node.ended_at, now)

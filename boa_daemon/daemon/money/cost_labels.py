@@ -16,7 +16,7 @@ from pydantic import AfterValidator, WithJsonSchema
 from sqlalchemy import select
 
 from boa_daemon.backends.cloud_kinds import cloud_kind
-from boa_daemon.backends.region_names import REGION, plain_name, region_in
+from boa_daemon.backends.region_names import REGION
 from boa_daemon.daemon.money.cost_groupings import BY_FORM, TAG, grouping
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError, did_you_mean
@@ -153,12 +153,12 @@ def _by_tag(
 
 def _region(node: NodeState, tags: HouseTags) -> str:
     zone = _REGION.match(node.zone)
-    return region_in(node.instance_type.name) or (zone[0] if zone else tags.home)
+    return node.instance_type.machine_name.region or (zone[0] if zone else tags.home)
 
 
 _NODE_LABELS: Mapping[str, Callable[[NodeState, HouseTags], str]] = {
     "market": lambda node, tags: node.market,
-    "machine": lambda node, tags: plain_name(node.instance_type.name),
+    "machine": lambda node, tags: str(node.instance_type.machine_name.in_region("")),
     "region": _region,
 }
 

@@ -25,7 +25,7 @@ from boa_daemon.tick.room.deadline_advice import (
     programme,
 )
 from boa_daemon.units import SECONDS_PER_HOUR, format_instant
-from policies.links.gpu_kinds import is_spot
+from policies.kinds import kind_of
 from policies.model import JobClass, Width
 from policies.money_text import in_dollars
 from policies.online.work_left import work_left_at
@@ -54,7 +54,7 @@ def hours_at(job_class: JobClass, left: float, size: float) -> dict[Width, float
         {
             Width(kind, int(gpus))
             for kind, curve in one.speedups.items()
-            if not is_spot(kind)
+            if not kind_of(kind).is_spot
             for gpus in curve.whole_widths()
         }
         for one in job_class.phases[phase:]

@@ -44,7 +44,6 @@ from boa_daemon.tick.facts.ports import (
 from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.tick.money.commitments import SiteCommitments
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.gpu_kinds import is_spot, without_market
 from policies.model import InstanceType, NodeId
 
 MISSING_SECONDS = 300.0
@@ -146,7 +145,7 @@ class Fleet:
         listed = node.instance_type
         name = planned_name(listed.name, node.market, self._names())
         planned = next((one for one in self._machines() if one.name == name), None)
-        kind = without_market(listed.gpu_type) if planned is None else planned.gpu_type
+        kind = str(listed.kind.on_demand) if planned is None else planned.gpu_type
         seen = self._queue.instances.get(node.id)
         before = None if seen is None else seen.node.instance_type
         found = planned_machine(listed, name=name, kind=kind, planned=planned, known=before)
@@ -324,7 +323,7 @@ class Fleet:
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
         """Launch nodes, and note the market's answer for the spot history."""
         self.may_act()
-        if is_spot(action.instance_type.name) and action.offer is None:
+        if action.instance_type.machine_name.is_spot and action.offer is None:
             return Refused(reason=f"{action.instance_type.name} is not offered", kind="no-price")
         answer = answer_as_planned(self._cloud.launch(rented_order(action)), self._names())
         if isinstance(answer, Launched):

@@ -41,7 +41,6 @@ from boa_daemon.tick.facts.offers import Extras
 from boa_daemon.tick.facts.ports import Provider
 from boa_daemon.tick.facts.state import Rules, Transfer
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.gpu_kinds import without_market
 from policies.model import Budget, JobClass, Width
 from policies.optimum.interruptions import CheckpointSchedule
 from policies.registry import PolicyOptions, Site, find_policy
@@ -413,9 +412,7 @@ class Planner(LearntClasses):
         if known is None:
             job_class = self.planned.get(name)
             curve = (
-                None
-                if job_class is None
-                else job_class.phases[phase].speedups.get(without_market(width.gpu_type))
+                None if job_class is None else job_class.phases[phase].speedups.get(str(width.kind.on_demand))
             )
             known = self._speeds[key] = 0.0 if curve is None else float(curve.speed_at(width.gpus))
         return known
@@ -439,5 +436,5 @@ class Planner(LearntClasses):
     def _transfers(self) -> Mapping[str, Transfer]:
         """Return what it takes to bring checkpoints to far machines, by GPU type."""
         far = self.transfers_of_cloud()
-        named = {kind: without_market(machine.name) for kind, machine in self.machines.items() if far}
+        named = {kind: str(machine.machine_name.on_demand) for kind, machine in self.machines.items() if far}
         return {kind: far[name] for kind, name in named.items() if name in far}

@@ -16,7 +16,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.resource_needs import NeedsRow
 from boa_daemon.store.records import InstanceRecord
 from boa_daemon.tick.facts.actions import StartJob
-from policies.links.gpu_kinds import without_market
+from policies.kinds import machine_name_of
 from policies.model import GpuSlot, InstanceType, JobClass, NodeId
 
 MOST_PLACES = 8
@@ -103,7 +103,7 @@ def planned_machine(
     if (
         known is not None
         and known.places_per_gpu != places
-        and without_market(known.name) == without_market(name)
+        and known.machine_name.on_demand == machine_name_of(name).on_demand
     ):
         return known
     if places == 1 and (name, kind) == (listed.name, listed.gpu_type):

@@ -33,7 +33,7 @@ from boa_daemon.traces.rates import with_rates
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.traces.workload import GpuSource, Workload
 from boa_daemon.units import SECONDS_PER_HOUR, counted
-from policies.links.gpu_kinds import is_spot, without_market
+from policies.kinds import kind_of
 from policies.model import JobClass, Phase, Width
 
 Stretch: TypeAlias = tuple[float, Width]
@@ -96,7 +96,7 @@ def past_simulation(document: Mapping[str, Any]) -> SimulationSettings:
         raise InputError(f"no job of the last {days:g} days is over", hint=hint)
     record = PolicyRecord.of(decode(document["policy"]))
     site, rules, market = record.site, record.rules, document["market"]
-    on_demand = [machine for kind, machine in site.instance_types.items() if not is_spot(kind)]
+    on_demand = [machine for machine in site.instance_types.values() if not machine.kind.is_spot]
     trace = Trace(tuple(TraceJob(*job[:4]) for job in document["jobs"]))
     # In a simulation the cloud simulates boots, so a class's start-up excludes them.
     classes = tuple(
@@ -108,7 +108,7 @@ def past_simulation(document: Mapping[str, Any]) -> SimulationSettings:
     spot = Spot() if seen is None else Spot(price_fraction=seen)
     machines = {
         kind: replace(machine, usd_per_hour=machine.usd_per_hour * mean_price_fraction(spot))
-        if is_spot(kind)
+        if machine.kind.is_spot
         else machine
         for kind, machine in site.instance_types.items()
     }
@@ -150,13 +150,13 @@ def past_workload(document: Mapping[str, Any]) -> Workload:
         InputError: when it has no jobs.
     """
     run = past_simulation(document)
-    machines = {kind: one for kind, one in run.instance_types.items() if not is_spot(kind)}
+    machines = {kind: one for kind, one in run.instance_types.items() if not one.kind.is_spot}
     if not machines:
-        machines = {without_market(kind): one for kind, one in run.instance_types.items()}
+        machines = {str(one.kind.on_demand): one for one in run.instance_types.values()}
 
     def off_markets(phase: Phase) -> Phase:
         # A class has the same speed on both markets of a machine.
-        speedups = {without_market(kind): curve for kind, curve in phase.speedups.items()}
+        speedups = {str(kind_of(kind).on_demand): curve for kind, curve in phase.speedups.items()}
         return replace(phase, speedups={kind: curve for kind, curve in speedups.items() if kind in machines})
 
     classes = [
@@ -224,7 +224,7 @@ def _is_done(scale: float, stretches: Sequence[Stretch], job_class: JobClass) ->
 
 def _speed(job_class: JobClass, phase: int, width: Width) -> float:
     """Return the speed of a class in a phase at a width, clamped to the widths now allowed."""
-    curve = job_class.phases[phase].speedups.get(without_market(width.gpu_type))
+    curve = job_class.phases[phase].speedups.get(str(width.kind.on_demand))
     if curve is None:
         return float(width.gpus)
     return float(curve.speed_at(min(max(width.gpus, curve.min_gpus), curve.max_gpus)))

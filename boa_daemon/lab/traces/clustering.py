@@ -36,7 +36,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.traces.workload import SHORTEST_WINDOW_HOURS, Workload
 from policies.fast_dataclasses import fast_init
-from policies.links.gpu_kinds import card_of
+from policies.kinds import kind_of
 from policies.model import JobClass, Phase
 from policies.speedup import MAX_GPUS, Amdahl, Floats, PowerLaw, SpeedupCurve, Table
 
@@ -170,7 +170,7 @@ def _alone(job_class: JobClass) -> tuple[str, int, float]:
         hint = "`boa trace import` writes its classes as they are"
         raise InputError(f"class {job_class.name} of this source has measured speed-ups", hint=hint)
     return (
-        card_of(kind),
+        kind_of(kind).card,
         int(widths[0]),
         phase.size_gpu_hours / float(phase.speedups[kind].speed_at(widths)[0]),
     )

@@ -31,7 +31,7 @@ from boa_daemon.lab.traces.pollux import GPU_TYPES, application_classes
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, cut
 from policies.fast_dataclasses import fast_init
-from policies.links.gpu_kinds import shared_kind
+from policies.kinds import kind_of
 from policies.model import JobClass, Phase
 from policies.speedup import MAX_GPUS, Table
 
@@ -240,7 +240,8 @@ def _only_width(gpu_type: str, gpus: float, places: int, source: GpuSource | Non
     if gpus == int(gpus):
         return {gpu_type: Table(gpus=(int(gpus),), speeds=(float(gpus),))}
     machine = (source.instance_type if source else None) or gpu_type
-    return {shared_kind(gpu_type, machine, places): Table(gpus=(round(gpus * places),), speeds=(gpus,))}
+    kind = str(kind_of(gpu_type).on(machine, places=places))
+    return {kind: Table(gpus=(round(gpus * places),), speeds=(gpus,))}
 
 
 def _with_places(source: GpuSource | None, places: int | None) -> GpuSource:

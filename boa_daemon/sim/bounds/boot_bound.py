@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from boa_daemon.sim.bounds.bound_arrays import (
+    CELLS,
     LEAST_CELL_HOURS,
     EqualJobs,
     anchors_of,
@@ -120,8 +121,8 @@ def lower_bound_with_boots_hours(
         if found.is_least and all(len(job_class.phases) == 1 for job_class in problem.classes):
             return one_by_one
     flat = solve(groups_of(trace, problem), money * (1.0 + SLACK))
-    dual = _Dual.of(trace, problem, money * (1.0 + SLACK), renting, flat)
-    return max(one_by_one, dual.search(effort) / len(trace.jobs))
+    levels = [_Dual.of(trace, problem, money * (1.0 + SLACK), renting, flat, cells=cells) for cells in CELLS]
+    return max(one_by_one, _search(levels, effort) / len(trace.jobs))
 
 
 def few_jobs(trace: Trace, problem: Problem, money: float, renting: NodeSupply) -> FewJobs:
@@ -221,7 +222,16 @@ class _Dual:
     is_final: bool = False
 
     @classmethod
-    def of(cls, trace: Trace, problem: Problem, money: float, renting: NodeSupply, flat: Solution) -> _Dual:
+    def of(
+        cls,
+        trace: Trace,
+        problem: Problem,
+        money: float,
+        renting: NodeSupply,
+        flat: Solution,
+        *,
+        cells: int,
+    ) -> _Dual:
         """Return the arrays of a workload; `flat` is its optimum with single GPUs, to start from."""
         names = [gpu.name for gpu in problem.gpu_types if gpu.name in renting.instance_types]
         choices = choices_of(problem, names)
@@ -241,7 +251,7 @@ class _Dual:
         if renting.max_nodes is not None:
             # At a cap jobs may wait for one another: all of them could be in one queue.
             until += 2.0 * float(hours.sum()) / renting.max_nodes
-        edges = edges_of(float(arrived[-1]), until)
+        edges = edges_of(float(arrived[-1]), until, cells)
         cell = np.searchsorted(edges, starts, side="right") - 1
         anchors = anchors_of(edges, arrived, hours)
         members: dict[tuple[str, float, int], list[int]] = defaultdict(list)
@@ -299,31 +309,39 @@ class _Dual:
             found.append(_Values(worth=worth, per_hour=worth[:, None] / hours))
         return found
 
-    def search(self, effort: SearchEffort) -> float:
-        """Return the largest value found: by steps of Adam, and then by varying the multiplier."""
-        search = replace(self, resolution=effort.search)
-        at = max(self.starts(), key=lambda prices: search.evaluate_afresh(prices, COARSE))
+    def climbed(self, at: _Prices, steps: int, step: float) -> _Prices:
+        """Return the best prices found by so many steps of Adam from `at`."""
         values, found = self.values(COARSE, at.multiplier), (-math.inf, at)
         first: Floats | float = 0.0
         second: Floats | float = 0.0
-        for step in range(1, self._affordable(effort.steps) + 1):
-            here = search.evaluate(at, values)
+        for number in range(1, steps + 1):
+            here = self.evaluate(at, values)
             found = max(found, (here.hours, at), key=lambda pair: pair[0])
             slopes = np.concatenate(
                 ([here.multiplier * at.multiplier], here.warm.ravel(), here.scarce, here.shares.ravel())
             )
             first = 0.8 * first + 0.2 * slopes
             second = 0.98 * second + 0.02 * slopes**2
-            move = (first / (1.0 - 0.8**step)) / (np.sqrt(second / (1.0 - 0.98**step)) + 1e-12)
-            at = self._moved(at, STEP / (1.0 + step / 20.0) * move)
-        best = found[1]
-        fine = replace(self, resolution=effort.final, is_final=True)
+            move = (first / (1.0 - 0.8**number)) / (np.sqrt(second / (1.0 - 0.98**number)) + 1e-12)
+            at = self._moved(at, step / (1.0 + number / 20.0) * move)
+        return found[1]
+
+    def least(self, at: _Prices) -> float:
+        """Return the bound at some prices, in hours over all jobs, at the best of a few multipliers."""
         is_dear = any(len(group.times.hours) > 1 for group in self.groups)
         factors = (1.0,) if is_dear else LAST_FACTORS
-        tried = (replace(best, multiplier=best.multiplier * factor) for factor in factors)
-        return max(fine.evaluate_afresh(prices, FINE) for prices in tried)
+        tried = (replace(at, multiplier=at.multiplier * factor) for factor in factors)
+        return max(self.evaluate_afresh(prices, FINE) for prices in tried)
 
-    def _affordable(self, steps: int) -> int:
+    def taken_from(self, coarse: _Dual, at: _Prices) -> _Prices:
+        """Return the prices of other cells at the cells of this one; nodes cost about the same."""
+        middles = 0.5 * (self.edges[1:] + self.edges[:-1])
+        cell = np.minimum(np.searchsorted(coarse.edges, middles, side="right") - 1, len(coarse.cells) - 1)
+        warm = np.array([np.interp(self.edges, coarse.edges, row) for row in at.warm])
+        prices = replace(at, warm=warm, scarce=at.scarce[cell], shares=at.shares[:, cell])
+        return self._moved(prices, np.zeros(1 + warm.size + len(cell) + prices.shares.size))
+
+    def affordable(self, steps: int) -> int:
         """Return the number of steps, reduced if each is expensive."""
         cells = len(self.cells)
         by_group = len(self.groups) * len(self.gpus) * len(COARSE) * cells
@@ -579,6 +597,19 @@ class _Dual:
         overheads = [group.times.overhead_hours for group in self.groups if group.times.overhead_hours > 0.0]
         shortest = min(overheads, default=LEAST_CELL_HOURS) / self.resolution.steps_per_overhead
         return max(shortest, float(self.edges[-1]) / self.resolution.most_steps)
+
+
+def _search(levels: Sequence[_Dual], effort: SearchEffort) -> float:
+    """Return the largest value found, in hours over all jobs: from coarse cells to fine ones."""
+    first = replace(levels[0], resolution=effort.search)
+    at = max(first.starts(), key=lambda prices: first.evaluate_afresh(prices, COARSE))
+    for number, level in enumerate(levels):
+        if number:
+            at = level.taken_from(levels[number - 1], at)
+        search = replace(level, resolution=effort.search)
+        steps = search.affordable(math.ceil(effort.steps / len(levels)))
+        at = search.climbed(at, steps, STEP * 0.2**number)
+    return replace(levels[-1], resolution=effort.final, is_final=True).least(at)
 
 
 @dataclass(slots=True, kw_only=True)

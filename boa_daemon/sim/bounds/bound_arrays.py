@@ -16,8 +16,8 @@ from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import JobClass, Problem
 from policies.speedup import Floats, Ints
 
-CELLS = 200
-"""The number of equal cells from the first to the last arrival; ever longer ones follow."""
+CELLS = (50, 100, 200)
+"""The number of equal cells from the first to the last arrival, coarse to fine; ever longer ones follow."""
 LEAST_CELL_HOURS = 30.0 / SECONDS_PER_HOUR
 LONGER = 1.1
 """Factor between the lengths of the cells after the last arrival."""
@@ -98,9 +98,9 @@ def times_of(
     return JobTimes(hours=hours, overhead_hours=overhead)
 
 
-def edges_of(last_arrival: float, until: float) -> Floats:
+def edges_of(last_arrival: float, until: float, cells: int) -> Floats:
     """Return the edges of the cells: equal ones while jobs arrive, then ever longer ones."""
-    length = max(last_arrival / CELLS, LEAST_CELL_HOURS)
+    length = max(last_arrival / cells, LEAST_CELL_HOURS)
     edges = (length * np.arange(math.ceil(last_arrival / length) + 2)).tolist()
     while edges[-1] < until:
         length *= LONGER

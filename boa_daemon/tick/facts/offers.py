@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from math import inf, isfinite
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from boa_daemon.tick.facts.rests import OFFER, WIDE_OFFER
 from policies.errors import InvalidProblem
@@ -30,6 +30,8 @@ ExtraKind: TypeAlias = Literal["disk", "address", "requests", "transfer"]
 EXTRAS: tuple[ExtraKind, ...] = ("disk", "address", "requests", "transfer")
 Extras: TypeAlias = tuple[tuple[str, float], ...]
 """A node's costs beside compute, in USD/hour by kind; each kind once, in the order of `EXTRAS`."""
+ANY = "*"
+"""What a scope has in the place of a part that it leaves open."""
 NO_PRICE_SECONDS = 60.0
 """How soon an offer without a known price is tried again: prices are refreshed once a minute."""
 
@@ -102,18 +104,47 @@ def cooled(
     return Cooldown(until=at + seconds, times=times, kind=kind)
 
 
+class Scope(NamedTuple):
+    """The parts of a scope or of an offer's key: the instance type, then the others as far as it has them."""
+
+    instance_type: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def market(self) -> str:
+        """The market, with the reservation if it is one; `*` if the scope has none."""
+        return self.others[1] if len(self.others) > 1 else ANY
+
+    @property
+    def least_nodes(self) -> int:
+        """The smallest order that the scope closes; 1 if it closes all orders."""
+        return int(self.others[2]) if len(self.others) > 2 else 1
+
+    def of_type(self, instance_type: str) -> Scope:
+        """Return the same scope of another instance type."""
+        return Scope(instance_type, self.others)
+
+    def __str__(self) -> str:
+        """Return the scope as records and answers have it."""
+        return "/".join((self.instance_type, *self.others))
+
+
+@lru_cache(maxsize=4_096)
+def scope_of(text: str) -> Scope:
+    """Return the parts of a scope or of an offer's key: `str(scope_of(text)) == text`."""
+    instance_type, *others = text.split("/")
+    return Scope(instance_type, tuple(others))
+
+
 def covers(scope: str, key: str, *, together: int = 1) -> bool:
     """Return whether a scope closes the offer with this key to an order of `together` nodes."""
-    parts = scope.split("/")
-    return together >= _least_closed(parts) and all(
-        mine in ("*", its) or its.startswith(f"{mine}:")
-        for mine, its in zip_longest(parts[:3], key.split("/", maxsplit=2), fillvalue="*")
+    closed = scope_of(scope)
+    return together >= closed.least_nodes and all(
+        mine in (ANY, its) or its.startswith(f"{mine}:")
+        for mine, its in zip_longest(
+            (closed.instance_type, *closed.others[:2]), key.split("/", maxsplit=2), fillvalue=ANY
+        )
     )
-
-
-def _least_closed(parts: Sequence[str]) -> int:
-    """Return the smallest order that a scope closes, from the scope's parts; 1 if it closes all orders."""
-    return int(parts[3]) if len(parts) > 3 else 1
 
 
 def scope_of_gang(scope: str, nodes: int) -> str:
@@ -194,13 +225,13 @@ def room_to_rent(
 
 def closes_wide_orders(scopes: Iterable[str]) -> bool:
     """Return whether any scope closes only orders of several nodes together."""
-    return any(_least_closed(scope.split("/")) > 1 for scope in scopes)
+    return any(scope_of(scope).least_nodes > 1 for scope in scopes)
 
 
 def _closed_sizes(cooldowns: Mapping[str, Cooldown], key: str, *, now: float) -> Iterator[int]:
     """Yield the sizes of orders that are closed for an offer."""
     for scope, rest in cooldowns.items():
-        size = _least_closed(scope.split("/"))
+        size = scope_of(scope).least_nodes
         if size > 1 and rest.until > now and covers(scope, key, together=size):
             yield size
 

@@ -26,7 +26,6 @@ from typing import Any
 
 from boa_daemon.tick.facts.limits import FixedCost
 from boa_daemon.tick.facts.state import NodeState
-from policies.links.gpu_kinds import is_spot
 from policies.model import InstanceType
 from policies.site import Site
 
@@ -156,7 +155,8 @@ class SiteCommitments:
         found = {}
         for node in sorted(nodes, key=lambda node: (node.launched_at, node.id)):
             known = before.get(node.id)
-            if node.market != "on-demand" or is_spot(node.instance_type.name) or node.phase == "stopped":
+            is_spot = node.instance_type.machine_name.is_spot
+            if node.market != "on-demand" or is_spot or node.phase == "stopped":
                 found[node.id] = node
                 continue
             if node.ended_at is not None:

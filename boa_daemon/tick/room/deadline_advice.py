@@ -15,7 +15,6 @@ from boa_daemon.tick.facts.state import ClusterState, Due, JobState, Rules
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import NodePrices
 from policies.fast_dataclasses import replace
-from policies.links.gpu_kinds import spot_kind, without_market
 from policies.model import Width
 from policies.online.date_programme import date_plan
 from policies.online.deadlines import FAILURE_HOURS, STEPS, TINY, DateAdvice, DateOption, DatePlan, SpotMarket
@@ -182,10 +181,10 @@ def _rung(state: ClusterState, rules: Rules, width: Width, speed: float) -> Date
 
 def _spot_price(state: ClusterState, rules: Rules, width: Width, *, is_open: bool) -> float | None:
     """Return the spot price of a node of a type; None if it is not rented there, or not open now."""
-    name = rules.instance_types[width.gpu_type].name
+    machine = rules.instance_types[width.gpu_type]
     prices = (
         offer.usd_per_hour
-        for known in (name, spot_kind(name))
+        for known in (machine.name, str(machine.machine_name.on_spot))
         for offer in (
             open_offers(known, state.offers, state.cooldowns, now=state.now) if is_open else state.offers
         )
@@ -196,12 +195,12 @@ def _spot_price(state: ClusterState, rules: Rules, width: Width, *, is_open: boo
 
 def base_width(width: Width | None) -> Width | None:
     """Return a width without its market: dates choose the market themselves."""
-    return None if width is None else Width(without_market(width.gpu_type), width.gpus)
+    return None if width is None else Width(str(width.kind.on_demand), width.gpus)
 
 
 def on_market(rules: Rules, width: Width, *, is_firm: bool) -> Width:
     """Return a width on the market that a date asks for, if markets are planned apart."""
-    kind = spot_kind(width.gpu_type)
+    kind = str(width.kind.on_spot)
     return width if is_firm or kind not in rules.instance_types else Width(kind, width.gpus)
 
 

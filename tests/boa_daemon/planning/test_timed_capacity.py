@@ -97,3 +97,19 @@ def test_bad_blocks_are_refused_with_file_and_line(tmp_path: Path, text: str, sa
 
     assert re.search(said, str(fault.value))
     assert re.search(r"blocks.toml:\d+", str(fault.value))
+
+
+@pytest.mark.parametrize("name", ["spot", "x@spot"])
+def test_a_block_whose_name_means_a_market_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`a100@spot` is not a block called `spot`: its jobs would be planned with interruptions."""
+    monkeypatch.chdir(tmp_path)
+    Path("classes.yaml").write_text(CLASSES)
+    Path("blocks.toml").write_text(DECEMBER.replace('"december"', f'"{name}"'))
+    Path("jobs.csv").write_text("job_id,class_name,submit_at\na,c,2026-12-01\n")
+    words = ["plan", "--classes", "classes.yaml", "--jobs", "jobs.csv", "--blocks", "blocks.toml"]
+    found = CliRunner().invoke(app, [*words, "--budget", "260"])
+
+    assert isinstance(found.exception, InputError)
+    assert f"no block can be named {name!r}" in str(found.exception)

@@ -115,3 +115,14 @@ def test_without_a_spot_market_file_and_problem_stay_the_same() -> None:
 
     assert with_spot(file, WorldSettings()) is file
     assert interrupted(file.problem, file.instance_types, WorldSettings(), boot_seconds=0.0) is file.problem
+
+
+def test_a_gpu_type_that_a_file_names_on_spot_is_not_put_there_again() -> None:
+    """Its price and speeds are those of the file."""
+    file = a_file(1)
+    once = with_spot(file, WorldSettings(spot=SPOT, on_demand=False))
+    twice = with_spot(once, WorldSettings(spot=SPOT, on_demand=False))
+
+    assert set(once.instance_types) == set(twice.instance_types) == {"t4@spot"}
+    assert twice.problem == once.problem
+    assert twice.instance_types["t4@spot"].name == "s1@spot"

@@ -9,7 +9,7 @@ import pytest
 
 from boa_daemon.testing import a_class
 from policies.links.contention import Link
-from policies.links.gpu_kinds import machines_by_kind, on_machines, rented_name, siblings, speedup_on
+from policies.links.gpu_kinds import machines_by_kind, on_machines, siblings, speedup_on
 from policies.links.gpu_share import shared_iteration_seconds
 from policies.links.link_share import network_share
 from policies.model import AllReduce, GpuType, InstanceType, JobClass, Phase, Problem
@@ -109,7 +109,6 @@ def test_a_machine_with_places_is_one_more_type_for_classes_that_may_share() -> 
     assert found.speed_at([1, 4, 8]) == pytest.approx([0.5, 1.8, 6.0 / together])
     stated = replace(closed, phases=(replace(closed.phases[0], speedups={"t4@l4/2": CURVE, "t4": CURVE}),))
     assert on_machines(stated, kinds, {"t4": LARGE}).phases[0].speedups["t4@l4/2"] is CURVE
-    assert rented_name("l4@2-places@spot") == "l4"
 
 
 def test_only_machines_whose_gpu_was_measured_somewhere_get_a_curve() -> None:

@@ -35,7 +35,6 @@ from boa_daemon.tick.room.service_order import BY_ARRIVAL
 from boa_daemon.tick.stages.widths.keep_still import MoveLimits
 from boa_daemon.units import SECONDS_PER_HOUR, format_instant
 from policies.fast_dataclasses import replace
-from policies.links.gpu_kinds import spot_kind, without_market
 from policies.model import JobId, Width
 from policies.money_text import in_dollars
 
@@ -170,7 +169,7 @@ def _is_to_leave(state: ClusterState, job: JobState, note: DateNote, width: Widt
     """
     leaves = "spot" if note.is_firm else "on-demand"
     is_new = width != job.job.width or not note.is_firm
-    is_apart = spot_kind(without_market(width.gpu_type)) in rules.instance_types
+    is_apart = str(width.kind.on_spot) in rules.instance_types
     if not job.slots or not is_new or is_apart or markets_of(state, job) != {leaves}:
         return False
     mine = {slot.node for slot in job.slots}

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from daemon_time import pass_time
 
-from boa_daemon.daemon.money.cost_labels import STANDING_ROW, house_tags
+from boa_daemon.daemon.money.cost_labels import _NODE_LABELS, STANDING_ROW, HouseTags, house_tags
 from boa_daemon.daemon.money.cost_labels import UNUSED_ROW as UNUSED
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.facts.state import NodeState
+from policies.kinds import MachineName, PlannedMarket
+from policies.model import InstanceType
 
 START = 1_800_057_600.0
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -107,3 +109,15 @@ def test_a_key_that_nothing_carries_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="carries the tag 'Costcentre'") as refused:
         rows_by("tag:Costcentre", tmp_path)
     assert refused.value.hint == "Did you mean 'CostCentre'?"
+
+
+@pytest.mark.parametrize("market", ["on-demand", "spot"])
+@pytest.mark.parametrize("region", ["", "sa-east-1"])
+def test_a_machine_has_one_row_wherever_it_is(market: PlannedMarket, region: str) -> None:
+    """The region is not part of the row; plans name a machine on the spot market apart, in every region."""
+    name = MachineName("g5.xlarge", region, market)
+    machine = InstanceType(name=str(name), gpu_type="a10g", gpus=1, usd_per_hour=1.0)
+    node = NodeState(id="n1", instance_type=machine, phase="ready", launched_at=START, gpus=(None,))
+
+    assert _NODE_LABELS["machine"](node, HouseTags(home="us-east-1")) == str(name.in_region(""))
+    assert _NODE_LABELS["region"](node, HouseTags(home="us-east-1")) == (region or "us-east-1")

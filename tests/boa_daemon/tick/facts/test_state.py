@@ -190,7 +190,7 @@ def test_fast_dataclasses_and_bounded_caches_are_listed_here() -> None:
             "_Unserved",
         ],
         "quick",
-    ) | {"any_offer": 64, "_month_of_day": 64, "_why_idle": 64, "_why_start": 4096}
+    ) | {"any_offer": 64, "_month_of_day": 64, "_why_idle": 64, "_why_start": 4096, "scope_of": 4096}
 
 
 def test_a_job_rests_after_failures_and_refusals_until_the_later_of_both() -> None:

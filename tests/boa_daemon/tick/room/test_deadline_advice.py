@@ -30,7 +30,6 @@ from boa_daemon.tick.room.deadline_advice import (
     on_market,
     programme,
 )
-from policies.links.gpu_kinds import spot_kind
 from policies.model import Width
 from policies.online.deadlines import FAILURE_HOURS
 
@@ -202,11 +201,11 @@ def test_sizes_with_a_very_low_probability_are_ignored() -> None:
 
 def test_a_date_names_the_spot_type_if_spot_is_planned_as_its_own_type() -> None:
     """The base width has no market in its type; the length of a tick comes from the caps."""
-    kinds = {"gpu": an_instance_type(gpus=1), spot_kind("gpu"): an_instance_type(gpus=1)}
+    kinds = {"gpu": an_instance_type(gpus=1), "gpu@spot": an_instance_type(gpus=1)}
     apart, one = rules(instance_types=kinds), Width("gpu", 1)
-    assert on_market(apart, one, is_firm=False) == Width(spot_kind("gpu"), 1)
+    assert on_market(apart, one, is_firm=False) == Width("gpu@spot", 1)
     assert on_market(apart, one, is_firm=True) == on_market(ONES, one, is_firm=False) == one
-    assert base_width(Width(spot_kind("gpu"), 3)) == Width("gpu", 3)
+    assert base_width(Width("gpu@spot", 3)) == Width("gpu", 3)
     assert base_width(None) is None
     assert look_hours_of(rules(caps=Caps(tick_seconds=90.0))) == 90.0 / 3600.0
     assert look_hours_of(rules()) == 30.0 / 3600.0

@@ -18,7 +18,6 @@ from boa_daemon.tick.facts.offers import Cooldown, Offer
 from boa_daemon.tick.facts.state import ClusterState, Due, JobTerms, Rules, WarmPool
 from boa_daemon.tick.stages.widths.meet_dates import _usd_per_hour, meet_dates
 from policies.answer import Allocation
-from policies.links.gpu_kinds import spot_kind
 from policies.model import Width
 from policies.placement.first_fit import FirstFit
 
@@ -132,7 +131,7 @@ def test_moves_that_only_save_money_keep_to_the_rules_against_flapping(moved_at:
 def test_the_width_names_the_spot_type_if_the_settings_plan_spot_separately() -> None:
     """A waiting job and a job on demand both go to the spot type."""
     machine = an_instance_type(gpus=1)
-    apart = replace(machine, name=spot_kind(machine.name), gpu_type="gpu@spot", usd_per_hour=0.3)
+    apart = replace(machine, name=str(machine.machine_name.on_spot), gpu_type="gpu@spot", usd_per_hour=0.3)
     site = rules(instance_types={"gpu": machine, "gpu@spot": apart})
     offers = (replace(OFFERS[0], instance_type=apart.name), OFFERS[1])
     for width in (None, 1):
