@@ -108,7 +108,7 @@ def test_a_build_that_could_break_a_cap_is_refused(boa: Boa, fake: FakeCloud) ->
     )
     code, said, _ = boa("image", "build", "--yes")
     assert code == INFEASIBLE
-    assert "usd_per_day_cap $240 leaves $0.87" in said["message"]
+    assert "usd_per_day_cap $240.00 leaves $0.87" in said["message"]
     assert fake.history() == []
 
 

@@ -68,7 +68,7 @@ def test_the_highest_cost_of_an_instance_fits_under_each_cap(tmp_path: Path, win
     settings = site(tmp_path, usd_per_hour=0.01, **{f"usd_per_{window}_cap": 50.0})
     assert has_room(settings, 50.0)
     assert not has_room(settings, 50.01)
-    with pytest.raises(NoRoom, match=rf"usd_per_{window}_cap \$50 leaves \$50\.00"):
+    with pytest.raises(NoRoom, match=rf"usd_per_{window}_cap \$50\.00 leaves \$50\.00"):
         check_cap_room(settings, 60.0, 0.0, now=NOON)
 
 

@@ -71,8 +71,8 @@ def test_a_policy_without_prices_has_no_choices() -> None:
 def test_the_sentence_of_a_choice_says_whether_its_cost_includes_waiting() -> None:
     """USD are money and waiting together; USD per hour are money alone."""
     choice = Choice(chosen="2 x gpu", cost=4.0, runner_up="4 x gpu", runner_up_cost=5.5, unit="USD")
-    assert choice.sentence == "2 x gpu, at $4 of money and waiting; 4 x gpu would be $5.5"
-    assert replace(choice, unit="USD/hour").sentence == "2 x gpu, at $4/hour; 4 x gpu would be $5.5"
+    assert choice.sentence == "2 x gpu, at $4.00 of money and waiting; 4 x gpu would be $5.50"
+    assert replace(choice, unit="USD/hour").sentence == "2 x gpu, at $4.00/hour; 4 x gpu would be $5.50"
     assert choice.document == {
         "chosen": "2 x gpu", "cost": 4.0, "runner_up": "4 x gpu", "runner_up_cost": 5.5, "unit": "USD",
     }  # fmt: skip

@@ -33,5 +33,5 @@ def test_a_job_fits_at_another_width_beside_all_others(now: int | None, then: in
 def test_a_limit_is_named_as_a_person_set_it() -> None:
     """The name has the setting or the unit."""
     assert TWO.name == "the limit of 2 nodes (max_instances)"
-    assert ceiling_name(1234.5) == "the ceiling of $1,234.5/hour"
+    assert ceiling_name(1234.5) == "the ceiling of $1,234.50/hour"
     assert gpu_counts([Width("g", 2), Width("h", 1), Width("g", 3)]) == {"g": 5, "h": 1}
