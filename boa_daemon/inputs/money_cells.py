@@ -15,7 +15,7 @@ _PER = re.compile(
 )
 """What an amount is per: an hour, of the machine or of a GPU."""
 _OTHER_TIME = re.compile(
-    r"(?:/|\bper\b|\ba\b|\s)\s*(month(?:ly)?|mo|day|daily|week(?:ly)?|years?|yr|annual|min(?:ute)?|sec(?:ond)?|s)\b",
+    r"(?:/|\bper\b|\ba\b|\s)\s*(month(?:ly)?|mo|day|daily|week(?:ly)?|years?|yr|annual|min(?:ute)?|second|sec|s)\b",
     re.IGNORECASE,
 )
 _BOUND = re.compile(

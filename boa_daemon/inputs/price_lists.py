@@ -102,6 +102,10 @@ class PriceList:
         return PriceList(kept, left_out, self.notes)
 
 
+OTHER_ACCELERATORS = ("inferentia", "trainium", "tpu", "gaudi", "dl1", "fpga", "radeon pro v520")
+"""How the names of accelerators begin that are no GPUs for training here, in lower case."""
+
+
 def gpu_name(model: str) -> str:
     """Return the maker and the model of a GPU: ``NVIDIA A100``, ``AMD MI300X``."""
     bare = re.sub(r"^(?:nvidia|tesla|amd|instinct)\s+", "", model.strip(), flags=re.IGNORECASE)

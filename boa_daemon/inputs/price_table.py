@@ -13,7 +13,7 @@ from pathlib import Path
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.money_cells import usd_cell
-from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList, gpu_name
+from boa_daemon.inputs.price_lists import OTHER_ACCELERATORS, ListedPrice, Market, PriceList, gpu_name
 from boa_daemon.inputs.tables import TableRow, read_rows
 from boa_daemon.number_text import NotOneNumber, number_of, other_currency
 from boa_daemon.time_text import instant_seconds
@@ -87,13 +87,20 @@ _WORDS_OF_PRICES = frozenset(
 _PER_GPU = re.compile(r"(?:/|\bper\b)\s*(?:1\s*)?(?:gpu|card|accelerator)", re.IGNORECASE)
 _COUNT_FIRST = re.compile(r"^\s*(?P<number>\d{1,3})\s*(?:[x\u00d7*]\s*(?=\D)|\s(?=[a-z]))", re.IGNORECASE)
 _COUNT_LAST = re.compile(
-    r"\s*(?:[\s(][x\u00d7*]\s*(?P<number>\d{1,3})\)?|\((?P<bare>\d{1,3})\))\s*$", re.IGNORECASE
+    r"\s*(?:[\s(][x\u00d7*]\s*(?P<number>\d{1,3})\)?|\u00d7\s*(?P<sign>\d{1,3})|(?<=\d)x(?P<close>\d{1,2})"
+    r"|\s(?P<before>\d{1,3})\s*[x\u00d7]|\((?P<bare>\d{1,3})\))\s*$",
+    re.IGNORECASE,
 )
 _SPOT = re.compile(r"spot|interruptible|preemptible|bid", re.IGNORECASE)
 _ON_DEMAND = re.compile(
-    r"|-|none|no|0|n/?a|standard|hourly|linux|on[- _]?demand|pay[- ]as[- ]you[- ]go|payg|consumption",
+    r"|-|none|no(?: commitment| contract)?|0(?: ?(?:hours?|months?|years?))?|n/?a|standard|hourly|linux"
+    r"|on[- _]?demand|pay[- ]as[- ]you[- ]go|payg|consumption",
     re.IGNORECASE,
 )
+_MARKET_WORDS = re.compile(
+    r"spot|interruptible|preemptible|on[- _]?demand|reserved.*|savings plan.*", re.IGNORECASE
+)
+"""What a column `type` says that is no type of machine."""
 _LINUX = re.compile(r"|-|n/?a|any|all|none|(?:linux|ubuntu|debian|unix).*", re.IGNORECASE)
 _HOURS = re.compile(
     r"|(?:usd|us\$|\$)?\s*(?:/|per\b)?\s*(?:1\s*)?(?:gpu|instance|machine|node|vm)?[-/\s]*(?:h|hrs?|hours?|hourly)"
@@ -132,7 +139,12 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
         if not _LINUX.fullmatch(cells.get("system", "")):
             found.left_out["of other systems"] += 1
             continue
-        name = cells.get("instance_type", "") or f"{gpus}x-{_plain_model(cells)}".lower().replace(" ", "-")
+        if _plain_model(cells).lower().startswith(OTHER_ACCELERATORS):
+            found.left_out["with other accelerators"] += 1
+            continue
+        name = " ".join(cells.get("instance_type", "").split())
+        name = "" if _MARKET_WORDS.fullmatch(name) else name
+        name = name or f"{gpus}x-{_plain_model(cells)}".lower().replace(" ", "-")
         own = (cells.get("cloud") or cloud).strip().lower()
         if not own:
             hint = "Give --cloud NAME, such as lambda"
@@ -271,8 +283,10 @@ def _number_in(row: TableRow) -> int | None:
             return None
         hint = "Write the number of GPUs into a column of its own: gpus"
         raise row.refuse(f"{last['bare']} in {model!r} may be a number of GPUs, or something else", hint=hint)
-    if stated := first or last:
-        return int(stated["number"])
+    if first is not None:
+        return int(first["number"])
+    if last is not None:
+        return int(next(number for number in last.groups() if number))
     # The name says it where the model follows: 12xlarge is no number of GPUs.
     card = re.search(r"[a-z]*\d+[a-z]*", model, re.IGNORECASE)
     if card is None:
@@ -287,6 +301,8 @@ def _number_in(row: TableRow) -> int | None:
 def _market(cells: Mapping[str, str]) -> Market | None:
     """Return the market of a row's price; None for one that is bound to a term."""
     stated = [cells.get(column, "").strip() for column in ("market", "term")]
+    if _MARKET_WORDS.fullmatch(name := cells.get("instance_type", "").strip()):
+        stated.append(name)
     if any(_SPOT.search(text) for text in stated):
         return "spot"
     return "on-demand" if all(_ON_DEMAND.fullmatch(text) for text in stated) else None
@@ -302,7 +318,7 @@ def _model(row: TableRow) -> str:
 
 def _plain_model(cells: Mapping[str, str]) -> str:
     """Return the GPU's name without its number."""
-    return _COUNT_LAST.sub("", _COUNT_FIRST.sub("", cells.get("gpu_model", ""), 1)).strip()
+    return " ".join(_COUNT_LAST.sub("", _COUNT_FIRST.sub("", cells.get("gpu_model", ""), 1)).split())
 
 
 def _prices(row: TableRow, gpus: int, market: Market) -> list[tuple[Market, float]]:

@@ -14,13 +14,12 @@ from typing import Any
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.money_cells import NOTHING
-from boa_daemon.inputs.price_lists import ListedPrice, Market, PriceList, gpu_name
+from boa_daemon.inputs.price_lists import OTHER_ACCELERATORS, ListedPrice, Market, PriceList, gpu_name
 from boa_daemon.inputs.tables import TableRow, read_rows
 from policies.money_text import price_in_dollars
 from policies.speedup import MAX_GPUS
 
 NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
-_NO_GPU = ("inferentia", "trainium", "tpu", "gaudi", "dl1", "fpga", "radeon pro v520")
 _Key = tuple[str, str]
 
 
@@ -104,7 +103,7 @@ def _machine(row: TableRow, found: PriceList) -> dict[str, Any] | None:
     if not cells["InstanceType"]:
         found.left_out["of a GPU without its machine"] += 1
         return None
-    if model.lower().startswith(_NO_GPU):
+    if model.lower().startswith(OTHER_ACCELERATORS):
         found.left_out["with other accelerators"] += 1
         return None
     gpus = _number(row, "AcceleratorCount")

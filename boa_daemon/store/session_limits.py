@@ -41,6 +41,8 @@ def limit_sessions(engine: Engine, seconds: Mapping[str, float], *, options: str
         nonlocal is_pooled
         if is_pooled:
             return
+        # The role's own limit may be shorter than this question.
+        connection.execute("SET LOCAL statement_timeout = 2000")
         query = "SELECT setting FROM pg_settings WHERE name = %s"
         is_pooled = float(connection.execute(query, (first,)).fetchone()[0]) != wanted * 1000
         connection.rollback()

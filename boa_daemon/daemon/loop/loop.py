@@ -51,6 +51,7 @@ from boa_daemon.tick.facts.ports import JobFolderStore, NetSource, PersistableRu
 from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState
 from boa_daemon.units import counted, dollars
 from policies.model import JobId, NodeId
+from policies.money_text import in_dollars
 
 _LOG = logging.getLogger("boa.daemon")
 REFUSED_SECONDS = 1.0
@@ -120,7 +121,8 @@ class Daemon(AdaptiveDaemon):
         self._newer_state = None
         if amount:
             said = (
-                f"the database was restored from an older copy, which lacks ${dollars(amount):.2f} that were "
+                "the database was restored from an older copy, which lacks "
+                f"{in_dollars(dollars(amount))} that were "
                 "spent since: they are charged, so that the caps hold"
             )
             self._alert(f"restored:{last.tick}", said)

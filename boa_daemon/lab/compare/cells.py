@@ -16,6 +16,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.sim.bounds.boot_bound import SearchEffort
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.traces.reader import Trace, TraceJob
+from boa_daemon.units import PER_HOUR, Per
 from policies.model import Budget
 from policies.registry import PolicyOptions, find_policy
 
@@ -84,7 +85,8 @@ class Comparison:
 
     `reference` is the policy whose spend the rivals must meet. If `shared.learns`, only the reference learns
     and the rivals know the true figures. A cap of None means that of `shared`, if any. With `bound_effort`
-    the bound with boots is computed for the reference's runs.
+    the bound with boots is computed for the reference's runs. `per` is the unit of time in which answers say
+    rates of money.
     """
 
     shared: SimulationSettings
@@ -94,6 +96,7 @@ class Comparison:
     caps: tuple[int | None, ...] = (None,)
     reference: str = REFERENCE
     bound_effort: SearchEffort | None = None
+    per: Per = PER_HOUR
 
     @property
     def cells(self) -> int:

@@ -20,8 +20,7 @@ from boa_daemon.planning.plots import as_svg
 from boa_daemon.planning.report_page import Heading, PageTable, Part, Picture, Report, write_page
 from boa_daemon.tasks.content_hash import code_hash
 from boa_daemon.tasks.tasks import Tasks
-from boa_daemon.units import counted, format_hours
-from policies.money_text import in_dollars
+from boa_daemon.units import PER_HOUR, Per, counted, format_hours
 
 NOTEWORTHY = 0.02
 """The page tells of a spend over the budget from this fraction on."""
@@ -139,15 +138,15 @@ def about(comparison: Comparison) -> str:
     )
 
 
-def table_cells(line: PolicyLine, unit: str, reference: str = REFERENCE) -> tuple[str, ...]:
+def table_cells(
+    line: PolicyLine, unit: str, reference: str = REFERENCE, per: Per = PER_HOUR
+) -> tuple[str, ...]:
     """Return the cells of a line, in the order of `HEADINGS`."""
-    spent = (
-        f"{line.mean_usd_per_hour:,.2f} GPUs" if unit == "gpus" else f"{in_dollars(line.mean_usd_per_hour)}/h"
-    )
+    spent = f"{line.mean_usd_per_hour:,.2f} GPUs" if unit == "gpus" else per.usd(line.mean_usd_per_hour)
     off = line.mean_usd_per_hour / line.target_usd_per_hour - 1.0
     return (
         line.policy,
-        knob_text(line, unit),
+        knob_text(line, unit, per),
         format_hours(line.mean_jct_hours),
         format_hours(line.p95_jct_hours),
         spent if line.at_equal_spend else f"{off:+.1%}  {spent}",
@@ -156,14 +155,17 @@ def table_cells(line: PolicyLine, unit: str, reference: str = REFERENCE) -> tupl
     )
 
 
-def knob_text(line: PolicyLine, unit: str) -> str:
+def knob_text(line: PolicyLine, unit: str, per: Per = PER_HOUR) -> str:
     """Return the tuned setting of a line as text; a range if it differs between seeds."""
     nouns = {"gpus_per_job": ("GPU/job", "GPUs/job"), "nodes": ("node", "nodes")}
     texts = []
     for name, (low, high) in line.knobs.items():
         if name == "planning_budget":
-            planned = _range(low, high, ".1f")
-            texts.append(f"plan {planned} GPUs" if unit == "gpus" else f"plan ${planned}/h")
+            if unit == "gpus":
+                texts.append(f"plan {_range(low, high, '.1f')} GPUs")
+            else:
+                planned = _range(low * per.hours, high * per.hours, ".1f" if per is PER_HOUR else ",.0f")
+                texts.append(f"plan ${planned}/{per.name}")
         elif name == "efficiency":
             texts.append(f"at least {_range(low, high, '.2f')}")
         elif name == "utility":
@@ -220,8 +222,11 @@ def _section(
 ) -> list[Part]:
     """Return the page's section on one budget and cap."""
     own = [line for line in lines if line.budget == budget]
-    amount = f"{budget:,.4g} GPUs" if unit == "gpus" else f"{in_dollars(budget)} per hour"
-    parts: list[Part] = [Heading(f"Budget {amount}{cap_text(own[0].max_nodes)}"), _table(own, unit)]
+    amount = f"{budget:,.4g} GPUs" if unit == "gpus" else comparison.per.usd(budget)
+    parts: list[Part] = [
+        Heading(f"Budget {amount}{cap_text(own[0].max_nodes)}"),
+        _table(own, unit, comparison.per),
+    ]
     why = decompose(rows, lines, budget)
     if why is not None:
         parts.append(decomposition_text(why))
@@ -246,11 +251,11 @@ def _section(
     return parts
 
 
-def _table(lines: Sequence[PolicyLine], unit: str) -> PageTable:
+def _table(lines: Sequence[PolicyLine], unit: str, per: Per) -> PageTable:
     return PageTable(
         title="Each policy for the same money",
         columns=HEADINGS,
-        rows=tuple(table_cells(line, unit, lines[0].policy) for line in lines),
+        rows=tuple(table_cells(line, unit, lines[0].policy, per) for line in lines),
         right=frozenset(range(2, len(HEADINGS))),
         mine=frozenset(at for at, line in enumerate(lines) if line.policy == lines[0].policy),
     )

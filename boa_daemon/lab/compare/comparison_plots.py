@@ -87,7 +87,7 @@ def draw_money(plot: MoneyPlot) -> Figure:
     if not all(line.at_equal_spend for line in plot.lines):
         words = f"hollow: spends more or less than {reference}"
         axes.text(
-            0.995, 0.985, words, transform=axes.transAxes, ha="right", va="top", color=INK, fontsize=9.5
+            0.995, 1.01, words, transform=axes.transAxes, ha="right", va="bottom", color=INK, fontsize=9.5
         )
     return figure
 

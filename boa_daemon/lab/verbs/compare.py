@@ -48,7 +48,7 @@ from boa_daemon.lab.compare.comparison_summary import (
 from boa_daemon.lab.compare.run_cells import run_all, whole_part
 from boa_daemon.planning.plots import check_plot_path
 from boa_daemon.tick.facts.state import IDLE_HOLD_SECONDS
-from boa_daemon.units import format_hours, parse_budget
+from boa_daemon.units import Per, format_hours, parse_budget, per_of
 from policies.model import Budget
 from policies.optimum.frontier import MixedFrontier, infeasible_budget
 from policies.optimum.hull import TIE
@@ -117,6 +117,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
         rivals=_rivals(policy or list(POLICIES)),
         seeds=seeds,
         caps=_caps(max_nodes or []),
+        per=per_of(budget[0]),
     )
     for text in budget:
         with in_unit_asked(text):
@@ -260,7 +261,8 @@ def _print_tables(comparison: Comparison, rows: Sequence[CellResult], lines: Seq
     for budget in comparison.budgets:
         for cap in comparison.caps:
             own = [line for line in at_cap(lines, cap) if line.budget == budget.amount]
-            _print_table(f"Budget {budget}{cap_text(cap)}", own, budget.unit)
+            amount = str(budget) if budget.unit == "gpus" else comparison.per.usd(budget.amount)
+            _print_table(f"Budget {amount}{cap_text(cap)}", own, budget.unit, comparison.per)
             why = decompose(at_cap(rows, cap), own, budget.amount)
             if why is not None:
                 stdout_console().print(f"  {decomposition_text(why)}", soft_wrap=True)
@@ -268,14 +270,14 @@ def _print_tables(comparison: Comparison, rows: Sequence[CellResult], lines: Seq
     stdout_console().print(about(comparison))
 
 
-def _print_table(title: str, lines: Sequence[PolicyLine], unit: str) -> None:
+def _print_table(title: str, lines: Sequence[PolicyLine], unit: str, per: Per) -> None:
     """Print the lines of one budget and cap; at a cap show p95, not the ratio: long waits matter there."""
     shown = [name != ("p95" if lines[0].max_nodes is None else "ratio") for name in HEADINGS]
     headings = tuple(compress(HEADINGS, shown))
     table = a_table(title, *headings, right=headings[2:])
     table.columns[0].no_wrap = True
     for line in lines:
-        table.add_row(*compress(table_cells(line, unit, lines[0].policy), shown))
+        table.add_row(*compress(table_cells(line, unit, lines[0].policy, per), shown))
     stdout_console().print(table)
     bound = lines[0].lower_bound_mean_jct_hours
     stdout_console().print(

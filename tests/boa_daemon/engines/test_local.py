@@ -308,8 +308,10 @@ def test_a_unit_of_before_a_reboot_is_not_taken_for_a_living_one(bench: Bench) -
     bench.start()
     bench.wait_step(5)
     folder = bench.engine.layout.unit("a", 1, 0)  # type: ignore[attr-defined]
+    kill_keepers(bench, BOTH)
     for name in ("keeper.json", "course.json"):
-        papers = {**(read_own(folder, name) or {}), "boot": "another"}
+        mine = {"pid": os.getpid(), "ticks": started_ticks(os.getpid())} if name == "keeper.json" else {}
+        papers = {**(read_own(folder, name) or {}), **mine, "boot": "another"}
         write_json(folder / name, sealed_document(folder, papers))
     end = bench.wait_end()
 

@@ -145,6 +145,11 @@ NUMBERS = {
     "a word apart": ("GPU,Price", "8 A100,$16/hr", 8, 16.0),
     "with a star": ("GPU,Price", "8*A100,$16/hr", 8, 16.0),
     "after the model": ("GPU,Price", "A100 x8,$16/hr", 8, 16.0),
+    "after the model, close": ("GPU,Price", "A100x8,$16/hr", 8, 16.0),
+    "with a sign": ("GPU,Price", "A100\u00d78,$16/hr", 8, 16.0),
+    "before its sign": ("GPU,Price", "B300 8x,$16/hr", 8, 16.0),
+    "not of a name with an x": ("GPU,Price", "MI300X,$16/hr", 1, 16.0),
+    "not of a card": ("GPU,Price", "RTX PRO 6000,$16/hr", 1, 16.0),
     "in brackets": ("GPU,Price", "A100 (x8),$16/hr", 8, 16.0),
     "of the machine's name": ("Instance,GPU,Price", "On-demand 8x NVIDIA H100,NVIDIA H100,$16/hr", 8, 16.0),
     "of the machine's name, each": ("Instance,GPU,Price", "gpu_8x_h100_sxm5,H100,$2/GPU/hr", 8, 16.0),
@@ -180,6 +185,8 @@ def test_a_number_behind_the_model_may_be_memory(tmp_path: Path) -> None:
      ("market", "on demand", "on-demand"),
      ("pricing model", "PAYG", "on-demand"), ("market", "Reserved 1yr", None),
      ("purchase option", "Savings Plan", None),
+     ("term", "0 months", "on-demand"), ("commitment", "No commitment", "on-demand"),
+     ("type", "Spot", "spot"), ("type", "Reserved 1y", None), ("type", "On-Demand", "on-demand"),
      ("term", "1 year", None), ("term", "none", "on-demand"), ("commitment", "36 months", None),
      ("os", "Windows", None), ("os", "Ubuntu 22.04", "on-demand"), ("GPU", "Total", None)],
 )  # fmt: skip
@@ -235,3 +242,12 @@ def test_another_kind_of_file_is_said(text: str, said: str, tmp_path: Path) -> N
     path.write_text(text)
     with pytest.raises(InputError, match=said):
         read_price_table(path, as_of="2026-11-20", cloud="x")
+
+
+def test_a_machine_has_a_name_of_one_line_and_gpus(tmp_path: Path) -> None:
+    """What is no GPU is left out; a line break in a cell is a space; a market is no name."""
+    path = tmp_path / "t.csv"
+    path.write_text('GPU,GPUs,Price,type\n"A100\n80GB",8,16,spot\nTPU v5e,8,9,\nGaudi 3,8,9,\n')
+    found = read_price_table(path, as_of="2026-11-20", cloud="x")
+    assert [(price.instance_type, price.market) for price in found.prices] == [("8x-a100-80gb", "spot")]
+    assert found.left_out == {"with other accelerators": 2}

@@ -316,7 +316,7 @@ def test_a_comment_with_several_lines_is_that_of_one_job(slurm: Slurm, tmp_path:
 @pytest.mark.parametrize(
     "said",
     [
-        r"@|7|RUNNING|ann|ml|n1|gpu|1|7||None\n@|8|RUNN",
+        r"@|7|RUNNING|ann|ml|n1|gpu|1|7||None\n@|8|RUN",
         r"@|7|RUNNING|ann|ml|n1|gpu|1|7||None\n@|8|RUNNING|ann|ml|n2\n",
     ],
     ids=["within a line", "within a row"],

@@ -60,7 +60,6 @@ KICK = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '
 CHANGES = {
     "read-only, as before a failover": ("SET default_transaction_read_only = on", "read-only"),
     "another schema": ("SET search_path = 'nowhere'", None),
-    "a statement timeout": ("SET statement_timeout = '1ms'", "busy"),
 }
 
 

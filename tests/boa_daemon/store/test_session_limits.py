@@ -102,6 +102,22 @@ def test_every_transaction_has_its_limits_and_prepares_nothing(url: str) -> None
         engine.dispose()
 
 
+def test_a_short_time_limit_of_the_role_is_not_the_daemons(url: str, postgres: str) -> None:
+    """Administrators limit statements of all roles; the daemon's are short, and its own limit is longer."""
+    admin = open_engine(postgres)
+    with admin.begin() as connection:
+        connection.execute(text("ALTER ROLE boa SET statement_timeout = '250ms'"))
+    engine = open_engine(url)
+    try:
+        with engine.begin() as connection:
+            connection.execute(text("SELECT pg_sleep(0.4)"))
+    finally:
+        engine.dispose()
+        with admin.begin() as connection:
+            connection.execute(text("ALTER ROLE boa RESET statement_timeout"))
+        admin.dispose()
+
+
 def test_options_of_the_user_are_not_dropped_silently(postgres: str, tmp_path: Path) -> None:
     """A schema that the pooler does not let through: an error, not the tables of another schema."""
     pooler = Pooler(tmp_path, Path(postgres.partition("host=")[2]), refuses=True)

@@ -213,7 +213,6 @@ _OF_A_CLASS: Mapping[Meaning, Sequence[str]] = {
         "InvalidIdentityToken",
         "IDPCommunicationError",
         "NotAuthorizedException",
-        "NoCredentials",
     ),
     "not-found": (
         "InvalidInstanceID.NotFound",
@@ -305,6 +304,11 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
             advice="A declarative policy forbids it: ask the organisation's administrator",
         ),
         "RequestTimeTooSkewed": _CLOCK,
+        "NoCredentials": replace(
+            BY_MEANING["credentials"],
+            advice="Renew the credentials: the environment, ~/.aws, or the role of this instance, which its "
+            "metadata service tells; BOA looks for them again by itself, and `boa doctor` says who it is",
+        ),
         "Blocked": _ACCOUNT,
         "AccountDisabled": _ACCOUNT,
         "AccountProblem": _ACCOUNT,

@@ -73,7 +73,7 @@ def test_compare_prints_tables_or_csv(case: list[str]) -> None:
     table = boa(*case, *RIVALS, "--budget", "20/h").stdout
     header, *rows = boa(*case, *RIVALS, "--budget", "20/h", "-o", "csv").stdout.splitlines()
 
-    assert "Budget $20.00/hour" in table
+    assert "Budget $20.00/h" in table
     assert "No policy can beat" in table
     assert "12 jobs arrive" in table
     assert len(rows) == 3

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -24,7 +31,10 @@ from botocore.exceptions import (
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.testing.fake_answers import Answer, Call, ec2_error
+from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_iam import Principal
+from boa_daemon.testing.fronts import FakeServer
 
 OLD, NEW = "AKIAOLDKEY", "AKIANEWKEY"
 CODES = (
@@ -204,3 +214,86 @@ class _Session:
 
 def _keys(key: str) -> str:
     return f"[default]\naws_access_key_id = {key}\naws_secret_access_key = secretsecretsecret\n"
+
+
+class _Metadata(BaseHTTPRequestHandler):
+    """The metadata service of an instance with a role; `how` it answers is set by the test."""
+
+    how, key, seconds = "ok", "AKIAFIRST", 3600.0
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_PUT(self) -> None:
+        """Give a token."""
+        self._say({"down": 503, "no token": 403}.get(self.how, 200), b"token")
+
+    def do_GET(self) -> None:
+        """Give the role's name and its keys."""
+        status = {"down": 503, "no token": 401, "no role": 404}.get(self.how, 200)
+        if status != 200 or self.path.endswith("security-credentials/"):
+            return self._say(status, b"boa")
+        if self.how == "no answer":
+            return self._say(200, b"<html>Please log in</html>")
+        ends = datetime.now(UTC) + timedelta(seconds=self.seconds)
+        keys = {"Code": "Success", "AccessKeyId": self.key, "SecretAccessKey": "s", "Token": "t"}
+        return self._say(200, json.dumps(keys | {"Expiration": f"{ends:%Y-%m-%dT%H:%M:%SZ}"}).encode())
+
+    def _say(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class _Cloud(FakeCloud):
+    """A fake AWS that knows which keys have expired."""
+
+    expired: frozenset[str] = frozenset()
+
+    def handle(self, call: Call, body: bytes, forward: Any) -> Answer:
+        if call.access_key in self.expired:
+            return ec2_error("RequestExpired", "Request has expired.", 400)
+        return super().handle(call, body, forward)
+
+
+@pytest.fixture
+def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Metadata]]:
+    """Serve a metadata service, and leave no other source of credentials."""
+    made = type("Own", (_Metadata,), {})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), made)
+    Thread(target=server.serve_forever, daemon=True).start()
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+    yield made
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("how", ["down", "no token", "no role", "no answer"])
+def test_keys_of_an_instance_role_that_cannot_be_had_for_a_while(metadata: type[_Metadata], how: str) -> None:
+    """The role's keys expire while its metadata service fails: that is told, and its return is used."""
+    fake, clock = _Cloud(time.time), [0.0]
+    with FakeServer(fake) as url:
+        calls = AwsCalls(
+            AwsSettings(endpoint=url),
+            monotonic=lambda: clock[0],
+            sleep=lambda seconds: clock.__setitem__(0, clock[0] + seconds),
+        )
+        calls.call("ec2:DescribeInstances")
+        metadata.how, fake.expired = how, frozenset({"AKIAFIRST"})
+        for _ in range(2):
+            clock[0] += 30.0
+            with pytest.raises(CallFailed) as failed:
+                calls.call("ec2:DescribeInstances")
+            assert failed.value.meaning == "credentials"
+            assert "Renew the credentials" in calls.credentials_fault
+        assert "the role of this instance" in calls.credentials_fault
+        metadata.how, metadata.key = "ok", "AKIASECOND"
+        clock[0] += 30.0
+        calls.call("ec2:DescribeInstances")
+        assert calls.credentials_fault == ""
