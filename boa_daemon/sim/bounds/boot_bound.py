@@ -121,7 +121,9 @@ def lower_bound_with_boots_hours(
         if found.is_least and all(len(job_class.phases) == 1 for job_class in problem.classes):
             return one_by_one
     flat = solve(groups_of(trace, problem), money * (1.0 + SLACK))
-    levels = [_Dual.of(trace, problem, money * (1.0 + SLACK), renting, flat, cells=cells) for cells in CELLS]
+    # At a cap the search starts from the prices of a queue, which coarse cells would blur.
+    cells = CELLS if renting.max_nodes is None else CELLS[-1:]
+    levels = [_Dual.of(trace, problem, money * (1.0 + SLACK), renting, flat, cells=each) for each in cells]
     return max(one_by_one, _search(levels, effort) / len(trace.jobs))
 
 
