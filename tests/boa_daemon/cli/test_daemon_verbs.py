@@ -250,7 +250,7 @@ def test_decisions_list_what_people_ordered_and_say_when_there_is_nothing(boa: B
     assert boa("cancel", "long-2")[0] == 0
     assert re.search(r"^cancel by \S+ .*: job long-2 of ", boa("decisions", "--kind", "cancel")[1], re.M)
     assert "No decision is about that." in boa("decisions", "--kind", "weigh")[1]
-    code, said = boa("decisions", "--kind", "cancle")
+    code, said = boa("decisions", "--kind", "cancell")
     assert code == 2
     assert "Did you mean 'cancel'?" in said
     code, said = boa("jobs", "--team", "nobodys")
