@@ -746,7 +746,9 @@ def test_a_decision_records_the_second_best_option_of_a_job(stage: Stage) -> Non
     choice = said["choice"]
     assert choice["unit"] == "USD"
     assert choice["runner_up"] != choice["chosen"]
-    sentence = f"{choice['chosen']}, at {in_dollars(choice['cost'])} of money and waiting; {choice['runner_up']}"
+    sentence = (
+        f"{choice['chosen']}, at {in_dollars(choice['cost'])} of money and waiting; {choice['runner_up']}"
+    )
     assert sentence in said["text"]
     row = stage.play.service.decisions(acting=True)["decisions"][0]
     chosen, other = row["chosen"], row["runner_up"]
