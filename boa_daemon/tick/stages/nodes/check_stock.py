@@ -37,7 +37,7 @@ def check_stock(state: ClusterState, draft: Draft) -> Draft:
     if not state.offers and not state.cooldowns:
         return draft
     wanted = {(name, size) for name in plan.launches for size in (1, *plan.gangs.get(name, ()))}
-    if state.cooldowns:
+    if state.cooldowns or any(offer.nodes_left is not None for offer in state.offers):
         to_come = (job for job, reason in plan.jobs.waiting.items() if reason == "nodes-to-come")
         wanted |= {_order_of(draft, plan, job) for job in to_come}
     closed = {one: rest for one in sorted(wanted) if (rest := _closed(state, *one)) is not None}

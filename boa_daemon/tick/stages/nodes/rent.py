@@ -3,14 +3,15 @@
 Jobs that do not fit on the ready nodes are placed on those and the coming nodes together; nodes are added
 until all fit. So nothing is rented twice, and the placer's rules (such as whole nodes) are respected. Nothing
 is rented for jobs that should wait for GPUs that will be free soon. While the cloud refuses as many nodes
-together as a job needs, the others do not count on the room beside it.
+together as a job needs, the others do not count on the room beside it; while it refuses as many as several
+jobs need that share nodes, the first of these get theirs.
 
-Cost: O(jobs + nodes), and the placer's cost on the nodes with room.
+Cost: O(jobs + nodes), and the placer's cost on the nodes with room, O(log jobs) times if it is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -41,10 +42,22 @@ def rent(state: ClusterState, draft: Draft) -> Draft:
     booting = coming_nodes(state)
     after = room.without(ending, state).after(draft.plan.jobs.slots)
     demand = _demand(state, waiting, after, draft.rules, booting)
-    refused = _refused(state, demand, waiting, draft.rules) if demand.gangs and state.cooldowns else set()
-    if refused:
-        others = {job: width for job, width in waiting.items() if job not in refused}
-        demand = _demand(state, others, after, draft.rules, booting) if others else _NOTHING
+    refused: set[JobId] = set()
+    if too_wide := _too_wide(state, demand):
+        refused = _refused(state, demand, waiting, draft.rules)
+        tied = [
+            job
+            for job, width in waiting.items()
+            if job not in refused and draft.rules.instance_types[width.gpu_type].name in too_wide
+        ]
+
+        def demand_of(count: int) -> _Demand:
+            out = refused.union(tied[count:])
+            jobs = {job: width for job, width in waiting.items() if job not in out}
+            return _demand(state, jobs, after, draft.rules, booting) if jobs else _NOTHING
+
+        demand, count = _most_accepted(state, len(tied), demand_of)
+        refused.update(tied[count:])
     kinds = {node.instance_type.gpu_type for node in booting}
     if demand.launches:
         kinds |= {kind for kind, one in draft.rules.instance_types.items() if demand.launches.get(one.name)}
@@ -69,6 +82,40 @@ class _Demand:
 
 
 _NOTHING = _Demand(launches={}, claimed=frozenset())
+
+
+def _too_wide(state: ClusterState, demand: _Demand) -> set[str]:
+    """Return the open instance types of which more nodes are needed together than any offer gives."""
+    return {
+        name
+        for name, sizes in demand.gangs.items()
+        if closed_until(name, state.offers, state.cooldowns, now=state.now) is None
+        and any(
+            closed_until(name, state.offers, state.cooldowns, now=state.now, together=size) is not None
+            for size in set(sizes)
+        )
+    }
+
+
+def _most_accepted(
+    state: ClusterState, count: int, demand_of: Callable[[int], _Demand]
+) -> tuple[_Demand, int]:
+    """Return the demand of the most jobs that offers accept, the first ones first, and how many these are.
+
+    Jobs that share nodes tie these together, though each of the jobs would do with fewer.
+    """
+    demand, accepted, too_many = demand_of(count), 0, count
+    if not _too_wide(state, demand):
+        return demand, count
+    demand = demand_of(0)
+    while too_many - accepted > 1:
+        middle = (accepted + too_many) // 2
+        found = demand_of(middle)
+        if _too_wide(state, found):
+            too_many = middle
+        else:
+            demand, accepted = found, middle
+    return demand, accepted
 
 
 def _refused(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from drafts import asking, gpus
@@ -27,6 +27,15 @@ from policies.placement.first_fit import FirstFit
 def plan_of(state: ClusterState, wishes: Wishes, site: Rules | None = None) -> Plan:
     """Return the plan with first fit on nodes of four GPUs."""
     return decide(state, allocator=wishes, placer=FirstFit(), rules=site or rules()).plan
+
+
+class _Always(NamedTuple):
+    """An allocator with one answer."""
+
+    answer: Allocation
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        return self.answer
 
 
 def test_as_many_nodes_are_rented_as_the_widths_need() -> None:
@@ -150,6 +159,35 @@ def test_a_job_that_needs_more_nodes_than_the_quota_waits_for_the_quota() -> Non
     plan = plan_of(a_state(a_job("a"), offers=offers), Wishes(widths={"a": 8}))
 
     assert (plan.launches, plan.jobs.waiting) == ({}, {"a": "quota"})
+
+
+@pytest.mark.parametrize("limit", ["quota", "refusal"])
+def test_jobs_that_share_nodes_get_as_many_as_there_are(limit: str) -> None:
+    """Six, seven and seven GPUs share five nodes, and four come together: the first two jobs get theirs."""
+    left = 4 if limit == "quota" else None
+    state = a_state(
+        *map(a_job, "abc"),
+        now=100.0,
+        offers=(Offer(instance_type="gpu-x4", usd_per_hour=4.0, nodes_left=left),),
+        cooldowns={} if left else {"gpu-x4/*/*/5": Cooldown(until=300.0)},
+    )
+    plan = plan_of(state, Wishes(widths={"a": 6, "b": 7, "c": 7}))
+    assert plan.launches == {"gpu-x4": 4}
+    assert set(plan.jobs.waiting.values()) == {"nodes-to-come"}
+
+
+def test_jobs_of_another_type_do_not_wait_for_those_that_share_nodes() -> None:
+    """Two jobs share three nodes of which two are left; a third job is on other nodes."""
+    other = an_instance_type(gpus=8, gpu_type="other")
+    offers = (
+        Offer(instance_type="gpu-x4", usd_per_hour=4.0, nodes_left=2),
+        Offer(instance_type=other.name, usd_per_hour=8.0),
+    )
+    state = a_state(*map(a_job, "abc"), offers=offers)
+    wanted = Allocation(widths={"a": Width("gpu", 6), "b": Width("gpu", 6), "c": Width("other", 8)})
+    site = rules(instance_types={"gpu": an_instance_type(), "other": other})
+    plan = decide(state, allocator=_Always(wanted), placer=FirstFit(), rules=site).plan
+    assert plan.launches == {"gpu-x4": 2, other.name: 1}
 
 
 def test_a_fixed_fleet_is_completed_and_kept_without_jobs() -> None:
