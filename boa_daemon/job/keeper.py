@@ -189,9 +189,7 @@ class Keeper:
             return
         # A killed keeper may have made it, and noted nothing of it.
         self._group = ControlGroup.find(group_name(self.unit))
-        self._hard = True
-        self._gather()  # What waited for its turn waits anew.
-        self._hard = False
+        self._end_at_once()  # What waited for its turn waits anew.
         if before is not None and not self._has_not_begun():
             # Nobody knows what its command has done.
             end_orphaned_unit(self.unit.folder)
@@ -231,8 +229,8 @@ class Keeper:
         except (OSError, NoContainers, SecretMissing) as error:
             what = "" if isinstance(error, SecretMissing) else f" in {self.unit.workdir}"
             log.write_line(f"boa: cannot start{what}: {error}")
+            self._end_at_once()  # What was started early, and may not go on.
             log.close()
-            self._group.remove()
             code = 1 if isinstance(error, SecretMissing) else 127
             self._write_exit(code << 8, out_of_memory=False, lingering=0)
             return
@@ -764,6 +762,12 @@ class Keeper:
             self._listen(0.05)
         self._group.remove()
         return len(lingering)
+
+    def _end_at_once(self) -> None:
+        """End what has not begun the command's own work, without SIGTERM before; its end is no kill."""
+        self._hard = True
+        self._gather()
+        self._hard = False
 
     def _remove_leavings(self, log: LogWriter) -> None:
         """Free the shared memory that the command left on the node, and say so in its log.
