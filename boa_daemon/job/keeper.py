@@ -295,7 +295,9 @@ class Keeper:
             self._begin_to_pump(reader, log)
         self._lease = hold_lease(self.unit)
         if self.unit.waits:
-            self._let_go()  # The killed keeper had noted that its turn has come.
+            # The killed keeper had noted that its turn has come; who has removed the folder goes on already.
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                self._let_go()
         if course.stop is not None and not self._hard:
             self._stop = OrderedStop(
                 self.unit,
