@@ -1007,7 +1007,9 @@ def end_orphaned_unit(folder: Path) -> None:
 def clear_away(unit: Unit) -> None:
     """Remove temporary files of an ended unit, output files of its ranks, and what its keepers kept ready."""
     found = (temporary_folder(unit.folder), unit.own / SCRATCH, unit.own / RANK_FILES)
-    with unit.as_user():
+    left: list[Path] = []
+    # A user whom the kernel refuses has left no files; an ended unit must not count as one that has failed.
+    with suppress(OSError), unit.as_user():
         left = [folder for folder in found if os.path.lexists(folder)]
     if left:
         remove_trees(*left, **popen_as(unit))

@@ -88,6 +88,17 @@ def test_a_command_whose_user_the_kernel_refuses_is_said_not_to_start() -> None:
     shutil.rmtree(top)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs as other users")
+def test_a_keeper_of_an_ended_unit_ends_well_though_the_kernel_refuses_its_user(tmp_path: Path) -> None:
+    """A service manager would start it again, and again."""
+    unit = a_unit(tmp_path, uid=2**32 - 1)
+    (unit.folder / "exit.json").write_text('{"code": 127}')
+    (unit.folder / ".keeper.json.room").touch()
+    with kept(unit) as keeper:
+        assert keeper.wait(timeout=60) == 0
+    assert not (unit.folder / ".keeper.json.room").exists()
+
+
 def test_very_deep_folders_of_a_command_do_not_stay(tmp_path: Path) -> None:
     """Also folders below which no path is short enough for one call of the system."""
     deep = f"import os\nfor top in os.environ['TMPDIR'], '{tmp_path}/unit/{SCRATCH}':\n    os.chdir(top)\n"
