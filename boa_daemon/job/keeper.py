@@ -23,6 +23,7 @@ SIGTERM asks for a checkpoint and a stop; SIGUSR1 ends the unit at once. Standar
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -961,8 +962,16 @@ def _open_lock(folder: Path) -> BinaryIO:
 
     Only their user may open it: whoever can, can lock it.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    return os.fdopen(os.open(folder / "keeper.lock", flags, 0o600), "r+b", buffering=0)
+    file, flags = folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        lock = os.open(file, flags, 0o600)
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.ELOOP):
+            raise
+        # A command of our own user has put it there: nobody could keep or end the unit any more.
+        remove_trees(file)
+        lock = os.open(file, flags, 0o600)
+    return os.fdopen(lock, "r+b", buffering=0)
 
 
 def end_orphaned_unit(folder: Path) -> None:
