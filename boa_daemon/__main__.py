@@ -2,9 +2,12 @@
 
 import sys
 
+from boa_daemon.api.standard_streams import open_standard_streams
+
 
 def main() -> None:
     """Run the command line; a call of Slurm's power saving runs without its framework."""
+    open_standard_streams()
     if sys.argv[1:2] == ["slurm"]:
         from boa_daemon.api.slurm_orders import answer_slurm  # noqa: PLC0415 - only for Slurm
 

@@ -7,11 +7,12 @@ the processor time of such a call, so `answer_slurm` does without it; every othe
 from __future__ import annotations
 
 import io
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TextIO, TypeAlias, cast
 
 from boa_daemon.api.client import Client, default_address
 from boa_daemon.api.connection import DaemonUnreachable
@@ -42,7 +43,7 @@ def send_order(order: Order, hostlist: str, config: Path | None, socket: str | N
                 continue
             if order == "resume":
                 raise
-            sys.stderr.write(f"boa slurm suspend: {error}\n")
+            _write(sys.stderr, f"boa slurm suspend: {error}\n")
             return {"jobs": [], "unknown": 0, "fault": str(error)}
 
 
@@ -84,7 +85,17 @@ def answer_slurm(words: Sequence[str]) -> int | None:
     try:
         answer = send_order(order, given[""], config, given.get("--socket"))
     except BoaError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        _write(sys.stderr, f"{type(error).__name__}: {error}\n")
         return exit_code_of(error)
-    sys.stdout.write("".join(f"{line}\n" for line in said(order, answer)))
+    _write(sys.stdout, "".join(f"{line}\n" for line in said(order, answer)))
     return 0
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write to a standard stream; what cannot be said, as on a full disk, does not undo the order."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError:
+        # What is left in its buffer would fail once more at the end of the program, and set its exit code.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

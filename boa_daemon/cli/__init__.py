@@ -19,7 +19,6 @@ from boa_daemon.cli.common.output import (
     stderr_console,
     was_printed,
 )
-from boa_daemon.cli.common.standard_streams import open_standard_streams
 from boa_daemon.cli.verbs import Verbs, usage_errors
 from boa_daemon.errors import USAGE, BoaError, exit_code_of
 from boa_daemon.version import __version__
@@ -56,7 +55,6 @@ def _root(
 
 def main() -> None:
     """Run the command line; print a known error as one sentence and exit with its code."""
-    open_standard_streams()
     forget_printed()
     exit_quietly_without_readers()
     for stream in (sys.stdout, sys.stderr):

@@ -135,10 +135,12 @@ def _is_linux(cells: Mapping[str, str]) -> bool:
     """Return whether a row is of a machine with Linux, by its system, else by the code of its operation.
 
     RunInstances alone is Linux; with a code, such as RunInstances:0002, it is Windows or a paid distribution.
+    Behind it spot has its zone: RunInstances:SV050 is Linux.
     """
     if system := _of_product(cells, "system", "operating_system"):
         return system.lower() == "linux"
-    return re.fullmatch(r"RunInstances:(?!0000$).+", cells.get("operation", "")) is None
+    operation = re.sub(r":SV[0-9]+$", "", cells.get("operation", ""))
+    return re.fullmatch(r"RunInstances:(?!0000$).+", operation) is None
 
 
 def _day(row: TableRow, days: dict[str, str]) -> str:

@@ -17,6 +17,7 @@ import sys
 import tomllib
 import unicodedata
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -32,7 +33,7 @@ from boa_daemon.inputs.yaml_events import (
     typed_in_yaml,
     whole_number,
 )
-from boa_daemon.number_text import number_readings
+from boa_daemon.number_text import NotOneNumber, number_readings, without_dollars
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """A path into a document: keys of mappings, and positions in lists from 0."""
@@ -46,7 +47,6 @@ WRITER_SECONDS = 5.0
 _LANGUAGES: dict[str, Language] = {".json": "json", ".toml": "toml", ".csv": "csv"}
 _SPACE = re.compile(r"\s*")
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
-_DOLLARS = re.compile(r"^(US)?\$\s*|\s*(\$|USD|dollars?)$", re.IGNORECASE)
 _TOML_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,4}")
 _TOML_WORD = re.compile(r"[^\s\"'\[{#][^\"'#]*")
 _TOML_HEADER = re.compile(r"\s*\[(\[?)([^\[\]]+)\]?\]")
@@ -331,7 +331,9 @@ def _toml_hint(line: str) -> str:
         return f"Write {key} = {'true' if value.lower() in ('true', 'yes', 'on') else 'false'}"
     if value.lower() in ("null", "none", "nil", "~"):
         return "TOML has no empty value: leave the key out"
-    bare = _DOLLARS.sub("", value) if "usd" in key else value
+    bare = value
+    with suppress(NotOneNumber):  # An amount in another currency stays what it is.
+        bare = without_dollars(value) if "usd" in key else value
     if readings := number_readings(bare):
         plain = [_bare_number(one) for one in readings]
         return f"Write {key} = {plain[0]}" + (f", or {plain[1]} if the comma is decimal" if plain[1:] else "")

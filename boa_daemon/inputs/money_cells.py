@@ -23,38 +23,11 @@ _BOUND = re.compile(
 )
 MAX_USD_PER_HOUR = 1e9
 """No machine costs this much: a larger number is a fault of the list, and its sums may have no end."""
-NOTHING = frozenset(
-    (
-        *(
-            "",
-            "-",
-            "--",
-            "\u2013",
-            "\u2014",
-            "?",
-            "n/a",
-            "na",
-            "n.a.",
-            "#n/a",
-            "<na>",
-            "nan",
-            "none",
-            "null",
-            "nil",
-        ),
-        *(
-            "tbd",
-            "tba",
-            "unavailable",
-            "not available",
-            "sold out",
-            "out of stock",
-            "coming soon",
-            "waitlist",
-        ),
-        *("contact sales", "contact us", "on request", "price on request"),
-    )
-)
+NOTHING = frozenset({
+    "", "-", "--", "\u2013", "\u2014", "?", "n/a", "na", "n.a.", "#n/a", "<na>", "nan", "none", "null",
+    "nil", "tbd", "tba", "unavailable", "not available", "sold out", "out of stock", "coming soon",
+    "waitlist", "contact sales", "contact us", "on request", "price on request",
+})  # fmt: skip
 """Cells that state nothing, in lower case."""
 
 

@@ -23,6 +23,7 @@ SIGTERM asks for a checkpoint and a stop; SIGUSR1 ends the unit at once. Standar
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -189,9 +190,7 @@ class Keeper:
             return
         # A killed keeper may have made it, and noted nothing of it.
         self._group = ControlGroup.find(group_name(self.unit))
-        self._hard = True
-        self._gather()  # What waited for its turn waits anew.
-        self._hard = False
+        self._end_at_once()  # What waited for its turn waits anew.
         if before is not None and not self._has_not_begun():
             # Nobody knows what its command has done.
             end_orphaned_unit(self.unit.folder)
@@ -231,8 +230,8 @@ class Keeper:
         except (OSError, NoContainers, SecretMissing) as error:
             what = "" if isinstance(error, SecretMissing) else f" in {self.unit.workdir}"
             log.write_line(f"boa: cannot start{what}: {error}")
+            self._end_at_once()  # What was started early, and may not go on.
             log.close()
-            self._group.remove()
             code = 1 if isinstance(error, SecretMissing) else 127
             self._write_exit(code << 8, out_of_memory=False, lingering=0)
             return
@@ -297,7 +296,9 @@ class Keeper:
             self._begin_to_pump(reader, log)
         self._lease = hold_lease(self.unit)
         if self.unit.waits:
-            self._let_go()  # The killed keeper had noted that its turn has come.
+            # The killed keeper had noted that its turn has come; who has removed the folder goes on already.
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                self._let_go()
         if course.stop is not None and not self._hard:
             self._stop = OrderedStop(
                 self.unit,
@@ -765,6 +766,12 @@ class Keeper:
         self._group.remove()
         return len(lingering)
 
+    def _end_at_once(self) -> None:
+        """End what has not begun the command's own work, without SIGTERM before; its end is no kill."""
+        self._hard = True
+        self._gather()
+        self._hard = False
+
     def _remove_leavings(self, log: LogWriter) -> None:
         """Free the shared memory that the command left on the node, and say so in its log.
 
@@ -955,8 +962,16 @@ def _open_lock(folder: Path) -> BinaryIO:
 
     Only their user may open it: whoever can, can lock it.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    return os.fdopen(os.open(folder / "keeper.lock", flags, 0o600), "r+b", buffering=0)
+    file, flags = folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        lock = os.open(file, flags, 0o600)
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.ELOOP):
+            raise
+        # A command of our own user has put it there: nobody could keep or end the unit any more.
+        remove_trees(file)
+        lock = os.open(file, flags, 0o600)
+    return os.fdopen(lock, "r+b", buffering=0)
 
 
 def end_orphaned_unit(folder: Path) -> None:
@@ -1001,7 +1016,9 @@ def end_orphaned_unit(folder: Path) -> None:
 def clear_away(unit: Unit) -> None:
     """Remove temporary files of an ended unit, output files of its ranks, and what its keepers kept ready."""
     found = (temporary_folder(unit.folder), unit.own / SCRATCH, unit.own / RANK_FILES)
-    with unit.as_user():
+    left: list[Path] = []
+    # A user whom the kernel refuses has left no files; an ended unit must not count as one that has failed.
+    with suppress(OSError), unit.as_user():
         left = [folder for folder in found if os.path.lexists(folder)]
     if left:
         remove_trees(*left, **popen_as(unit))

@@ -82,8 +82,11 @@ def decisions(
     for kind_of, rows in groupby(sorted([*ticks, *orders], key=lambda row: row["at"]), key=_form):
         _PRINTERS[kind_of](list(rows))
     if not ticks and not orders:
-        named = any((job, user, node, kind))
-        stdout_console().print("No decision is about that." if named else "No tick is done yet.")
+        if any((job, user, node, kind)):
+            said = "No decision is about that."
+        else:
+            said = "No tick has done anything yet." if acting else "No tick is done yet."
+        stdout_console().print(said)
         return
     say_next("boa decisions --record TICK > decision.json", "boa replay decision.json")
 

@@ -136,7 +136,7 @@ def _buys_nothing(solution: ListSolution, counted: bool) -> list[str]:
     most = solution.largest_useful_spend
     if solution.budget <= 1.005 * most:
         return []
-    return [f"More than {f'{most:,.2f} GPU-hours' if counted else f'{in_dollars(most)}'} buys nothing."]
+    return [f"More than {f'{most:,.2f} GPU-hours' if counted else in_dollars(most)} buys nothing."]
 
 
 def _print_list(solution: ListSolution, file: ProblemFile, min_budget: bool) -> None:

@@ -110,7 +110,7 @@ PRICE_KINDS: Mapping[str, PriceKind] = {
     ),
     "spot-history": PriceKind(
         reader=_spot_history,
-        file=("`aws ec2 describe-spot-price-history`: JSON, text or table, an object a line, CSV or tabs"),
+        file="`aws ec2 describe-spot-price-history`: JSON, text or table, an object a line, CSV or tabs",
         columns="`InstanceType`, `AvailabilityZone`, `SpotPrice`, `Timestamp`, `ProductDescription`",
         left_out="all but Linux; older prices of a zone; types that the catalogue lacks",
         refused="two prices of a zone at one time",

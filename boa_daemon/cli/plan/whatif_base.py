@@ -148,7 +148,7 @@ def _replays(
             "policy": settings.policy,
             "boot": f"{settings.boot_seconds:g} seconds, waited for and paid",
             **{
-                f"commitment {one.name}": f"${one.usd_per_hour:,.10g} per hour, used or not"
+                f"commitment {one.name}": f"{price_in_dollars(one.usd_per_hour)} per hour, used or not"
                 for one in settings.commitments.fixed
             },
             "spot, where asked for": f"{terms.price_fraction:.0%} of the price on demand, taken back after "

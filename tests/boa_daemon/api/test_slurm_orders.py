@@ -117,3 +117,23 @@ def test_slurm_does_not_wait_for_the_framework_of_the_command_line() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
     assert done.stderr.startswith("boa slurm suspend: no daemon listens")
+
+
+@pytest.mark.parametrize("answer", ["slurm_orders.send_order", "lambda *_: {'jobs': ['j'], 'unknown': 0}"])
+@pytest.mark.parametrize(
+    "streams", [">&- 2>&-", "<&- >&- 2>&-", "2>&-", "> /dev/full 2>&1", "2> /dev/full", "> /dev/full"]
+)
+def test_a_suspend_program_ends_well_where_nothing_can_be_said(streams: str, answer: str) -> None:
+    """The streams of a program of Slurm may be closed, or its log may be on a full disk."""
+    code = (
+        "import sys; from boa_daemon.api import slurm_orders; from boa_daemon.__main__ import main\n"
+        f"slurm_orders.PATIENCE_SECONDS = 0.0; slurm_orders.send_order = {answer}\n"
+        "sys.argv = ['boa', 'slurm', 'suspend', 'c1', '--socket', '/nonexistent/boa.sock']\n"
+        "main()"
+    )
+    done = subprocess.run(
+        ["bash", "-c", f'exec "$0" -c "$1" {streams}', sys.executable, code],
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0

@@ -258,6 +258,28 @@ def test_decisions_list_what_people_ordered_and_say_when_there_is_nothing(boa: B
     assert "there is no team 'nobodys'" in said
 
 
+def test_a_daemon_whose_ticks_did_nothing_is_not_said_to_have_done_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With `--acting` the list is empty also where the daemon runs and has nothing to do."""
+    with tempfile.TemporaryDirectory(prefix="boa") as name:
+        idle = DaemonInAFolder(Path(name), ManualClock(1_800_000_000.0), SETTINGS)
+        socket = Path(name) / "boa.sock"
+        server = ApiServer(create_app(idle.service, Authenticator(ApiSettings())), [unix_socket(socket)])
+        server.start()
+        said = []
+        for ticks in (0, 1):
+            for _ in range(ticks):
+                idle.daemon.tick()
+            assert exit_code(monkeypatch, "decisions", "--acting", "--socket", str(socket)) == 0
+            said.append(capsys.readouterr().out)
+        assert exit_code(monkeypatch, "decisions", "--socket", str(socket)) == 0
+        assert "No tick is done yet." not in capsys.readouterr().out
+        server.stop()
+        idle.close()
+    assert said == ["No tick has done anything yet.\n"] * 2
+
+
 def test_decisions_are_listed_with_the_next_best_width(boa: Boa) -> None:
     """Each start has its reason, and the output says how to replay a decision."""
     said = boa("decisions", "--acting")[1]

@@ -104,6 +104,24 @@ def test_without_a_started_command_or_a_way_to_keep_it_a_unit_is_ended(
     assert keepers.count == 0
 
 
+@pytest.mark.parametrize("odd", ["a folder", "a full folder", "a link", "a link to nothing", "a pipe"])
+def test_whatever_stands_in_the_place_of_its_lock_a_unit_is_ended(unit: Path, odd: str) -> None:
+    """A command of the keeper's user can put anything there; the unit would hold its GPUs for ever."""
+    lock, other = unit / "keeper.lock", unit.parent / "other"
+    if "folder" in odd:
+        (lock / "full" if "full" in odd else lock).mkdir(parents=True)
+    elif "link" in odd:
+        lock.symlink_to(other)
+        if odd == "a link":
+            other.write_text("theirs")
+    else:
+        os.mkfifo(lock)
+    status = read_unit_status(unit)
+    assert status is not None
+    assert status["exit"] is not None
+    assert other.exists() is (odd == "a link")
+
+
 @pytest.mark.parametrize(
     ("age", "is_over"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -116,6 +117,22 @@ def test_a_command_that_has_begun_is_kept_though_its_keeper_dies_at_once(
     found = read_own(made.folder, "exit.json") or {}
     assert (found["code"], found.get("agent_lost")) == (7, None)
     assert (tmp_path / "ran").read_text() == "ran\n"
+
+
+def test_a_command_that_has_removed_its_folder_is_kept_on(unit: Any, tmp_path: Path) -> None:
+    """It was started early, and had its turn: a next keeper lets it go on once more, as far as it can."""
+    made, process = unit("echo told; while [ ! -e end ]; do sleep 0.05; done; exit 7", waits="start")
+    until((made.folder / "ready").exists)
+    (made.folder / "go").touch()
+    until(lambda: (read_json(made.folder / "course.json") or {}).get("child", 0) > 0)
+    until((made.own / "go").exists)
+    shutil.rmtree(made.own)
+    kill_keeper(made)
+    until(lambda: "another one goes on" in printed(made))
+    (tmp_path / "end").touch()
+    assert process.wait(timeout=60) == 0
+    assert printed(made).count("another one goes on") == 1
+    assert (read_own(made.folder, "exit.json") or {})["code"] == 7
 
 
 def test_a_next_keeper_does_not_touch_what_the_guard_may_be_writing(unit: Any) -> None:

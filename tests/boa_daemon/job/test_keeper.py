@@ -20,6 +20,7 @@ from engine_bench import until
 
 from boa_daemon.job.checkpoint import MANIFEST, write_checkpoint
 from boa_daemon.job.leavings import remove_trees, temporary_folder
+from boa_daemon.job.processes import started_ticks
 from boa_daemon.job.unit import KEPT, SCRATCH, Unit, read_json, read_own, status_of
 
 
@@ -85,6 +86,17 @@ def test_a_command_whose_user_the_kernel_refuses_is_said_not_to_start() -> None:
     assert "boa: cannot start in /: it cannot run as its user: Invalid argument" in printed(unit)
     assert (end["code"], end.get("agent_lost", False)) == (127, False)
     shutil.rmtree(top)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs as other users")
+def test_a_keeper_of_an_ended_unit_ends_well_though_the_kernel_refuses_its_user(tmp_path: Path) -> None:
+    """A service manager would start it again, and again."""
+    unit = a_unit(tmp_path, uid=2**32 - 1)
+    (unit.folder / "exit.json").write_text('{"code": 127}')
+    (unit.folder / ".keeper.json.room").touch()
+    with kept(unit) as keeper:
+        assert keeper.wait(timeout=60) == 0
+    assert not (unit.folder / ".keeper.json.room").exists()
 
 
 def test_very_deep_folders_of_a_command_do_not_stay(tmp_path: Path) -> None:
@@ -287,6 +299,26 @@ def test_shared_memory_of_a_command_that_was_started_early_is_removed(tmp_path: 
     is_left = left.exists()
     left.unlink(missing_ok=True)
     assert not is_left
+
+
+def test_a_command_that_was_started_early_and_cannot_go_on_is_ended(tmp_path: Path) -> None:
+    """The file that lets it go on cannot be made: it would wait for that for ever, with its memory."""
+    unit = a_unit(
+        tmp_path,
+        progress_file=str(tmp_path / "own" / "progress"),
+        run="echo $$; exec sleep 600",
+        waits="start",
+    )
+    with kept(unit) as keeper:
+        until(lambda: printed(unit).strip().isdigit() and (unit.folder / "ready").exists())
+        early = int(printed(unit))
+        unit.own.rename(tmp_path / "gone")
+        (unit.folder / "go").touch()
+        assert keeper.wait(timeout=60) == 0
+
+    found = read_own(unit.folder, "exit.json") or {}
+    assert (found["code"], found["killed"]) == (127, False)
+    assert started_ticks(early) is None
 
 
 def test_lines_of_the_keeper_stand_apart_from_those_of_the_command(tmp_path: Path) -> None:

@@ -406,9 +406,15 @@ _AZURE = {
     "armSkuName": "Standard_ND96asr_v4",
 }
 _ROW = "Usage,2026-10-01T00:00:00Z,BoxUsage:p4d.24xlarge,RunInstances,2,40,,us-east-1\n"
+_SPOT = "Usage,2026-10-01T00:00:00Z,USE2-SpotUsage:p4d.24xlarge,RunInstances:{},2,40,,us-east-2\n"
 LISTS = {
     "CUR": ("cur", _CUR + _ROW, [20.0]),
     "Windows by its operation": ("cur", _CUR + _ROW + _ROW.replace("Instances", "Instances:0002"), [20.0]),
+    "spot with its zone, and Windows there": (
+        "cur",
+        _CUR + _SPOT.format("SV050") + _SPOT.format("0002:SV050") + _SPOT.format("0000:SV012"),
+        [20.0],
+    ),
     "Windows in Athena's map": (
         "cur",
         _CUR + _ROW + _ROW.replace("40,,", '90,"{instance_type=p4d.24xlarge, operating_system=Windows}",'),

@@ -10,7 +10,7 @@ import pytest
 
 SCRIPT = """
 import os, sys
-from boa_daemon.cli.common.standard_streams import open_standard_streams
+from boa_daemon.api.standard_streams import open_standard_streams
 open_standard_streams()
 file = os.open("database", os.O_RDWR | os.O_CREAT)
 print("said"); print("said", file=sys.stderr); sys.stderr.flush(); sys.stdout.flush()
