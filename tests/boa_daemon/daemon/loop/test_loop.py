@@ -31,6 +31,7 @@ from boa_daemon.tick.facts.codec import dumps, loads
 from boa_daemon.tick.facts.ports import Refused
 from boa_daemon.tick.facts.state import NodeState
 from policies.model import Width
+from policies.money_text import in_dollars
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -745,7 +746,9 @@ def test_a_decision_records_the_second_best_option_of_a_job(stage: Stage) -> Non
     choice = said["choice"]
     assert choice["unit"] == "USD"
     assert choice["runner_up"] != choice["chosen"]
-    sentence = f"{choice['chosen']}, at ${choice['cost']:.4g} of money and waiting; {choice['runner_up']}"
+    sentence = (
+        f"{choice['chosen']}, at {in_dollars(choice['cost'])} of money and waiting; {choice['runner_up']}"
+    )
     assert sentence in said["text"]
     row = stage.play.service.decisions(acting=True)["decisions"][0]
     chosen, other = row["chosen"], row["runner_up"]
