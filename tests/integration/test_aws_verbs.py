@@ -322,7 +322,7 @@ def test_down_reports_images_that_stay_and_the_bill_by_kind(
     assert answer["billed_usd"] == {"compute": 0.0, "gateway": 0.045, "images": 0.02}
     assert "1 image left" in said
     assert "boa image remove --keep 0" in said
-    assert "$0.0650 (compute $0.0000, gateway $0.0450, images $0.0200)" in said
+    assert "$0.065 (compute $0.00, gateway $0.045, images $0.02)" in said
 
 
 def test_down_reports_an_instance_that_it_cannot_end(boa: Boa, fake: FakeCloud) -> None:

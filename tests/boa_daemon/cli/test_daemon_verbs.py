@@ -272,7 +272,7 @@ def test_decisions_are_listed_with_the_next_best_width(boa: Boa) -> None:
 def test_explain_shows_the_chosen_and_the_next_best_width(boa: Boa) -> None:
     """Both widths have their cost of money and waiting."""
     said = " ".join(boa("explain", "long-2")[1].split())
-    assert re.search(r"\d x \S+, at \$[\d.]+ of money and waiting; \d+ x \S+ would be \$[\d.]+", said)
+    assert re.search(r"\d x \S+, at \$[\d.,]+ of money and waiting; \d+ x \S+ would be \$[\d.,]+", said)
 
 
 def test_every_table_is_also_printed_as_json(boa: Boa) -> None:

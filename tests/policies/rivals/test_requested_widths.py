@@ -93,7 +93,7 @@ def test_the_chosen_efficiency_is_the_fastest_that_the_budget_pays_for(usd: floa
 
 def test_a_budget_below_the_least_work_is_infeasible() -> None:
     """The work is two GPU-hours an hour. The two rivals differ in how long they keep an idle node."""
-    with pytest.raises(InfeasibleBudget, match=r"what users ask for takes at least 2.00"):
+    with pytest.raises(InfeasibleBudget, match=r"what users ask for takes at least \$2.00"):
         built(1.99)
     assert built(2.0).idle_hold_seconds == 0.0
     site = Site(

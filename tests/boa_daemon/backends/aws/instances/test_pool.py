@@ -206,4 +206,4 @@ def test_the_doctor_says_how_many_nodes_are_stopped_and_their_cost(rig: AwsRig) 
     a_stopped_one(rig)
     for room, status in ((1, "ok"), (0, "warning")):
         _, check = Doctor(rig.another(warm_pool_nodes=room), CATALOG, rig.clock)._pool()
-        assert (check.status, check.said) == (status, f"1 of {room} stopped, $0.0219/hour for their disks")
+        assert (check.status, check.said) == (status, f"1 of {room} stopped, $0.022/hour for their disks")
