@@ -404,6 +404,12 @@ class Daemon(AdaptiveDaemon):
             # leader would end, and a lease that is renewed twice harms nobody.
             self._keep_only_caps()
             return
+        if isinstance(error, StoreOfOthers):
+            # What is in memory is this daemon's: in the other's database it would take nodes for ended that
+            # another cloud lists.
+            self._say_fault(error)
+            self._keep_only_caps()
+            return
         if isinstance(error, StoreWentBack):
             # The next tick starts as after a restart: it takes back what the copy does not know.
             self._newer_state, self.standing.is_started = self._last_observed, False

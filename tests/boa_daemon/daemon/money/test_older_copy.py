@@ -247,9 +247,15 @@ def test_another_database_in_its_place_is_not_used(site: Site, tmp_path: Path) -
     site.copy()
     with closing(sqlite3.connect(site.live)) as live:
         live.execute("UPDATE meta SET value = '\"other\"' WHERE key = 'name'")
+        # A node that lives, and that another cloud lists.
+        live.execute("UPDATE instances SET ended_at = NULL")
+        live.execute("UPDATE instances SET id = 'theirs', node = json_set(node, '$.id', 'theirs')")
         live.commit()
-    for _ in range(2):
+    for _ in range(3):
         assert site.play.daemon.tick() is None
         assert "another database took the place" in site.play.daemon.standing.fault
+        site.clock.instant += 300.0
+    with closing(sqlite3.connect(site.live)) as live:
+        assert live.execute("SELECT ended_at FROM instances WHERE id = 'theirs'").fetchall() == [(None,)]
     site.restore()
     assert [site.play.daemon.tick() is not None for _ in range(2)][-1]
