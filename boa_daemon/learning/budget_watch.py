@@ -70,7 +70,7 @@ class BudgetWatch:
             self._need = _shortfall(policy, site, options, margin=margin)
             self._asked = policy, site, options, goes_on
         self.shortfall = self._need
-        if self._need is not None and memory and opened_at is not None:
+        if self._need is not None and memory and opened_at is not None and _is_paced(policy):
             # The last number of the memory is the load over the stated one, and the need is of the learnt.
             least = self._need.least_spend * memory[-1] / site.load_over_stated
             elapsed = (now - opened_at) / SECONDS_PER_HOUR
@@ -83,6 +83,11 @@ class BudgetWatch:
         elif not goes_on:
             self.account = Account(budget=budget, opened_at=now, spent_before=spent())
         return self.account
+
+
+def _is_paced(policy: str) -> bool:
+    """Whether a policy follows the pacing law; a memory that another one left says nothing of the load."""
+    return "tolerance" in find_policy(policy).options
 
 
 def _most_owed(options: PolicyOptions, now: float, *, saved: float) -> float:

@@ -584,14 +584,8 @@ class AwsCloud(Provider):
         """
         if now - instance["LaunchTime"].timestamp() > EARLY_SECONDS + self.quiet.most_seconds:
             return
-        run = next(
-            (
-                each[life_named(instance["InstanceId"], life)]
-                for each in (self._ended, self._live)
-                if life_named(instance["InstanceId"], life) in each
-            ),
-            None,
-        )
+        name = life_named(instance["InstanceId"], life)
+        run = self._ended.get(name) or self._live.get(name)
         if run is None or (run.ended_at or now) - run.launched_at > EARLY_SECONDS:
             return
         offer = Offer(instance_type=instance["InstanceType"], zone=run.zone, market=run.market)

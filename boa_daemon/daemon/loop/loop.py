@@ -21,6 +21,7 @@ from boa_daemon.daemon.loop.adaptive_daemon import AdaptiveDaemon
 from boa_daemon.daemon.money.group_money import usd_per_hour_of
 from boa_daemon.daemon.money.job_cost import cost_of
 from boa_daemon.daemon.money.older_copy import charge_what_a_copy_lacks
+from boa_daemon.daemon.money.standing_costs import StandingCosts
 from boa_daemon.daemon.planner.planned_markets import listed_node
 from boa_daemon.daemon.settings.config import TeamSettings, UserSettings
 from boa_daemon.daemon.watch.alerts import due_alerts
@@ -116,7 +117,12 @@ class Daemon(AdaptiveDaemon):
             last = found.state if found and is_newer else None
         if last is None or self._is_observing:
             return
-        amount = charge_what_a_copy_lacks(store, last, nodes)
+        now, recorded = self.world.clock.now(), self.storage.queue.instances.values()
+        # The hours since the copy are charged again as what they were.
+        self.standing_costs = StandingCosts(store)
+        self.standing_costs.charge(self.planner.standing(), now=last.now)
+        priced = self.planner.paid.priced(nodes, last.nodes, now)
+        amount = charge_what_a_copy_lacks(store, last, priced.values(), recorded)
         store.never_below(last.tick)
         self._newer_state = None
         if amount:
@@ -396,6 +402,12 @@ class Daemon(AdaptiveDaemon):
         if is_in_doubt:
             # The database does not answer, so nobody else may know of it either. What a cap ends, every
             # leader would end, and a lease that is renewed twice harms nobody.
+            self._keep_only_caps()
+            return
+        if isinstance(error, StoreOfOthers):
+            # What is in memory is this daemon's: in the other's database it would take nodes for ended that
+            # another cloud lists.
+            self._say_fault(error)
             self._keep_only_caps()
             return
         if isinstance(error, StoreWentBack):

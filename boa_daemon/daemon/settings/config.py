@@ -391,7 +391,7 @@ class AlertSettings(Strict):
         default=6.0, description="hours without GPUs after which a job's user may be notified that it waits"
     )
 
-    at_fractions: Annotated[list[Fraction], _TOLD] = Field(
+    at_fractions: Annotated[list[Fraction], Limit("fewer", "nobody would be told at that fraction")] = Field(
         default_factory=lambda: [0.5, 0.8, 1.0], description="fractions of a cap that are worth a message"
     )
     webhook: Annotated[str | None, Private(), _TOLD_ELSEWHERE] = Field(

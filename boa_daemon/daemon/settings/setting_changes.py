@@ -235,7 +235,8 @@ def _loosening(path: SettingPath, was: Any, will: Any, before: Content, after: C
     if by in ("up", "down"):
         found = _number_loosening(was, will, is_up=by == "up")
         return found and (why or found)
-    if path[0] == "cloud" and path[1:2] in _OF_AWS and before.get("cloud", {}).get("provider") in _NOT_AWS:
+    is_elsewhere = before.get("cloud", {}).get("provider") in _NOT_AWS
+    if is_elsewhere and path[0] == "cloud" and (path[1:2] in _OF_AWS or path[1] == "region"):
         return ""  # Without nodes on AWS these have let nobody in, and no node would be left behind.
     if by == "more":
         is_looser = bool(_items(will) - _items(was))

@@ -20,8 +20,8 @@ from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.facts.offers import Offer
-from policies.errors import InvalidProblem
-from policies.registry import shortfall_of_site
+from policies.errors import InfeasibleBudget, InvalidProblem
+from policies.registry import build_policy, shortfall_of_site
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
 LEAST = 1.00600
@@ -249,6 +249,22 @@ def test_a_burst_begins_no_best_effort_while_the_promise_can_be_kept() -> None:
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize("policy", ["boa", "greedy-marginal", "equal-width"])
+def test_the_memory_of_the_policy_before_keeps_no_best_effort_from_a_policy_without_a_pace(
+    policy: str,
+) -> None:
+    """Such a policy has no plan below its need, whatever a law believed that was in use until then."""
+    record = a_record(12.0)
+    with pytest.raises(InfeasibleBudget):
+        build_policy(policy, record.site, record.options)
+    for memory in ((), (0.0,), (0.0, 0.5)):
+        watch = BudgetWatch()
+        account = watch.look(
+            policy, record.site, record.options, now=0.0, spent=lambda: 0.0, memory=memory, opened_at=0.0
+        )
+        assert account is not None, memory
 
 
 def test_a_higher_price_can_make_the_budget_too_small() -> None:

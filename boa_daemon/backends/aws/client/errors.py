@@ -139,14 +139,10 @@ class CallFailed(CloudFailed):
             return ""
         if self.meaning in ("denied", "credentials"):
             # Rights, clocks and credentials are the account's and this machine's, whatever the service.
-            kind = next((each for each in _WITH_POLICY if self.operation.startswith(f"{each}:")), "")
-            is_silent = self.rule.advice == BY_MEANING["denied"].advice and kind
-            own = (
-                f"; if it is attached, the policy of the {_WITH_POLICY[kind]} itself denies it"
-                if kind
-                else ""
-            )
-            return self.rule.advice + (own if is_silent else "")
+            thing = _WITH_POLICY.get(self.operation.partition(":")[0])
+            if thing is None or self.rule.advice != BY_MEANING["denied"].advice:
+                return self.rule.advice
+            return f"{self.rule.advice}; if it is attached, the policy of the {thing} itself denies it"
         if self.meaning == "quota":
             # The row of its class is about vCPUs.
             return "Ask for a higher limit in the Service Quotas console, or delete what is not needed"

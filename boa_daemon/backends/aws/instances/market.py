@@ -27,7 +27,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.facts.offers import Market, Offer
 from boa_daemon.tick.facts.ports import Clock
-from policies.money_text import in_dollars
+from policies.money_text import in_dollars, price_in_dollars
 
 ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 3600.0
 USED_QUOTA_SECONDS = 600.0
@@ -114,6 +114,8 @@ class AwsMarket:
         """
         stamp = price_file_stamp(self.settings)
         if stamp == self._file_read:
+            # A consent is to the file as it is now, and a file that is back has no fault.
+            self._file_fault, self._may_cheapen = "", False
             return
         try:
             found = catalog_of(self.settings).in_region(self.settings.region)
@@ -148,7 +150,10 @@ class AwsMarket:
             )
             if was is not None and is_now is not None and was != is_now:
                 changes[name] = (was, is_now)
-        said = ", ".join(f"{name} ${now:g}/hour, was ${was:g}" for name, (was, now) in changes.items())
+        said = ", ".join(
+            f"{name} {price_in_dollars(now)}/hour, was {price_in_dollars(was)}"
+            for name, (was, now) in changes.items()
+        )
         if not may_cheapen and any(now < was for was, now in changes.values()):
             raise InputError(
                 f"{file} has lower prices: {said}", hint="`kill -HUP` of the daemon has the caps count them"

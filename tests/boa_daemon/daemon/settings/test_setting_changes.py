@@ -261,7 +261,7 @@ def test_a_key_of_aws_that_was_unset_has_its_default(key: str, value: float) -> 
 def test_a_site_that_moves_from_a_simulated_cloud_to_aws_is_asked_for_nothing() -> None:
     """What AWS alone reads has let nobody in before; the way back leaves nodes behind."""
     aws = {"provider": "aws", "instance_profile": "boa", "security_groups": ["sg-1"], "key_name": "ann"}
-    there = between({"cloud": {}}, {"cloud": aws})
+    there = between({"cloud": {}}, {"cloud": {**aws, "region": "eu-central-1"}})
     assert [one.sentence for one in there if one.why] == []
     back = between({"cloud": aws}, {"cloud": {**aws, "provider": "local"}})
     assert [one.name for one in back if one.why] == ["[cloud] provider"]
