@@ -27,10 +27,11 @@ def test_a_life_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch) -> N
         before = service.job(job)["generation"]
         warned = service.job(job)["nodes"][0]
         site.fake.warn(warned)
+        # The one offer rests now, and the class has one width.
+        site.give(1)
         site.until(
             lambda: service.job(job)["generation"] > before and warned not in service.job(job)["nodes"]
         )
-        site.give(1)
         site.until(lambda: service.job(job)["gpus"] == 1)
         site.hurry()
         site.until(lambda: service.job(job)["status"] == "finished", 180.0)

@@ -167,6 +167,7 @@ class AwsCloud(Provider):
         self._launched_at = float("-inf")
         self._ended_pending: set[str] = set()
         self._failures: Counter[str] = Counter()
+        self._interferences: Counter[str] = Counter()
         self._lives: dict[str, int] = {}
         self._catalog, self._clock, self._touches, self._say = catalog, clock, touches, say
         self._ledger_id, self._claim = ledger_id, claim
@@ -510,6 +511,7 @@ class AwsCloud(Provider):
                 key = _offer_of(instance)
                 if now - instance["LaunchTime"].timestamp() > EARLY_SECONDS:
                     self._failures.pop(key, None)
+                    self._interferences.pop(key, None)
             elif state == "terminated" and node is not None and (name, "ended") not in self._told:
                 self._note_end(instance, node, now)
 
@@ -557,15 +559,17 @@ class AwsCloud(Provider):
         cost = "it never ran, and costs nothing" if is_free else "it ended itself right after its launch"
         self._say(f"{name} ({offer.key}): {cost}: {said}")
 
-    def _count_failure(self, offer: Offer, order: str, code: str, said: str, *, spared: int = 0) -> None:
-        """Rest an offer for a launch that failed after EC2 had accepted it, but for the first `spared`."""
+    def _count_failure(self, offer: Offer, order: str, code: str, said: str) -> None:
+        """Rest an offer for a launch that failed after EC2 had accepted it."""
+        times = self._counted(self._failures, offer, order)
+        self._failed.append((offer.key, refusal_of_end(code, said, offer, self.market, times=times)))
+
+    def _counted(self, counts: Counter[str], offer: Offer, order: str) -> int:
+        """Return how often this has happened to an offer; the nodes of one launch count once."""
         if (order, "failed") not in self._told:
-            # The nodes of one launch count once.
-            self._failures[offer.key] += 1
+            counts[offer.key] += 1
             self._told.add((order, "failed"))
-        times = self._failures[offer.key] - spared
-        if times > 0:
-            self._failed.append((offer.key, refusal_of_end(code, said, offer, self.market, times=times)))
+        return counts[offer.key]
 
     def _is_ended_by_others(self, instance: Mapping[str, Any], life: int) -> bool:
         """Whether a person or a program of the house has ended an instance that this process saw alive.
@@ -580,8 +584,11 @@ class AwsCloud(Provider):
     def _count_interference(self, instance: Mapping[str, Any], life: int, now: float) -> None:
         """Rest the offer of nodes that others end or stop right after their start, from the second on.
 
-        A person may end one; a clean-up rule of the house ends each that takes its place, too.
+        A person may end one; a clean-up rule of the house ends each that takes its place, too. What EC2 stops,
+        such as hardware that it retires, says nothing of the next node.
         """
+        if state_reason(instance) not in OF_PEOPLE:
+            return
         if now - instance["LaunchTime"].timestamp() > EARLY_SECONDS + self.quiet.most_seconds:
             return
         name = life_named(instance["InstanceId"], life)
@@ -589,8 +596,10 @@ class AwsCloud(Provider):
         if run is None or (run.ended_at or now) - run.launched_at > EARLY_SECONDS:
             return
         offer = Offer(instance_type=instance["InstanceType"], zone=run.zone, market=run.market)
-        code = state_reason(instance) if state_reason(instance) in OF_PEOPLE else next(iter(OF_PEOPLE))
-        self._count_failure(offer, run.launched_by, code, reason_sentence(instance), spared=1)
+        times = self._counted(self._interferences, offer, run.launched_by) - 1
+        if times > 0:
+            code, said = state_reason(instance), reason_sentence(instance)
+            self._failed.append((offer.key, refusal_of_end(code, said, offer, self.market, times=times)))
 
     def _not_started(self, instance: Mapping[str, Any], node: NodeState) -> NodeState:
         """Return a run that never began, at no cost: EC2 accepted the start and stopped it again."""

@@ -50,7 +50,7 @@ def test_a_plan_has_a_document_figures_a_frame_and_a_table(problem: Problem) -> 
     assert found.to_dict()["mean_jct_hours"] == found.mean_jct_hours == solve(problem, 40.0).mean_jct_hours
     assert found.knee_budget == frontier(problem).knee_budget
     assert list(found.to_frame()["class"]) == ["vision", "language", "speech"]
-    assert "<caption>Plan for 40.00 USD/hour</caption>" in found._repr_html_()
+    assert "<caption>Plan for $40.00/hour</caption>" in found._repr_html_()
 
 
 def test_the_frontier_equals_the_optimum_at_every_budget(problem: Problem) -> None:
@@ -112,7 +112,7 @@ def test_commit_gives_the_same_document_as_the_command(
     assert sum(found.to_frame().query("term_years == 3")["usd_per_hour"]) == pytest.approx(
         found.usd_per_hour[3]
     )
-    assert "<caption>What to commit to at 27.00 USD/hour</caption>" in found._repr_html_()
+    assert "<caption>What to commit to at $27.00/hour</caption>" in found._repr_html_()
     offers = {
         "as_of": "2026-11-01",
         "source": "a test",
