@@ -584,8 +584,8 @@ class AwsCloud(Provider):
     def _count_interference(self, instance: Mapping[str, Any], life: int, now: float) -> None:
         """Rest the offer of nodes that others end or stop right after their start, from the second on.
 
-        A person may end one; a clean-up rule of the house ends each that takes its place, too. What EC2 stops,
-        such as hardware that it retires, says nothing of the next node.
+        A person may end one; a clean-up rule of the house ends each that takes its place, too. What EC2
+        stops, such as hardware that it retires, says nothing of the next node.
         """
         if state_reason(instance) not in OF_PEOPLE:
             return
