@@ -149,9 +149,11 @@ class Decision:
     def _held_next(self, job: JobId) -> str:
         """Return which limits would hold a job without the one that it waits for; empty if none would."""
         basis, seen = self.basis, self.state.all_jobs[job]
-        if basis is None or seen.is_stopping or job in self.plan.jobs.ends:
+        if basis is None or job in self.plan.jobs.ends:
             return ""
-        codes = held_next(job, self.plan, lambda limits: basis.plan_without(self.state, limits))
+        codes: tuple[WaitReason, ...] = ()
+        if not seen.is_stopping:  # What stops starts nowhere yet, whatever is lifted.
+            codes = held_next(job, self.plan, lambda limits: basis.plan_without(self.state, limits))
         names = narrowed_next(job, self.plan, lambda limits: basis.plan_without(self.state, limits))
         also = "; and without that as well: "
         said = ""
