@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from boa_daemon.job.processes import is_alive, order
@@ -108,18 +109,14 @@ class _Keeping:
                     start_new_session=True,
                 )
             self._send_again()
-            is_new = True
-            while self._guard.poll() is None or self._is_kept():
-                if is_new and self._guard.poll() is not None:
-                    is_new = False
-                    self._send_again()
+            while self._guard.poll() is None:
                 self._pass_on()
-                try:
+                with suppress(subprocess.TimeoutExpired):
                     self._guard.wait(timeout=LOOK_SECONDS)
-                except subprocess.TimeoutExpired:
-                    continue
-                if self._is_kept():
-                    time.sleep(LOOK_SECONDS)
+            self._send_again()
+            while self._is_kept():
+                self._pass_on()
+                time.sleep(LOOK_SECONDS)
             if read_json(self._folder / "exit.json") is not None:
                 return
         subprocess.run(
@@ -143,7 +140,7 @@ class _Keeping:
 
     def _send(self, number: int) -> None:
         if self._guard is not None and self._guard.poll() is None:
-            self._guard.send_signal(number)
+            order(self._guard.pid, signal.Signals(number))
             return
         for pid, ticks in keepers_of(read_json(self._folder / "keeper.json")):
             if is_alive(pid, ticks):

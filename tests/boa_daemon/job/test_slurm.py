@@ -29,8 +29,11 @@ def until(found: Callable[[], Any], seconds: float = 60.0) -> Any:
     return value
 
 
-@pytest.mark.parametrize("killed", [("pid",), ("guard",), ("guard", "pid")], ids=["keeper", "guard", "both"])
-def test_a_command_goes_on_and_an_order_reaches_it(tmp_path: Path, killed: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "suspended"])
+@pytest.mark.parametrize("whom", [("pid",), ("guard",), ("guard", "pid")], ids=["keeper", "guard", "both"])
+def test_a_command_goes_on_and_an_order_reaches_it(
+    tmp_path: Path, whom: tuple[str, ...], number: signal.Signals
+) -> None:
     """It is not begun again, and what it saves counts as a stop."""
     folder = tmp_path / "g1" / "n0"
     folder.mkdir(parents=True)
@@ -58,9 +61,9 @@ def test_a_command_goes_on_and_an_order_reaches_it(tmp_path: Path, killed: tuple
         until((tmp_path / "begun").exists)
         file = folder / "keeper.json"
         kept = until(lambda: read_json(file))
-        for name in killed:
-            os.kill(kept[name], signal.SIGKILL)
-        if "pid" in killed:
+        for name in whom:
+            os.kill(kept[name], number)
+        if "pid" in whom and number == signal.SIGKILL:
             until(lambda: (read_json(file) or kept)["pid"] != kept["pid"])
         assert task.poll() is None
         assert task.stdin is not None
