@@ -87,18 +87,22 @@ def drop_units(generation: Path) -> None:
             for one in keepers_of(read_own(folder, "keeper.json")):
                 if is_alive(*one):
                     send([one[0]], signal.SIGKILL)
+            noted = ControlGroup()
             with suppress(OSError, ValueError, TypeError):
-                noted = (read_own(folder, READY) or {}).get("group", ())
+                noted = ControlGroup(tuple(map(Path, (read_own(folder, READY) or {}).get("group", ()))))
+            noted.kill()
+            with suppress(OSError, ValueError, TypeError):
                 _end(replace(Unit.read(folder), folder=generation / folder.name), noted)
+            noted.remove()  # Also that of a unit whose papers cannot be read.
     remove_trees(gone)
 
 
-def _end(unit: Unit, noted: Sequence[str]) -> None:
+def _end(unit: Unit, noted: ControlGroup) -> None:
     """End the processes of a unit that has no keeper any more, and remove what it left beside its folder.
 
-    `noted` are the folders of its control group, empty if it had not noted them yet.
+    `noted` is its control group, without folders if it had not noted them yet.
     """
-    group = ControlGroup(tuple(map(Path, noted))) if noted else ControlGroup.find(group_name(unit))
+    group = noted if noted.folders else ControlGroup.find(group_name(unit))
     group.kill()
     kill_all_carrying(f"BOA_UNIT={unit.name}")
     group.remove()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -154,6 +155,25 @@ def test_a_dropped_unit_leaves_no_group_and_no_temporary_folder(tmp_path: Path, 
     assert not list(tmp_path.iterdir())
     assert not temporary.exists()
     assert not any(folder.exists() for folder in group.folders)
+
+
+@pytest.mark.skipif(not can_make_groups(), reason="no control groups can be made here")
+@pytest.mark.parametrize("papers", ["", "{", "[]", '{"name": 1}'])
+def test_a_dropped_unit_ends_though_its_papers_cannot_be_read(tmp_path: Path, papers: str) -> None:
+    """What its keeper has noted of its group is enough."""
+    folder = tmp_path / "g2" / "n0"
+    folder.mkdir(parents=True)
+    (folder / "unit.json").write_text(papers)
+    group = ControlGroup.make(f"unread-{os.getpid()}")
+    said = {"is_started": True, "group": [str(each) for each in group.folders]}
+    (folder / READY).write_text(json.dumps(said))
+    with subprocess.Popen(["sleep", "600"], preexec_fn=group.enter) as process:  # noqa: PLW1509 - no thread
+        drop_units(folder.parent)
+        try:
+            assert process.wait(timeout=10) == -signal.SIGKILL
+        finally:
+            process.kill()
+    assert not any(each.exists() for each in group.folders)
 
 
 @pytest.mark.exhaustive  # A rare end that takes several seconds.
