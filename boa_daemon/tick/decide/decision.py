@@ -7,6 +7,7 @@ tick can be replayed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from boa_daemon.tick.decide.diff import diff
 from boa_daemon.tick.decide.gc_pause import without_gc
@@ -151,10 +152,10 @@ class Decision:
         basis, seen = self.basis, self.state.all_jobs[job]
         if basis is None or job in self.plan.jobs.ends:
             return ""
-        codes: tuple[WaitReason, ...] = ()
-        if not seen.is_stopping:  # What stops starts nowhere yet, whatever is lifted.
-            codes = held_next(job, self.plan, lambda limits: basis.plan_without(self.state, limits))
-        names = narrowed_next(job, self.plan, lambda limits: basis.plan_without(self.state, limits))
+        plan_without = partial(basis.plan_without, self.state)
+        # What stops starts nowhere yet, whatever is lifted.
+        codes = () if seen.is_stopping else held_next(job, self.plan, plan_without)
+        names = narrowed_next(job, self.plan, plan_without)
         also = "; and without that as well: "
         said = ""
         if names:
