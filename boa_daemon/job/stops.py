@@ -167,7 +167,7 @@ def registered(file: Path) -> list[Registered]:
     The kernel names any lock of a range, and not the first one: it keeps them in the order in which their
     processes came. So what is before and what is behind each lock is looked through, too.
     """
-    found: dict[int, bool] = {}
+    found: dict[tuple[int, int], bool] = {}
     with suppress(OSError), open_regular(file) as stream:
         ranges = [(0, 0)]  # Begin and end; 0 for no end.
         for _ in range(_MOST_LOOKS):
@@ -178,12 +178,14 @@ def registered(file: Path) -> list[Registered]:
             kind, _, begin, length, pid = _LOCK.unpack(fcntl.fcntl(stream, fcntl.F_GETLK, asked))
             if kind == fcntl.F_UNLCK:
                 continue
-            found[pid] = found.get(pid, False) or length != 1
+            # Processes that our namespace lacks all have the number 0: they differ by their places.
+            one = (pid, 0 if pid else begin)
+            found[one] = found.get(one, False) or length != 1
             if begin > start:
                 ranges.append((start, begin))
             if length and (not end or begin + length < end):
                 ranges.append((begin + length, end))
-    return [Registered(pid, looks) for pid, looks in sorted(found.items())]
+    return [Registered(pid, looks) for (pid, _), looks in sorted(found.items())]
 
 
 def make_request(unit: Unit) -> bool:

@@ -180,6 +180,31 @@ def test_the_register_has_all_in_whatever_order_they_came(tmp_path: Path, order:
             holder.kill()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a namespace of processes")
+def test_the_register_counts_processes_of_another_namespace_one_by_one(tmp_path: Path) -> None:
+    """Whoever looks from a namespace that lacks them is told the number 0 of each."""
+    file = tmp_path / "register"
+    look = (
+        "import pathlib; from boa_daemon.job.stops import registered; "
+        f"print([one.pid for one in registered(pathlib.Path({str(file)!r}))])"
+    )
+    with ExitStack() as both:
+        for _ in range(2):
+            holder = both.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", HOLDER],
+                    env={**os.environ, REGISTER: str(file)},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            both.callback(holder.kill)
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"in\n"
+        inside = ["unshare", "--pid", "--fork", sys.executable, "-c", look]
+        assert subprocess.run(inside, capture_output=True, text=True, check=True).stdout == "[0, 0]\n"
+
+
 @pytest.mark.parametrize("what", ["missing", "a pipe", "a folder", "a device"])
 def test_a_register_that_a_job_replaced_is_empty(tmp_path: Path, what: str) -> None:
     """The keeper neither blocks nor fails."""
