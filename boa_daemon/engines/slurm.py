@@ -300,10 +300,11 @@ class SlurmEngine(LocalEngine):
     ) -> list[UnitStatus | None]:
         """Return the statuses of units that were stopped, not by us, once Slurm says what has ended them."""
         began = self._ended_at.setdefault(generation, time.monotonic())
-        is_over = job is not None and not job.is_live and not job.waits and job.state != GONE_STATE
-        if job is not None and is_over:
+        # A listing of a moment ago may have the job as it was before; then it waits, or runs.
+        is_going = job is not None and (job.is_live or job.waits)
+        if job is not None and not is_going and job.state != GONE_STATE:
             self._record_end(generation, job)
-        elif job is not None and job.is_live and time.monotonic() - began < KILLED_SECONDS:
+        elif is_going and time.monotonic() - began < KILLED_SECONDS:
             return [None if unit is None else {**unit, "exit": None} for unit in units]
         return list(units)
 

@@ -25,7 +25,7 @@ from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.processes import carrying, started_ticks
 from boa_daemon.job.seal import KEY_FILE
-from boa_daemon.job.unit import Unit, read_own, sealed_document, write_json
+from boa_daemon.job.unit import Unit, is_kept, read_json, read_own, sealed_document, write_json
 from boa_daemon.tick.facts.ports import Accepted, JobSpec, Refused
 
 CONTROLLER = """
@@ -361,6 +361,8 @@ def never_kept(bench: Bench, run: str) -> Path:
     """Leave a generation whose daemon died after it wrote the unit and before it started the keeper."""
     bench.run_to_end(run)
     folder = bench.engine.layout.unit("a", 1, 0)  # type: ignore[attr-defined]
+    # Its keeper has errands after the end, and holds the lock for as long.
+    until(lambda: not is_kept(read_json(folder / "keeper.json")))
     for name in ("keeper.json", "course.json", "exit.json"):
         (folder / name).unlink()
     bench.engine = LocalEngine(bench.workdir.parent / "root")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engine_bench import until
 
+from boa_daemon.engines.local_units import send_to_keeper
 from boa_daemon.engines.slurm import SlurmEngine
+from boa_daemon.job.keeper import start_apart
+from boa_daemon.job.unit import is_kept, read_json
 from boa_daemon.slurm.commands import SlurmJob, SlurmNode
 from boa_daemon.testing.fake_slurm import FakeSlurm
 from boa_daemon.tick.facts.actions import StartJob
@@ -80,3 +87,25 @@ def test_a_generation_is_submitted_once_with_all_of_its_nodes(tmp_path: Path, sl
     (generation / "slurm.json").unlink()
     engine._start_keeper(generation / "n0")
     assert len(slurm.submitted) == 1
+
+
+@pytest.mark.parametrize("listed", ["PENDING", "CONFIGURING", "RUNNING", "COMPLETING"])
+def test_the_end_that_slurm_gave_a_job_is_told_though_the_listing_is_of_before(
+    tmp_path: Path, slurm: Submitting, listed: str
+) -> None:
+    """A listing is kept for a moment; a job may begin and be cancelled within it."""
+    engine = SlurmEngine(tmp_path / "root", slurm=slurm)
+    engine.admit(a_spec(tmp_path, run="sleep 600"))
+    engine.start(start(1))
+    slurm.queue[0] = replace(slurm.queue[0], state=listed)
+    unit = engine.layout.unit("a", 1, 0)
+    keeper = start_apart(unit, os.environ)
+    until(lambda: engine.poll()["a"].phase == "running")
+    send_to_keeper(unit, signal.SIGTERM)
+    keeper.wait()
+    until(lambda: not is_kept(read_json(unit / "keeper.json")))
+
+    assert not engine.poll()["a"].is_over
+    slurm.queue[0] = replace(slurm.queue[0], state="CANCELLED", reason="None")
+    end = engine.poll()["a"]
+    assert (end.phase, "Slurm ended its job 1 as CANCELLED" in end.evidence) == ("stopped", True), end

@@ -166,8 +166,9 @@ def test_a_system_v_segment_that_nobody_uses_is_removed(tmp_path: Path) -> None:
     number = libc.shmget(0, 4096, 0o1600)
     proc = processes(tmp_path, os.getpid())
     (proc / "sysvipc").symlink_to("/proc/sysvipc")
+    (shared := tmp_path / "shared").mkdir()
     before = Path("/proc/sysvipc/shm").read_text()
 
     assert number >= 0
-    assert "System V shm" in remove_leavings(os.getuid(), UNIT, since=began, shared=tmp_path, proc=proc)
+    assert "System V shm" in remove_leavings(os.getuid(), UNIT, since=began, shared=shared, proc=proc)
     assert len(Path("/proc/sysvipc/shm").read_text().splitlines()) < len(before.splitlines())
