@@ -239,9 +239,11 @@ def _merge(
     for section, values in words.items():
         table = dict(values)
         if beside is not None:
-            for key in _PATHS:
-                if isinstance(table.get(key), str):
-                    table[key] = str(beside / table[key])
+            _place(table, _PATHS, beside)
+            if isinstance(regions := table.get("by_region"), Mapping):
+                table["by_region"] = regions = {name: dict(own) for name, own in regions.items()}
+                for own in regions.values():
+                    _place(own, ("prices",), beside)
         before = merged.get(section, {})
         if section == "budget":
             # A budget in a stronger layer replaces the other kind of budget in a weaker one.
@@ -249,6 +251,13 @@ def _merge(
                 key: before[key] for key in before if not _BUDGETS & {key} or not _BUDGETS & table.keys()
             }
         merged[section] = before | table
+
+
+def _place(table: dict[str, Any], keys: Sequence[str], beside: Path) -> None:
+    """Make the paths of a table relative to the folder of its file."""
+    for key in keys:
+        if isinstance(table.get(key), str):
+            table[key] = str(beside / table[key])
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
