@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -24,7 +25,7 @@ from boa_daemon.daemon.settings.config import (
     TeamSettings,
     UserSettings,
 )
-from boa_daemon.daemon.settings.named_socket import folder_of, setting_files
+from boa_daemon.daemon.settings.named_socket import folder_of, placed, setting_files
 from boa_daemon.daemon.settings.setting_conflicts import SettingConflict, refused, warned_of
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS
 from boa_daemon.errors import InputError, did_you_mean
@@ -54,6 +55,9 @@ _PATHS = (
     "tls_key",
     "secrets_file",
 )
+_MAY_BE_EMPTY = ("prices", "secrets_file")
+"""Paths that are unset where they are empty."""
+_SQLITE = "sqlite:///"
 _PARTS: tuple[tuple[str, str, plugins.PluginGroup, Collection[str]], ...] = (
     ("cloud", "provider", "boa.clouds", CLOUD_KINDS),
     ("engine", "name", "boa.engines", ENGINE_KINDS),
@@ -115,7 +119,10 @@ def load_settings(
         if not isinstance(document.content, Mapping):
             raise document.error("settings are a table with sections such as [budget]")
         _check_names(checked(Settings, document.content, document=document), document)
-        _merge(merged, document.content, beside=folder_of(path))
+        try:
+            _merge(merged, document.content, beside=folder_of(path))
+        except InputError as error:
+            raise document.error(error.problem, at=error.setting or (), hint=error.hint) from None
     words = from_environment(os.environ if environment is None else environment)
     _checked(words, "the environment")
     _merge(merged, words)
@@ -238,12 +245,13 @@ def _merge(
     """Merge a stronger layer into the others, key by key; paths in a file are relative to the file."""
     for section, values in words.items():
         table = dict(values)
-        if beside is not None:
-            _place(table, _PATHS, beside)
-            if isinstance(regions := table.get("by_region"), Mapping):
-                table["by_region"] = regions = {name: dict(own) for name, own in regions.items()}
-                for own in regions.values():
-                    _place(own, ("prices",), beside)
+        _place(table, _PATHS, beside, (section,))
+        if isinstance(regions := table.get("by_region"), Mapping):
+            table["by_region"] = {name: dict(own) for name, own in regions.items()}
+            for name, own in table["by_region"].items():
+                _place(own, ("prices",), beside, (section, "by_region", name))
+        if section == "daemon" and isinstance(table.get("database"), str):
+            table["database"] = _placed_database(table["database"], beside)
         before = merged.get(section, {})
         if section == "budget":
             # A budget in a stronger layer replaces the other kind of budget in a weaker one.
@@ -253,11 +261,52 @@ def _merge(
         merged[section] = before | table
 
 
-def _place(table: dict[str, Any], keys: Sequence[str], beside: Path) -> None:
-    """Make the paths of a table relative to the folder of its file."""
+def _place(table: dict[str, Any], keys: Sequence[str], beside: Path | None, section: tuple[str, ...]) -> None:
+    """Make the paths of a table relative to the folder of its file.
+
+    Raises:
+        InputError: when a text is no path, or one that only a shell would complete.
+    """
     for key in keys:
-        if isinstance(table.get(key), str):
-            table[key] = str(beside / table[key])
+        text = table.get(key)
+        if not isinstance(text, str) or (not text and key in _MAY_BE_EMPTY):
+            continue
+        if problem := _no_path(text):
+            said, hint = problem
+            raise InputError(
+                f"[{'.'.join(section)}] {key}: {text!r} {said}", hint=hint, setting=(*section, key)
+            )
+        table[key] = placed(text, beside)
+
+
+def _no_path(text: str) -> tuple[str, str] | None:
+    """Return why a text is no path, and what to write; None for a path."""
+    if not text:
+        return "is no path", "Leave the key out"
+    if text != text.strip() or any(unicodedata.category(sign) == "Cc" for sign in text):
+        return "has a space at an end, or an unseen sign", "A backslash in double quotes begins such a sign"
+    if text.startswith(("$", "%")):
+        return "begins with a variable, and settings have none", "Write the path itself, or ~ for the home"
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text):
+        return "is a URL, and no path", "Write the path alone"
+    if text.startswith("~") and os.path.expanduser(text).startswith("~"):
+        return "names the home of nobody here", "Write the path itself"
+    return None
+
+
+def _placed_database(url: str, beside: Path | None) -> str:
+    """Return a database's URL with the path of a SQLite file made whole.
+
+    The working folder is another one for systemd than for a person, and there the database would be empty.
+    """
+    begin, path = url[: len(_SQLITE)], url[len(_SQLITE) :]
+    if begin != _SQLITE or path.startswith(("/", ":", "file:")) or not path:
+        return url
+    if beside is not None and not path.startswith("~") and os.path.exists(path.partition("?")[0]):
+        beside = Path.cwd()  # It was made by a version that looked there.
+    if beside is not None:
+        beside = Path(str(beside).replace("%", "%25").replace("?", "%3F"))
+    return f"{begin}{placed(path, beside)}"
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -24,6 +24,7 @@ from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.daemon.settings.cost_copies import CostFiles, in_place_of
 from boa_daemon.daemon.settings.cost_files import cost_changes, read_cost_files
 from boa_daemon.daemon.settings.daemon_paths import daemon_paths
+from boa_daemon.daemon.settings.named_socket import placed
 from boa_daemon.daemon.settings.setting_changes import SettingChange, changes_between, code_of, refusal
 from boa_daemon.daemon.settings.setting_layers import LoadedSettings, load_settings, origin_of, with_flags
 from boa_daemon.errors import InputError
@@ -79,6 +80,8 @@ class SettingsReader:
     def __init__(
         self, explicit: Path | None, flags: Mapping[str, Any], *, environment: Mapping[str, str] | None = None
     ) -> None:
+        if folder := flags.get("daemon.state_dir"):
+            flags = {**flags, "daemon.state_dir": placed(folder, None)}
         self._explicit, self._flags, self._environment = explicit, flags, environment
         self._in_force: AppliedSettings | None = None
         self._candidate: AppliedSettings | None = None
@@ -237,7 +240,9 @@ class SettingsReader:
 
     def _refuse_missing(self, loaded: LoadedSettings, *, is_meant: bool) -> None:
         """Refuse to go on without a file that was read before, unless that is meant."""
-        gone = [str(path) for path in self._files if path not in loaded.files]
+        # The files of the last daemon are named from the root, those that are read as they were found.
+        there = {os.path.abspath(path) for path in loaded.files}
+        gone = [str(path) for path in self._files if os.path.abspath(path) not in there]
         if gone and not is_meant:
             raise InputError(
                 f"the settings file {gone[0]} was read before and is missing now",
