@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -25,8 +24,9 @@ from boa_daemon.daemon.settings.config import (
     TeamSettings,
     UserSettings,
 )
-from boa_daemon.daemon.settings.named_socket import folder_of, placed, setting_files
+from boa_daemon.daemon.settings.named_socket import folder_of, setting_files
 from boa_daemon.daemon.settings.setting_conflicts import SettingConflict, refused, warned_of
+from boa_daemon.daemon.settings.setting_paths import with_paths
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_document
@@ -43,21 +43,6 @@ _NO_SETTINGS = frozenset({"BOA_GATE", "BOA_GATE_HYBRID", "BOA_SLURM_NODE"})
 _RESEMBLANCE = 0.85
 """From which a variable's name is a setting's, misspelt: two letters in BUDGET_USD_PER_DAY_CAP."""
 _BUDGETS = frozenset({"usd_per_hour", "usd_per_month"})
-_PATHS = (
-    "classes",
-    "commitments",
-    "blocks",
-    "prices",
-    "state_dir",
-    "socket",
-    "tokens",
-    "tls_cert",
-    "tls_key",
-    "secrets_file",
-)
-_MAY_BE_EMPTY = ("prices", "secrets_file")
-"""Paths that are unset where they are empty."""
-_SQLITE = "sqlite:///"
 _PARTS: tuple[tuple[str, str, plugins.PluginGroup, Collection[str]], ...] = (
     ("cloud", "provider", "boa.clouds", CLOUD_KINDS),
     ("engine", "name", "boa.engines", ENGINE_KINDS),
@@ -244,14 +229,7 @@ def _merge(
 ) -> None:
     """Merge a stronger layer into the others, key by key; paths in a file are relative to the file."""
     for section, values in words.items():
-        table = dict(values)
-        _place(table, _PATHS, beside, (section,))
-        if isinstance(regions := table.get("by_region"), Mapping):
-            table["by_region"] = {name: dict(own) for name, own in regions.items()}
-            for name, own in table["by_region"].items():
-                _place(own, ("prices",), beside, (section, "by_region", name))
-        if section == "daemon" and isinstance(table.get("database"), str):
-            table["database"] = _placed_database(table["database"], beside)
+        table = with_paths(section, values, beside)
         before = merged.get(section, {})
         if section == "budget":
             # A budget in a stronger layer replaces the other kind of budget in a weaker one.
@@ -259,54 +237,6 @@ def _merge(
                 key: before[key] for key in before if not _BUDGETS & {key} or not _BUDGETS & table.keys()
             }
         merged[section] = before | table
-
-
-def _place(table: dict[str, Any], keys: Sequence[str], beside: Path | None, section: tuple[str, ...]) -> None:
-    """Make the paths of a table relative to the folder of its file.
-
-    Raises:
-        InputError: when a text is no path, or one that only a shell would complete.
-    """
-    for key in keys:
-        text = table.get(key)
-        if not isinstance(text, str) or (not text and key in _MAY_BE_EMPTY):
-            continue
-        if problem := _no_path(text):
-            said, hint = problem
-            raise InputError(
-                f"[{'.'.join(section)}] {key}: {text!r} {said}", hint=hint, setting=(*section, key)
-            )
-        table[key] = placed(text, beside)
-
-
-def _no_path(text: str) -> tuple[str, str] | None:
-    """Return why a text is no path, and what to write; None for a path."""
-    if not text:
-        return "is no path", "Leave the key out"
-    if text != text.strip() or any(unicodedata.category(sign) == "Cc" for sign in text):
-        return "has a space at an end, or an unseen sign", "A backslash in double quotes begins such a sign"
-    if text.startswith(("$", "%")):
-        return "begins with a variable, and settings have none", "Write the path itself, or ~ for the home"
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text):
-        return "is a URL, and no path", "Write the path alone"
-    if text.startswith("~") and os.path.expanduser(text).startswith("~"):
-        return "names the home of nobody here", "Write the path itself"
-    return None
-
-
-def _placed_database(url: str, beside: Path | None) -> str:
-    """Return a database's URL with the path of a SQLite file made whole.
-
-    The working folder is another one for systemd than for a person, and there the database would be empty.
-    """
-    begin, path = url[: len(_SQLITE)], url[len(_SQLITE) :]
-    if begin != _SQLITE or path.startswith(("/", ":", "file:")) or not path:
-        return url
-    if beside is not None and not path.startswith("~") and os.path.exists(path.partition("?")[0]):
-        beside = Path.cwd()  # It was made by a version that looked there.
-    if beside is not None:
-        beside = Path(str(beside).replace("%", "%25").replace("?", "%3F"))
-    return f"{begin}{placed(path, beside)}"
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
