@@ -167,8 +167,11 @@ class Leadership:
         Raises:
             LedElsewhere: when another process leads.
         """
-        if self.leader is None or self.is_of_a_file:
+        if self.is_of_a_file:
             return
+        if self.leader is None:
+            # It was replaced, and found out between two writes: its state in memory is out of date.
+            raise LedElsewhere("this daemon does not lead any more")
         query = select(LEADER).where(LEADER.c.key == KEY).with_for_update(read=True)
         row = connection.execute(query).one()
         if row.epoch != self.leader.epoch:

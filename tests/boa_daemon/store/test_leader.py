@@ -139,6 +139,8 @@ def test_a_silent_leader_is_replaced_and_its_later_writes_are_refused(postgres: 
     new.check()
     with pytest.raises(LedElsewhere, match="another daemon leads"), database.write() as connection:
         put(connection, META, key="a", value="2")
+    with pytest.raises(LedElsewhere, match="not lead any more"), database.write() as connection:
+        put(connection, META, key="a", value="3")
     with engines[1].connect() as connection:
         assert connection.scalar(select(META.c.value).where(META.c.key == "a")) == "1"
     with pytest.raises(LedElsewhere):
