@@ -53,6 +53,7 @@ from boa_daemon.gate.companion import JobDoor
 from boa_daemon.slurm.commands import Slurm
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import (
+    RECOVERED,
     StoreOfOthers,
     StoreTooNew,
     StoreUnreachable,
@@ -81,8 +82,6 @@ from policies.model import NodeId
 _LOG = logging.getLogger("boa.cloud")
 AGAIN_SECONDS, DAMAGED_SECONDS = 1.0, 60.0
 """Seconds until a database is tried again: one whose trouble passes, and one that a person must mend."""
-RECOVERED = "is_recovered"
-"""Flag of a database that `boa recover` made, which may be empty."""
 _Part = TypeVar("_Part")
 
 

@@ -39,7 +39,7 @@ from boa_daemon.daemon.watch.purse_alerts import (
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.samples import DAY
 from boa_daemon.store.database import held_in_time
-from boa_daemon.store.database_setup import StoreOfOthers, StoreWentBack
+from boa_daemon.store.database_setup import RECOVERED, StoreOfOthers, StoreWentBack
 from boa_daemon.store.database_troubles import PASSING, trouble_of
 from boa_daemon.store.leader import LeadInDoubt, LedElsewhere
 from boa_daemon.store.queue import JobQueue
@@ -113,8 +113,9 @@ class Daemon(AdaptiveDaemon):
         store, last = self.storage.store, self._newer_state
         if last is None and self.last_state_file is not None:
             found = self.last_state_file.read()
-            is_newer = found and found.ledger_id == store.known_name and found.state.tick > store.tick
-            last = found.state if found and is_newer else None
+            # A recovered database may have another name than the lost one, whose ticks were of this cluster.
+            is_of_this = found and (found.ledger_id == store.known_name or store.flag(RECOVERED))
+            last = found.state if found and is_of_this and found.state.tick > store.tick else None
         if last is None or self._is_observing:
             return
         now, recorded = self.world.clock.now(), self.storage.queue.instances.values()
@@ -595,7 +596,7 @@ class Daemon(AdaptiveDaemon):
                 try:
                     if self.kept is not None and self.standing.decision is not None:
                         self.kept.keep(self.work.progress, self.spot)
-                except PASSING as error:
+                except (BoaError, *PASSING) as error:
                     _LOG.error("the last minutes of the history are lost: %s", fault_of(error))
                 self.storage.close()
 

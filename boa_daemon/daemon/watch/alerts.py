@@ -36,7 +36,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.settings.config import AlertSettings, Settings, TeamSettings, UserSettings
-from boa_daemon.errors import CloudFailed, InputError, MissingExtra
+from boa_daemon.errors import BoaError, CloudFailed, InputError, MissingExtra
 from boa_daemon.extras import install_command
 from boa_daemon.inputs.plain_text import one_line, plain_text
 from boa_daemon.store.database import Database
@@ -149,7 +149,7 @@ class Alerts:
             try:
                 with self._database.write() as connection:
                     put(connection, ALERTS, key=key, at=at, sentence=sentence)
-            except (SQLAlchemyError, OSError) as error:
+            except (SQLAlchemyError, OSError, BoaError) as error:
                 # Send it anyway: twice after a restart is better than never.
                 _LOG.error("an alert could not be written down: %s", type(error).__name__)
         return True
