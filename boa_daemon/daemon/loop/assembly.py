@@ -50,6 +50,7 @@ from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_starts import AT_ONCE
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.gate.companion import JobDoor
+from boa_daemon.job.whole_files import remove_torn
 from boa_daemon.slurm.commands import Slurm
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import (
@@ -539,6 +540,8 @@ def open_daemon(
     """
     there = daemon_paths(settings)
     make_folder(there.state)
+    for folder in (there.state, there.backups):
+        remove_torn(folder)
     engine = engine_kind(settings.engine.name)
     if settings.engine.own_user and engine.on_this_machine and os.geteuid() == 0:
         with suppress(OSError):

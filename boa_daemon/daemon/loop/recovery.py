@@ -174,8 +174,8 @@ def _filled(settings: Settings, there: DaemonPaths, storage: Storage) -> dict[st
     if isinstance(world.runner, PersistableRunner):
         documents = Documents(storage.store.database, f"engine {settings.engine.name}")
         world.runner.remember_in(documents.read, documents.write)
-    # What the lost database had settled is charged now. The start numbers later ticks above those of the nodes,
-    # so a later daemon would take the file of the last tick for an old one.
+    # What the lost database had settled is charged now. The start numbers later ticks above those of the
+    # nodes, so a later daemon would take the file of the last tick for an old one.
     daemon = Daemon(settings, world, storage, last_state_file=LastStateFile(there.last_state))
     try:
         daemon.start()
