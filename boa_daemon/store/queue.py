@@ -136,11 +136,15 @@ class JobQueue:
         numbers = [int(end) for end in ends if end.isascii() and end.isdigit() and len(end) < MOST_DIGITS]
         with self.database.alone():
             self._next = max(self._next, *(number + 1 for number in numbers), 1)
+            if self._next > 1:
+                # Also in the database, which would count as emptied beside the file.
+                with self.database.write() as connection:
+                    put(connection, META, key="next_job", value=json.dumps(self._next))
             self._put_mark(self._next)
 
     @property
     def has_had_jobs(self) -> bool:
-        """Whether a job was ever in this database."""
+        """Whether a job was ever in this database, or in an engine that it has taken over."""
         with self.database.read() as connection:
             return int(json.loads(_meta(connection, "next_job") or "1")) > 1
 
@@ -234,11 +238,13 @@ class JobQueue:
                 found.append(_records(ticket, following))
                 following += len(ticket.contents)
             rows = [row_of(job) for jobs in found for job in jobs]
-            self._put_mark(following)
             with self.database.write() as connection:
                 if rows:
                     connection.execute(insert(JOBS), rows)
                 put(connection, META, key="next_job", value=json.dumps(following))
+            # Now, because a database without jobs beside a file that numbers some counts as emptied. None is
+            # started in between: a start waits for the lock that is held here.
+            self._put_mark(following)
         except Exception as error:
             for ticket in tickets:
                 ticket.error = error

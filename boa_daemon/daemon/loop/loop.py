@@ -486,14 +486,18 @@ class Daemon(AdaptiveDaemon):
             self.storage.store.set_flag("is_down", is_down)
         self.wake(0.0)
 
-    def cancel(self, name: JobId) -> JobRecord | None:
+    def cancel(
+        self, name: JobId, note: Callable[[Sequence[JobRecord]], None] = lambda _found: None
+    ) -> JobRecord | None:
         """Cancel a job; return None when it is over."""
-        found = self.cancel_all([name])
+        found = self.cancel_all([name], note)
         return found[0] if found else None
 
-    def cancel_all(self, names: Sequence[JobId]) -> list[JobRecord]:
-        """Cancel jobs, all or none; return those that were active."""
-        found = self.work.cancel(names)
+    def cancel_all(
+        self, names: Sequence[JobId], note: Callable[[Sequence[JobRecord]], None] = lambda _found: None
+    ) -> list[JobRecord]:
+        """Cancel jobs, all or none; return those that were active, if any with `note` in one transaction."""
+        found = self.work.cancel(names, note)
         self.wake(0.0)
         return found
 
@@ -505,15 +509,25 @@ class Daemon(AdaptiveDaemon):
         """
         return held_in_time(self._lock, "a tick takes long, and nothing was changed: try again")
 
-    def change(self, name: JobId, how: Callable[[JobRecord], JobRecord]) -> JobRecord | None:
-        """Change a job between two ticks, and tick soon; return None when it is over."""
+    def change(
+        self,
+        name: JobId,
+        how: Callable[[JobRecord], JobRecord],
+        note: Callable[[JobRecord], None] = lambda _job: None,
+    ) -> JobRecord | None:
+        """Change a job between two ticks, and tick soon; return None when it is over.
+
+        `note` is called with the changed job in the same transaction.
+        """
         if self.storage is None:
             return None
         with self._between_ticks():
             job = self.storage.queue.active.get(name)
             if job is not None:
                 job = how(job)
-                self.storage.queue.save(job)
+                with self.storage.queue.database.write():
+                    note(job)
+                    self.storage.queue.save(job)
         self.wake(0.0)
         return job
 

@@ -51,6 +51,19 @@ def test_job_numbers_continue_after_the_folders_of_the_engine(
     play.close()
 
 
+def test_a_new_database_beside_an_old_engine_is_opened_again_before_its_first_job(tmp_path: Path) -> None:
+    """The file with the next number does not make it one that was emptied."""
+    settings = Settings.model_validate({"daemon": {"state_dir": str(tmp_path)}})
+    (tmp_path / "jobs" / "a-41").mkdir(parents=True)
+    for _ in range(2):
+        daemon = open_daemon(settings)
+        assert daemon.tick() is not None, daemon.standing.fault
+        daemon.close()
+    daemon = open_daemon(settings)
+    assert Service(daemon).submit([job_content("a")], user="ann")["jobs"] == ["a-42"]
+    daemon.close()
+
+
 @pytest.mark.parametrize(
     "damage",
     [
