@@ -120,7 +120,8 @@ def test_what_a_lost_database_had_settled_counts_after_a_recovery(
 ) -> None:
     """The file of the last tick says what was spent, whatever that tick did; nothing counts twice."""
     settings = Settings.model_validate({"daemon": {"state_dir": str(tmp_path)}})
-    there, clock = daemon_paths(settings), ManualClock(time.time() - 600.0)
+    there, began = daemon_paths(settings), time.time() - 600.0
+    clock = ManualClock(began)
     daemon = open_daemon(settings, clock=clock)
     assert daemon.storage is not None
     store = daemon.storage.store
@@ -146,7 +147,7 @@ def test_what_a_lost_database_had_settled_counts_after_a_recovery(
         assert daemon.storage is not None
         assert daemon.tick() is not None
         store = daemon.storage.store
-        assert store.settled_micro_dollars() == store.settled_since(clock.now()) == 3_000_000
+        assert store.settled_micro_dollars() == store.settled_since(began) == 3_000_000
         assert store.tick > decision.state.tick
         daemon.close()
 
