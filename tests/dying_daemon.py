@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, event, select
+from sqlalchemy import Engine, event, select, update
 
 import boa_daemon
 from boa_daemon.backends.simulated import FileCloud
@@ -45,14 +45,14 @@ from boa_daemon.job.processes import carrying, kill_all_carrying
 from boa_daemon.store.database_setup import backups_in
 from boa_daemon.store.decisions import DaemonStore
 from boa_daemon.store.leader import Leadership
-from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, GENERATIONS, INTENTS
+from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, GENERATIONS, INTENTS, LEADER
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import job_content
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
 STEP_SECONDS, QUIET_STEP_SECONDS = 2.0, 15.0
 """Seconds between two ticks: while processes start or stop, which take real time, and else."""
-PATIENCE_SECONDS, LEASE_SECONDS = 90.0, 6.0
+PATIENCE_SECONDS, LEASE_SECONDS = 90.0, 3600.0
 CAP_USD = 6.0
 HERE = str(Path(boa_daemon.__file__).parent)
 _OF_FILES = ("rename", "remove", "mkdir", "rmdir", "chmod", "chown", "link", "symlink", "truncate", "utime")
@@ -268,6 +268,7 @@ class Process:
                 order(self)
                 self._turn()
             self._put(done, str(number + 1))
+        self._turn()  # A successor may find nothing left to be done, but a last bill.
         with self.points.aside():
             report = the_report(self)
             self.daemon.close()
@@ -289,7 +290,6 @@ class Process:
             time.sleep(0.03)
         self.clock.instant += STEP_SECONDS if is_moving else QUIET_STEP_SECONDS
         self._put(self.now, str(self.clock.instant))
-        self.clockwork._lead()
         self.daemon.tick()
         assert not self.daemon.standing.fault, self.daemon.standing.fault
 
@@ -390,11 +390,12 @@ class Process:
 
 
 def _lead(engine: Engine) -> Leadership:
-    """Lead on a database; that of the predecessor ends soon after its death."""
-    leadership, until = Leadership(engine, lease_seconds=LEASE_SECONDS), time.monotonic() + PATIENCE_SECONDS
-    while (other := leadership.take()) is not None:
-        assert time.monotonic() < until, other.sentence
-        time.sleep(0.1)
+    """Lead on a database, with a lease that no busy machine lets run out; the predecessor's is over."""
+    if engine.dialect.name != "sqlite":
+        with engine.begin() as connection:
+            connection.execute(update(LEADER).values(expires_at=0.0))
+    leadership = Leadership(engine, lease_seconds=LEASE_SECONDS)
+    assert leadership.take() is None
     return leadership
 
 

@@ -24,7 +24,7 @@ from boa_daemon.store.job_rows import instance_of, job_of, row_of, slots_of
 from boa_daemon.store.purses import add_to_purse, hourly_costs
 from boa_daemon.store.records import ACTIVE, GenerationRecord, InstanceRecord, JobRecord, JobStatus, job_id
 from boa_daemon.store.sql import HOUR, put
-from boa_daemon.store.tables import GENERATIONS, INSTANCES, INTENTS, JOBS, META, PLACEMENTS
+from boa_daemon.store.tables import CHARGES, GENERATIONS, INSTANCES, INTENTS, JOBS, META, PLACEMENTS
 from boa_daemon.tick.facts.actions import StartJob
 from boa_daemon.tick.facts.codec import dumps, loads
 from boa_daemon.tick.facts.state import Claim, NodeState
@@ -528,6 +528,14 @@ class JobQueue:
         query = select(INSTANCES.c.launched_by).where(INSTANCES.c.id == name)
         with self.database.read() as connection:
             return str(connection.scalar(query) or "")
+
+    def ended_without_bill(self) -> list[InstanceRecord]:
+        """Return the nodes whose end is recorded and that have no final bill."""
+        ended = select(INSTANCES).where(
+            INSTANCES.c.ended_at.is_not(None), INSTANCES.c.id.not_in(select(CHARGES.c.node))
+        )
+        with self.database.read() as connection:
+            return [instance_of(row) for row in connection.execute(ended)]
 
     def past_instances(self, since: float) -> list[InstanceRecord]:
         """Return the nodes that existed after an instant."""

@@ -50,6 +50,7 @@ from boa_daemon.tick.facts.actions import TerminateNode
 from boa_daemon.tick.facts.limits import Caps
 from boa_daemon.tick.facts.ports import JobFolderStore, NetSource, PersistableRunner
 from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState
+from boa_daemon.tick.money.ledger import charge_for
 from boa_daemon.units import counted, dollars
 from policies.model import JobId, NodeId
 from policies.money_text import in_dollars
@@ -93,6 +94,7 @@ class Daemon(AdaptiveDaemon):
         self.world.cloud.remember([listed_node(node) for node in known])
         self.world.cloud.listen(lambda: self.wake(0.0))
         nodes = self.world.cloud.nodes()
+        self._charge_what_has_ended()
         self._charge_what_was_forgotten(nodes)
         self.storage.store.never_below(max((_tick_of(node) for node in nodes), default=0))
         live = sum(node.ended_at is None for node in nodes)
@@ -106,6 +108,15 @@ class Daemon(AdaptiveDaemon):
         self._number_jobs(self.storage.queue)
         jobs, count = self.standing.reattached
         _LOG.info("re-attached to %s and %s", counted(jobs, "job"), counted(count, "instance"))
+
+    def _charge_what_has_ended(self) -> None:
+        """Charge nodes whose end is recorded and whose bill is not, because a process died in between.
+
+        The cloud lists an ended node for an hour or so, and nobody would charge it later.
+        """
+        if self.storage is not None and not self._is_observing:
+            for record in self.storage.queue.ended_without_bill():
+                self.storage.store.record_charge(charge_for(record.node))
 
     def _charge_what_was_forgotten(self, nodes: Sequence[NodeState]) -> None:
         """Charge what was spent after the copy was made from which the database was restored."""

@@ -171,6 +171,21 @@ def test_money_spent_since_the_copy_counts_after_a_restart_on_it(site: Site) -> 
     site.open()
 
 
+def test_an_end_that_a_killed_daemon_recorded_without_its_bill_is_charged(site: Site) -> None:
+    """The next daemon starts when the cloud no longer lists the node."""
+    site.run_a_job("a")
+    spent = site.spent
+    site.play.close()
+    with closing(sqlite3.connect(site.live)) as database, database:
+        assert database.execute("DELETE FROM charges").rowcount == 1
+        database.execute("DELETE FROM charge_days")
+    for _ in range(2):
+        site.reopen([])
+        assert site.spent == spent > (0, 0)
+        site.play.close()
+    site.open()
+
+
 def test_what_the_cloud_still_lists_is_billed_once(site: Site) -> None:
     """A node that ended since the copy and is listed yet has its own bill again, and no second one."""
     spent = with_a_copy(site)
