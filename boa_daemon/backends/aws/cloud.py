@@ -17,6 +17,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from boa_daemon.backends.aws.client.cached_value import CachedValue
@@ -76,6 +77,7 @@ from boa_daemon.backends.aws.instances.release import Releaser
 from boa_daemon.backends.aws.instances.sweep import Sweeper
 from boa_daemon.backends.aws.instances.topology import InstanceTopology
 from boa_daemon.backends.aws.prices.extra_costs import extras_in, extras_of, tag_of
+from boa_daemon.backends.aws.prices.price_steps import PricePath
 from boa_daemon.backends.aws.prices.region_prices import how_to_price
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
@@ -847,6 +849,7 @@ class AwsCloud(Provider):
             now=now,
             kinds=self._kinds,
             spot_prices=prices,
+            charged=partial(self._charged, self._live.get(name)),
             is_leaving=is_leaving or is_stop_open(instance, life),
             ends_by=ends_by,
             ready_at=self._ready_at.get(name),
@@ -854,6 +857,11 @@ class AwsCloud(Provider):
             is_ended_pending=of_instance in self._ended_pending,
             stopped_at=stopped_at,
         )
+
+    def _charged(self, known: NodeState | None, name: str, path: PricePath) -> PricePath:
+        """Return what a node on demand is charged over time: what was known of it, and later list prices."""
+        before = () if known is None else tuple(each for each in known.prices if each[1] >= LEAST_PRICE)
+        return self.market.charged(name, before or path)
 
     def _after_restart(self, instance: Mapping[str, Any], life: int) -> int:
         """Return the life of an instance, the next run if somebody stopped and started it between two looks.

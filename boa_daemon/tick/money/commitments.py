@@ -160,7 +160,9 @@ class SiteCommitments:
                 found[node.id] = node
                 continue
             if node.ended_at is not None:
-                found[node.id] = node if known is None else replace(node, prices=known.prices)
+                is_free = bool(node.prices) and not any(usd for _, usd in node.prices)
+                keeps = known is None or is_free
+                found[node.id] = node if keeps else replace(node, prices=known.prices)
                 continue
             share = 0.0
             for at, (level, usd) in enumerate(left):
@@ -173,8 +175,11 @@ class SiteCommitments:
 
 
 def _at_share(node: NodeState, known: NodeState | None, share: float, now: float) -> NodeState:
-    """Return a node with its price from now on, when `share` of it is covered; earlier prices stay."""
-    on_demand = node.instance_type.usd_per_hour
+    """Return a node with its price from now on, when `share` of it is covered; earlier prices stay.
+
+    What is not covered is charged as the cloud lists the node now, so a list price that changes counts.
+    """
+    on_demand = node.prices[-1][1] if node.prices else node.instance_type.usd_per_hour
     usd = on_demand * (1.0 - share)
     if known is None:
         return replace(node, prices=((node.launched_at, usd),)) if share else node
