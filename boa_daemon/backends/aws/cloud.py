@@ -79,6 +79,8 @@ from boa_daemon.backends.aws.instances.topology import InstanceTopology
 from boa_daemon.backends.aws.prices.extra_costs import extras_in, extras_of, tag_of
 from boa_daemon.backends.aws.prices.price_steps import PricePath
 from boa_daemon.backends.aws.prices.region_prices import how_to_price
+from boa_daemon.backends.aws.rights.policy_statements import NO_OTHER_RESOURCES, UsedResources
+from boa_daemon.backends.aws.rights.role_probe import RoleProbe
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
@@ -125,7 +127,7 @@ class AwsCloud(Provider):
 
     `ledger_id` names the database whose ticks the action ids count. Without `touches` listing, renewing and
     sweeping change nothing on EC2. `say` receives alarms as sentences. A `claim` says whose the cluster is
-    before any daemon has rented instances.
+    before any daemon has rented instances. `uses` names what the roles of nodes must reach.
     """
 
     boot_seconds = BOOT_SECONDS
@@ -143,6 +145,7 @@ class AwsCloud(Provider):
         touches: bool = True,
         say: Callable[[str], None] = lambda sentence: None,
         claim: ClusterClaim | None = None,
+        uses: UsedResources = NO_OTHER_RESOURCES,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.settings = settings
@@ -160,6 +163,7 @@ class AwsCloud(Provider):
         self.health = InstanceHealth(self.calls, clock)
         self.rehearsals = Rehearsals(self.calls, self.launcher, clock)
         self.rules = EventRuleProbe(self.calls, clock)
+        self.roles = RoleProbe(self.calls, uses, clock)
         self.quiet = QuietTicks(self.calls, lease_seconds=60.0 * settings.lease_minutes)
         self.leases = LeaseRenewer(self.calls, seconds=60.0 * settings.lease_minutes, say=say)
         self._told: set[tuple[str, str]] = set()
@@ -221,6 +225,7 @@ class AwsCloud(Provider):
         running = [each["InstanceId"] for each in self._instances if each["State"]["Name"] == "running"]
         self.health.refresh(running)
         self.rules.refresh(self.settings.queue_url)
+        self.roles.refresh()
         self.launcher.refresh()
         if self._touches:
             self.rehearsals.refresh(self._rehearsed(), running, in_turn=not self.settings.queue_url)
@@ -260,6 +265,7 @@ class AwsCloud(Provider):
             "credentials": lambda: self.calls.credentials_fault,
             "spot warnings": lambda: "" if self._listener is None else self._listener.fault,
             "event rules": lambda: self.rules.fault,
+            "roles": lambda: self.roles.fault,
             "leases": lambda: self.leases.fault,
             "schedules": lambda: self.pool.fault,
             "status checks": lambda: self.health.failed,
@@ -310,6 +316,7 @@ class AwsCloud(Provider):
         self.launcher.forget()
         self.health.forget()
         self.rehearsals.forget()
+        self.roles.forget()
         self._images.forget()
 
     def news(self) -> Sequence[tuple[str, str]]:

@@ -143,7 +143,10 @@ class SiteCommitments:
     def priced(
         self, nodes: Iterable[NodeState], before: Mapping[str, NodeState], now: float
     ) -> dict[str, NodeState]:
-        """Return listed nodes with their uncovered prices; `before` are the nodes as last stored."""
+        """Return nodes with their uncovered prices, from those that the cloud lists, at list prices.
+
+        `before` are the nodes as last stored, with what they cost until now.
+        """
         nodes = list(nodes)
         if not self.levels:
             return {node.id: node for node in nodes}
@@ -161,8 +164,7 @@ class SiteCommitments:
                 continue
             if node.ended_at is not None:
                 is_free = bool(node.prices) and not any(usd for _, usd in node.prices)
-                keeps = known is None or is_free
-                found[node.id] = node if keeps else replace(node, prices=known.prices)
+                found[node.id] = node if known is None or is_free else replace(node, prices=known.prices)
                 continue
             share = 0.0
             for at, (level, usd) in enumerate(left):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -14,6 +15,7 @@ from aws_rigs import AwsRig, RigMaker, a_launch
 
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.instances.events import Listener
+from boa_daemon.backends.aws.rights.resource_policies import queue_policy
 from boa_daemon.daemon.settings.config import AlertSettings
 from boa_daemon.daemon.watch import alerts
 from boa_daemon.daemon.watch.alerts import Alerts
@@ -115,6 +117,11 @@ def test_a_deleted_queue_of_warnings_and_a_disabled_rule_are_told(make_rig: RigM
     )
     events.put_rule(Name="all", EventPattern=pattern, State="ENABLED")
     events.put_targets(Rule="all", Targets=[{"Id": "queue", "Arn": arn}])
+    rig.pass_time(241.0)
+    rig.cloud.refresh()
+    assert "does not let EventBridge send" in rig.cloud.faults()["event rules"]
+    document = json.dumps(queue_policy("warnings", arn, arn.split(":")[4]))
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": document})
     rig.pass_time(241.0)
     rig.cloud.refresh()
     assert "event rules" not in rig.cloud.faults()
