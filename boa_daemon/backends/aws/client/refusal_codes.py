@@ -306,8 +306,9 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
         "RequestTimeTooSkewed": _CLOCK,
         "NoCredentials": replace(
             BY_MEANING["credentials"],
-            advice="Renew the credentials: the environment, ~/.aws, or the role of this instance, which its "
-            "metadata service tells; BOA looks for them again by itself, and `boa doctor` says who it is",
+            advice="Renew the credentials: the environment, ~/.aws (with single sign-on: `aws sso login`), "
+            "or the role of this instance, which its metadata service tells; BOA looks for them again by "
+            "itself, and `boa doctor` says who it is",
         ),
         "Blocked": _ACCOUNT,
         "AccountDisabled": _ACCOUNT,
