@@ -30,6 +30,7 @@ from boa_daemon.backends.aws.prices.price_steps import (
     day_of,
 )
 from boa_daemon.backends.aws.prices.region_prices import catalog_of, price_file_stamp
+from boa_daemon.backends.region_names import is_plain_zone
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
@@ -204,12 +205,13 @@ class AwsMarket:
             Offer(instance_type=name, zone=zone, market=market, nodes_left=0)
             for name in self.settings.instance_types
             for zone in zones.get(name, ("unknown",))
-            if not wanted or zone in wanted or zone == "unknown"
+            if zone == "unknown"
+            or ((not wanted or zone in wanted) and is_plain_zone(zone, self.settings.region))
             for market in self.settings.markets
         ]
 
     def zones(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the zones that rent each type, limited to the zones of the settings.
+        """Return the zones that rent each type, limited to those of the settings and at the region's prices.
 
         Raises:
             CallFailed: when the zones were never known and cannot be asked for.
@@ -218,11 +220,24 @@ class AwsMarket:
         if found is None:
             self._zones.forget()
             return self._ask_zones()
-        wanted = self.settings.zones
+        wanted, region = self.settings.zones, self.settings.region
         return {
-            name: tuple(zone for zone in zones if not wanted or zone in wanted)
+            name: tuple(
+                zone for zone in zones if (not wanted or zone in wanted) and is_plain_zone(zone, region)
+            )
             for name, zones in found.items()
         }
+
+    def _zones_fault(self) -> str:
+        """Return why zones are not known, or which of the settings have prices that nobody knows."""
+        region = self.settings.region
+        far = sorted(zone for zone in self.settings.zones if not is_plain_zone(zone, region))
+        if not far:
+            return self._zones.failed
+        return (
+            f"nothing is rented in {', '.join(far)}: a Local or Wavelength Zone has prices of its own, and a "
+            f"zone of another region is none of {region}'s. Take it out of [cloud] zones"
+        )
 
     def price(self, name: str, zone: str, market: Market) -> float | None:
         """Return the price in USD per hour; None if it is not known."""
@@ -419,7 +434,7 @@ class AwsMarket:
             "price list": self._prices_fault,
             "price file": lambda: self._file_fault,
             "quotas": lambda: _first_fault(self._quotas),
-            "zones": lambda: self._zones.failed,
+            "zones": self._zones_fault,
             "spot prices": lambda: self._spot.failed,
             "reservations": lambda: self._reserved.failed or self._said_unknown(),
         }

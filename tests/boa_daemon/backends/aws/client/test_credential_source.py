@@ -41,7 +41,8 @@ CASES: Mapping[str, Case] = {
         f"{ROLE}mfa_serial = arn:aws:iam::123456789012:mfa/me\n{KEYS}", "", "MFA",
     ),
     "a web identity without its file": (
-        "[profile x]\nrole_arn = arn:aws:iam::1:role/x\nweb_identity_token_file = DIR/none\n", "", "No such file",
+        "[profile x]\nrole_arn = arn:aws:iam::1:role/x\nweb_identity_token_file = DIR/none\n", "",
+        "No such file",
     ),
     "single sign-on without a login": (f"{SSO}sso_role_name = r\n", "", "SSO"),
     "a profile that is not there": (KEYS, "", "could not be found"),
