@@ -144,6 +144,7 @@ def test_a_region_without_side_prices_is_a_note(make_rig: RigMaker) -> None:
     assert "boa prices --beside --region ap-southeast-6" in rig.cloud.faults()["side prices"]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_notifier_that_loses_messages_or_is_gone_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,15 @@ def test_a_notifier_that_loses_messages_or_is_gone_is_a_fault(
     found.settings = AlertSettings(webhook="http://127.0.0.1:9/secret")
     assert "webhook does not answer" in found.fault()
     assert "secret" not in found.fault()
+    for url in (
+        "mailto://me:secret@example.com:9?smtp=127.0.0.1&from=a@example.com",
+        "json://127.0.0.1:9/secret",
+    ):
+        found.settings = AlertSettings(apprise=[url])
+        assert "apprise[0] does not answer" in found.fault()
+        assert "secret" not in found.fault()
+    found.settings = AlertSettings(apprise=["slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/"])
+    assert found.fault() == found.fault().replace("apprise", "")
     found.close()
 
 
