@@ -22,6 +22,7 @@ from boa_daemon.backends.aws.cloud import RELOADED, AwsCloud
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.aws.regions import RegionalCloud
+from boa_daemon.backends.aws.rights.policy_statements import NO_OTHER_RESOURCES, UsedResources
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.settings import AwsSettings
@@ -129,6 +130,7 @@ def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provi
     calls = AwsCalls(given)
     if isinstance(clock, SteadyClock):
         calls.on_date = clock.hear
+    uses = UsedResources(reports_queue_url=settings.engine.queue_url, uri=settings.engine.uri)
     claim = None
     if settings.engine.uri and ledger_id and not settings.daemon.observe:
         claim = ClusterClaim(
@@ -152,6 +154,7 @@ def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provi
             touches=not settings.daemon.observe,
             say=_LOG.info,
             claim=claim if is_home else None,
+            uses=uses if is_home else NO_OTHER_RESOURCES,
         )
 
     if not given.regions:

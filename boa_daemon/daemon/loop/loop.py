@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from math import isfinite
 
 from boa_daemon.clock import SteadyClock
@@ -91,7 +92,7 @@ class Daemon(AdaptiveDaemon):
         if self.storage is None or self.standing.is_started:
             return
         known = [record.node for record in self.storage.queue.instances.values()]
-        self.world.cloud.remember([listed_node(node) for node in known])
+        self.world.cloud.remember(self._as_listed(known))
         self.world.cloud.listen(lambda: self.wake(0.0))
         nodes = self.world.cloud.nodes()
         self._charge_what_has_ended()
@@ -117,6 +118,18 @@ class Daemon(AdaptiveDaemon):
         if self.storage is not None and not self._is_observing:
             for record in self.storage.queue.ended_without_bill():
                 self.storage.store.record_charge(charge_for(record.node))
+
+    def _as_listed(self, nodes: Iterable[NodeState]) -> list[NodeState]:
+        """Return recorded nodes as the cloud lists them: without the part that commitments cover."""
+        if not self.planner.paid.levels:
+            return [listed_node(node) for node in nodes]
+        plain = ("requested", "ready", "terminating")
+        return [
+            listed_node(
+                replace(node, prices=()) if node.market == "on-demand" and node.phase in plain else node
+            )
+            for node in nodes
+        ]
 
     def _charge_what_was_forgotten(self, nodes: Sequence[NodeState]) -> None:
         """Charge what was spent after the copy was made from which the database was restored."""
@@ -260,7 +273,7 @@ class Daemon(AdaptiveDaemon):
             return
         if not self._is_reattached:
             # The engine must know its jobs, or none of them could be stopped for a cap.
-            self.world.cloud.remember([listed_node(node) for node in last.state.nodes.values()])
+            self.world.cloud.remember(self._as_listed(last.state.nodes.values()))
             if not isinstance(self.world.runner, PersistableRunner):
                 # Such an engine's memory is in the database, and its inbox must keep what nobody can store.
                 self.world.runner.reattach()
