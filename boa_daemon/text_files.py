@@ -31,6 +31,8 @@ from boa_daemon.extras import install_command
 
 MAX_TEXT_BYTES = 2 * 2**30
 """Most bytes of text that are read from one file: a small archive may unpack to any size."""
+MOST_STREAMED_BYTES = 64 * 2**30
+"""The same for a file of which no more than a part is in memory."""
 _shown_by: ContextVar[Callable[[int, int], None] | None] = ContextVar("shown_by", default=None)
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -175,10 +177,12 @@ def _check_named(path: Path) -> None:
 
 
 @contextmanager
-def open_text(path: Path, *, newline: str | None = "", what: str = "it") -> Iterator[IO[str]]:
+def open_text(
+    path: Path, *, newline: str | None = "", what: str = "it", most_bytes: int | None = None
+) -> Iterator[IO[str]]:
     """Open a file as text, unpacked if it is compressed; line ends stay as they are.
 
-    `what` says in errors what the file is, such as ``the trace``.
+    `what` says in errors what the file is, such as ``the trace``; `most_bytes` stands for `MAX_TEXT_BYTES`.
 
     Raises:
         InputError: when it cannot be read, is damaged, unpacks to too much, or is not UTF-8.
@@ -189,7 +193,7 @@ def open_text(path: Path, *, newline: str | None = "", what: str = "it") -> Iter
             start = raw.read(6)
             raw.seek(0)
             unpacked = _unpacked(start, raw, path)
-            bounded = io.BufferedReader(_Bounded(unpacked, path, raw), 2**20)
+            bounded = io.BufferedReader(_Bounded(unpacked, path, raw, most_bytes or MAX_TEXT_BYTES), 2**20)
             _refuse_others(bounded.peek(_TAR_AT + len(_TAR)), path)
             mark, encoding = _encoding_of(bounded.peek(4)[:64])
             bounded.read(len(mark))
@@ -243,9 +247,10 @@ def is_json(path: Path) -> bool:
 
 
 class _Bounded(io.RawIOBase):
-    """The bytes of a file, told to `shown_by`; an error once they are more than `MAX_TEXT_BYTES`."""
+    """The bytes of a file, told to `shown_by`; an error once they are more than `most`."""
 
-    def __init__(self, source: IO[bytes], path: Path, raw: IO[bytes]) -> None:
+    def __init__(self, source: IO[bytes], path: Path, raw: IO[bytes], most: int) -> None:
+        self._most = most
         self._source, self._path, self._raw, self._bytes = source, path, raw, 0
         self._size = os.fstat(raw.fileno()).st_size
 
@@ -255,8 +260,8 @@ class _Bounded(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         data = self._source.read(len(buffer))
         self._bytes += len(data)
-        if self._bytes > MAX_TEXT_BYTES:
-            problem = f"the file holds more than {MAX_TEXT_BYTES // 2**30} GiB of text"
+        if self._bytes > self._most:
+            problem = f"the file holds more than {self._most // 2**30} GiB of text"
             raise InputError(problem, file=self._path, hint="Cut it into several files")
         buffer[: len(data)] = data
         if (told := _shown_by.get()) is not None:
