@@ -42,7 +42,11 @@ def column_seconds(rows: Rows, column: str, zone: tzinfo = UTC) -> list[float]:
     Raises:
         InputError: naming the line, when a cell is not a time.
     """
-    digits = _digits(rows.cells(column), _PLAIN)
+    cells = rows.cells(column)
+    if (text := "".join(cells)).isascii() and text.isdecimal() and set(map(len, cells)) <= {9, 10}:
+        # Seconds since 1970, which have no zone.
+        return list(map(float, cells))
+    digits = _digits(cells, _PLAIN)
     local = None if digits is None else _local_seconds(digits)
     found = None if local is None else _at_zone(local, zone)
     if found is None:

@@ -43,6 +43,17 @@ class Record:
             InputError: when a value on the way is of another kind than the path needs.
         """
         found: Any = self.content
+        try:
+            for key in keys:
+                if found.__class__ is str:
+                    break
+                found = found[key]
+            else:
+                return found
+        except (KeyError, IndexError, TypeError):
+            pass
+        # A part is missing, or is of another kind.
+        found = self.content
         for number, key in enumerate(keys):
             if found is None:
                 return None
