@@ -3,7 +3,7 @@
     python benchmarks/import_rows.py [--rows 1000000]
 
 The limit of the project is 10 s and 600 MB. The baseline beside it is `csv.reader` alone over the same file,
-or `json.loads` of each job of `sacct --json`: it builds no job, and no reader in Python that uses it is faster.
+or `json.loads` of each job of `sacct --json`: it builds no job, and no reader that uses it is faster.
 Processor seconds are those to compare on a machine that does other things as well.
 """
 

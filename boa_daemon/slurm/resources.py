@@ -117,4 +117,5 @@ def _number(text: str) -> int | None:
     found = _COUNT.fullmatch(text)
     if found is None:
         return None
-    return int(found[1]) * 1024 ** (_UNITS.index(found[2].upper()) + 1 if found[2] else 0)
+    power = _UNITS.index(found[2].upper()) + 1 if found[2] else 0
+    return int(found[1]) * int(1024**power)

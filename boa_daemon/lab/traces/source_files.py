@@ -35,6 +35,19 @@ def pick_file(source: Path, patterns: Sequence[str], chosen: str | None) -> Path
     raise InputError(f"{len(found)} workloads, and none picked", file=source, hint=_listing(source, patterns))
 
 
+def all_files(source: Path, patterns: Sequence[str], chosen: str | None) -> list[Path]:
+    """Return the files of a log: `source` itself, the chosen file, or all of a folder that match, by name.
+
+    Raises:
+        InputError: when no file matches.
+    """
+    for pattern in patterns if chosen is None and source.is_dir() else ():
+        found = {path for packed in ("", *_PACKED) for path in source.glob(pattern + packed)}
+        if files := sorted(path for path in found if path.is_file()):
+            return files
+    return [pick_file(source, patterns, chosen)]
+
+
 def _matches(source: Path, patterns: Sequence[str]) -> list[Path]:
     """Return the files of the first pattern with a match, also packed ones, sorted by name."""
     for pattern in patterns:
