@@ -73,6 +73,8 @@ _WAITS = (
 )
 _STATES = (*_ENDED, *_RUNS, *_WAITS)
 _NO_TIME = ("", "Unknown", "None", "N/A")
+_CLOCKS_CHANGE = 3600.0
+"""Seconds by which clocks without a zone are set back."""
 _ELAPSED = re.compile(
     r"(?:(?:(?P<days>\d+)-)?(?P<hours>\d{1,2}):)?(?P<minutes>\d{1,2}):(?P<seconds>\d{1,2}(?:\.\d+)?)"
 )
@@ -309,10 +311,18 @@ class _Reader:
     def seconds(self, rows: Rows, starts: Sequence[float], ends: Sequence[float]) -> list[float]:
         """Return the run time of each row; that of Start and End if the file has no elapsed time."""
         at = self._at
-        if at["elapsedraw"]:
-            return rows.numbers(at["elapsedraw"])
-        if at["elapsed"]:
-            return clock_seconds(rows.cells(at["elapsed"])) or rows.each(at["elapsed"], _elapsed, {})
+        if at["elapsedraw"] or at["elapsed"]:
+            seconds = (
+                rows.numbers(at["elapsedraw"])
+                if at["elapsedraw"]
+                else clock_seconds(rows.cells(at["elapsed"])) or rows.each(at["elapsed"], _elapsed, {})
+            )
+            for index, (start, end, ran) in enumerate(zip(starts, ends, seconds, strict=True)):
+                # The clocks may have been set back meanwhile; where a time is missing this is false.
+                if ran and end - start < ran - _CLOCKS_CHANGE - 1.0:
+                    said = f"Elapsed is {ran:g} s, and from Start to End are {end - start:g} s"
+                    raise rows.row(index).refuse(said)
+            return seconds
         return [
             0.0 if math.isnan(start) or math.isnan(end) else _between(rows.row(index), at, self._zone)
             for index, (start, end) in enumerate(zip(starts, ends, strict=True))

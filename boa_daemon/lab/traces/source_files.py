@@ -26,7 +26,8 @@ def pick_file(source: Path, patterns: Sequence[str], chosen: str | None) -> Path
     if source.is_file():
         return source
     if not source.is_dir():
-        raise InputError("no such file or directory", file=source)
+        said = "neither a file nor a folder" if source.exists() else "no such file or directory"
+        raise InputError(said, file=source)
     found = _matches(source, patterns)
     if len(found) == 1:
         return found[0]
