@@ -319,8 +319,8 @@ class _Reader:
             )
             for index, (start, end, ran) in enumerate(zip(starts, ends, seconds, strict=True)):
                 # The clocks may have been set back meanwhile; where a time is missing this is false.
-                if ran and end - start < ran - _CLOCKS_CHANGE - 1.0:
-                    said = f"Elapsed is {ran:g} s, and from Start to End are {end - start:g} s"
+                if ran and end < start and end - start < ran - _CLOCKS_CHANGE - 1.0:
+                    said = f"it ends {start - end:g} s before it starts, and Elapsed is {ran:g} s"
                     raise rows.row(index).refuse(said)
             return seconds
         return [
