@@ -69,7 +69,7 @@ function tries(doc) {
   if (!doc.generations.length) return null;
   return folded_("tries", `Its starts (${doc.generations.length})`, () => [table([
     ["start", (one) => String(one.generation), "n"], ["width", (one) => `${one.gpus} × ${one.gpu_type}`], ["from", (one) => clock(one.started_at, true)],
-    ["ran", (one) => span((one.ended_at ?? Date.now() / 1000) - one.started_at), "n"], ["ended", (one) => endOf(one)[0], "wide"]], doc.generations, "Starts")]);
+    ["ran", (one) => span((one.ended_at ?? daemonNow()) - one.started_at), "n"], ["ended", (one) => endOf(one)[0], "wide"]], doc.generations, "Starts")]);
 }
 
 const files = { job: "", at: 0, list: null, said: "" };
@@ -104,7 +104,7 @@ function speedupChart(rows, job) {
 async function tail(name) {
   if (log.job !== name) Object.assign(log, { job: name, node: 0, text: "", next: 0, nodes: 1, said: "" });
   try {
-    const chunk = await ask(`jobs/${name}/logs`, { since: log.next, node: log.node });
+    const chunk = await ask(`jobs/${encodeURIComponent(name)}/logs`, { since: log.next, node: log.node });
     log.text = (log.text + chunk.text).slice(-60000);
     Object.assign(log, { next: chunk.next_offset, nodes: chunk.nodes, said: "" });
   } catch (error) {
@@ -127,13 +127,13 @@ function whyCard(doc) {
 const job = {
   title: "Job", every: 3000, parent: "jobs",
   load: async (name) => {
-    const doc = await ask(`page/jobs/${name}`);
+    const doc = await ask(`page/jobs/${encodeURIComponent(name)}`);
     // Who may not read them is not refused every three seconds.
     await Promise.all([doc.is_readable ? tail(name) : Object.assign(log, { job: name, text: "", said: "Only its user and administrators read its log and files." }), doc.has_files && doc.is_readable ? artefacts(name) : null, whoAmI()]);
     return { doc, log: `${log.next}/${log.node}/${log.said}/${files.at}` };
   },
   draw({ doc }, name) {
-    const until = doc.ended_at ?? Date.now() / 1000, status = STATUS_WAITS[doc.status] ?? doc.status;
+    const until = doc.ended_at ?? daemonNow(), status = STATUS_WAITS[doc.status] ?? doc.status;
     const facts = [["state", el("span", { class: `chip ${status}` }, status)], ["user", doc.user], ["class", doc.class], ["holds", doc.gpus ? `${doc.gpus} × ${doc.gpu_type} on ${counted(doc.nodes.length, "node")}` : "nothing"], ["step", number(doc.step)], ["cost so far", usd(doc.usd)],
       ["arrived", clock(doc.arrived_at, true)], ["ran", span(doc.ran_seconds)], ["starts, failures", `${doc.generation}, ${doc.failures}`], doc.lost_gpu_hours >= 0.001 ? ["lost", `${number(doc.lost_gpu_hours, 3)} GPU-hours`] : null].filter(Boolean);
     return [el("h1", {}, name), el("div", { class: "grid" },
