@@ -78,6 +78,8 @@ const plural = (count, word) => (count === 1 ? word : `${word} × ${count}`);
 
 const unlisted = (row) => [...countsOf(row).values()].reduce((sum, count) => sum + count, 0) - row.actions.length;
 
+const unnamed = (row) => Object.values(row.held_counts ?? {}).reduce((sum, count) => sum + count, 0) - row.held.length;
+
 function tickDetails(row) {
   return el("details", { class: "tick", "data-key": `tick${row.tick}` },
     el("summary", {}, line(clock(row.at), headline(row), row.actions[0]?.reason ?? row.held[0]?.what ?? `${usd(row.usd_per_hour)}/h, ${counted(row.nodes, "node")}, ${counted(row.jobs, "job")}`, instead(row))),
@@ -86,6 +88,7 @@ function tickDetails(row) {
       action.choice ? el("p", { class: "why" }, `${action.choice.chosen} at ${priceOf(action.choice.cost, action.choice.unit)}, not ${action.choice.runner_up} at ${priceOf(action.choice.runner_up_cost, action.choice.unit)}`) : null))),
     unlisted(row) > 0 ? el("p", { class: "why" }, `and ${number(unlisted(row))} more: a job, user, node or kind above names them`) : null,
     row.held.length ? el("ul", {}, row.held.map((held) => el("li", { class: "warn" }, `held back (${held.code}): ${held.what}`))) : null,
+    unnamed(row) > 0 ? el("p", { class: "why" }, `and ${number(unnamed(row))} more held back (${Object.entries(row.held_counts).map(([code_, count]) => `${code_} ${number(count)}`).join(", ")} in all): a job or node above names the tick that began it`) : null,
     el("dl", { class: "facts" },
       el("dt", {}, "tick"), el("dd", {}, `${number(row.tick)}, ${usd(row.usd_per_hour)}/h, ${counted(row.nodes, "node")}, ${counted(row.jobs, "job")}`),
       el("dt", {}, "chosen"), el("dd", {}, option(row.chosen)),
