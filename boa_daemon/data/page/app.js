@@ -1,14 +1,14 @@
 // Which view is open, when it asks again, and how it says that something is wrong.
 
 const VIEWS = { now, money, decisions, jobs, job, plan, compare };
-const shown = STATIC ? ["compare", "money", "plan", "now", "decisions"].filter((name) => NEEDS()[name]?.every((path_) => path_ in STATIC.answers)) : ["now", "money", "decisions", "jobs", "plan"];
+const shown = STATIC ? ["compare", "plan", "money", "now", "decisions"].filter((name) => NEEDS()[name]?.every((path_) => path_ in STATIC.answers)) : ["now", "money", "decisions", "jobs", "plan"];
 const main = document.getElementById("main"), fresh = document.getElementById("freshness"), banner = document.getElementById("banner");
 let open = { name: "", of: "" }, data = null, text = "", timer = 0, turn = 0;
 // What the daemon last said of itself, since when it has not answered and what was said instead, and a fault of the page's own.
 let standing = null, failed = null, pageFault = "", version = null;
 
 function NEEDS() {
-  return { compare: ["page/compare"], plan: ["page/frontier"], money: ["page/frontier"], now: ["page/now"], decisions: ["decisions"] };
+  return { compare: ["page/compare"], plan: ["page/frontier"], money: ["page/month"], now: ["page/now"], decisions: ["decisions"] };
 }
 
 function route() {
