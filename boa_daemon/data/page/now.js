@@ -152,8 +152,8 @@ const week = { at: 0, words: "" };
 async function weekBefore() {
   // Two weeks of history need not be asked for every four seconds.
   if (Date.now() - week.at < 300000) return week.words;
-  week.at = Date.now();
   const past = await part(ask("page/history", { hours: 336 })), burnt = past?.series?.usd_per_hour ?? [];
+  week.at = Date.now();
   // A week of which the daemon saw little is nothing to compare with.
   const half = Math.floor(burnt.length / 2), isWhole = past?.minutes?.slice(0, half).reduce((sum, minutes) => sum + minutes, 0) > 0.9 * 7 * 24 * 60, spent = (part) => part.reduce((sum, value) => sum + ((value ?? 0) * past.step_seconds) / 3600, 0);
   const before = spent(burnt.slice(0, half)), since = spent(burnt.slice(half));
@@ -196,7 +196,10 @@ function alertsCard(alerts) {
 
 const now = {
   title: "Now", every: 4000,
-  load: async () => ({ caps: (await whoAmI()) && me.is_admin ? await part(ask("caps")) : null, doc: await ask("page/now"), past: await part(ask("page/history", { hours: 24 })), week: await weekBefore() }),
+  load: async () => {
+    const [doc, past, lastWeek, caps] = await Promise.all([ask("page/now"), part(ask("page/history", { hours: 24 })), weekBefore(), whoAmI().then((may) => (may && me.is_admin ? part(ask("caps")) : null))]);
+    return { doc, past, week: lastWeek, caps };
+  },
   draw({ doc, past, week: lastWeek, caps }) {
     // Bills and the forecast have what the site costs without nodes, and so has the rate that they are compared with.
     const burn = doc.usd_per_hour ?? 0, rate = burn + (doc.beside_usd_per_hour ?? 0), budget = doc.budget_usd_per_hour, nodes = fleetNodes(doc);
