@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from sqlalchemy import (
     Column,
@@ -83,7 +83,8 @@ class StoreTooNew(StoreUnusable):
 
 def sqlite_url(path: Path) -> str:
     """Return the URL of a SQLite file."""
-    return f"sqlite:///{path}"
+    # In a URL these two begin a query, and a sign by its number.
+    return f"sqlite:///{str(path).replace('%', '%25').replace('?', '%3F')}"
 
 
 def parsed_url(url: str) -> URL:
@@ -101,6 +102,10 @@ def parsed_url(url: str) -> URL:
             "sqlite:////var/lib/boa/boa.sqlite",
             setting=("daemon", "database"),
         ) from None
+    if parsed.get_backend_name() == "sqlite" and parsed.database:
+        # Versions of SQLAlchemy differ in whether they do this.
+        path = url.partition(":///")[2].partition("?")[0]
+        parsed = parsed.set(database=unquote(path))
     return parsed.set(drivername="postgresql") if parsed.drivername == "postgres" else parsed
 
 

@@ -306,6 +306,7 @@ class AwsCloud(Provider):
         changed = self.settings.model_copy(update={name: getattr(settings, name) for name in RELOADED})
         for user in (self, self.calls, self.market):
             user.settings = changed
+        self.market.take_price_file()
         self.launcher.use(changed)
 
     def ask_anew(self) -> None:

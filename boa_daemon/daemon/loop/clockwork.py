@@ -265,4 +265,5 @@ class Clockwork:
 
     def stop(self) -> None:
         """Stop the scheduler once running work has finished."""
-        self._scheduler.shutdown(wait=True)
+        if self._scheduler.running:  # It is not where no thread could be started.
+            self._scheduler.shutdown(wait=True)

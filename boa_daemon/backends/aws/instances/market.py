@@ -120,7 +120,7 @@ class AwsMarket:
     def _reread_prices(self) -> None:
         """Read the price file again if somebody has changed it; keep the prices if it cannot be read.
 
-        Lower prices let less count against the caps: those of the same file wait for a SIGHUP.
+        Lower prices let less count against the caps: those of the same file wait for `take_price_file`.
         """
         stamp = price_file_stamp(self.settings)
         if stamp == self._file_read:
@@ -166,7 +166,7 @@ class AwsMarket:
         )
         if not may_cheapen and any(now < was for was, now in changes.values()):
             raise InputError(
-                f"{file} has lower prices: {said}", hint="`kill -HUP` of the daemon has the caps count them"
+                f"{file} has lower prices: {said}", hint="`boa config apply --yes` has the caps count them"
             )
         if changes:
             self.tell(f"price file:{int(self._clock.now())}", f"{file} was changed: {said}")
@@ -397,6 +397,10 @@ class AwsMarket:
             each.left * (self.list_price(each.instance_type) or 0.0) for each in self.reservations().values()
         )
 
+    def take_price_file(self) -> None:
+        """Read the price file at the next refresh also if its prices are lower: somebody consented to it."""
+        self._may_cheapen = True
+
     def forget(self, fact: Fact | Literal["all"]) -> None:
         """Ask for a fact anew at its next use, or at the next refresh once `refresh` was called."""
         if fact in ("zones", "all"):
@@ -407,7 +411,6 @@ class AwsMarket:
             for cached in list(self._quotas.values()):
                 cached.forget()
         if fact == "all":
-            self._may_cheapen = True
             self._spot.forget()
             for listed in list(self._prices.values()):
                 listed.forget()

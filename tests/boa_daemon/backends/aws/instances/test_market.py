@@ -198,12 +198,15 @@ def test_a_price_file_that_somebody_edits_is_read_again(make_rig: RigMaker, tmp_
         assert "prices.toml" in rig.cloud.nets()["price file"]()
     write(listed.format(0.5))
     assert rig.offer().compute_usd_per_hour == pytest.approx(2.5)
-    assert "kill -HUP" in rig.cloud.nets()["price file"]()
+    assert "boa config apply --yes" in rig.cloud.nets()["price file"]()
     rig.cloud.ask_anew()
+    rig.cloud.refresh()
+    assert rig.offer().compute_usd_per_hour == pytest.approx(2.5), "a reload alone is no consent"
+    rig.cloud.use(rig.settings)
     rig.cloud.refresh()
     assert rig.offer().compute_usd_per_hour == pytest.approx(0.5)
     assert any("was changed: g5.xlarge $0.50/hour, was $2.50" in said for _, said in rig.cloud.news())
-    rig.cloud.ask_anew()
+    rig.cloud.use(rig.settings)
     rig.cloud.refresh()
     write(listed.format(0.25))
     assert rig.offer().compute_usd_per_hour == pytest.approx(0.5), "the consent was to another file"
