@@ -61,6 +61,13 @@ class Day:
         for _ in range(round(minutes * 60.0 / TICK)):
             self.step()
 
+    def until(self, is_so: Callable[[], object], *, minutes: float) -> None:
+        """Let time pass until something is so, but not longer."""
+        for _ in range(round(minutes * 60.0 / TICK)):
+            if is_so():
+                return
+            self.step()
+
     def step(self) -> None:
         """Do what the daemon's threads do in the time of one tick, and let it pass."""
         if self.is_whole:
@@ -113,8 +120,9 @@ class Day:
         return hours * (PRICE + EXTRAS)
 
     def ends_well(self, launched: int) -> None:
-        """Run on; everything must have ended, with so many instances launched and the bill of EC2."""
-        self.ticks(60.0)
+        """Run on for an hour at most; all ends, with so many instances launched and the bill of EC2."""
+        self.until(lambda: set(self.statuses()) == {"finished"} and not self.rig.fake.live(), minutes=60.0)
+        self.ticks(2.0)
         assert self.statuses() == ["finished"] * len(self.jobs)
         assert self.rig.fake.live() == []
         assert self.launched() == launched

@@ -291,10 +291,19 @@ def test_a_change_outside_is_told_and_mended_without_a_restart(day: Day, name: s
     _until_well(day)
     before, life = len(day.alerts()), _life(day)
     row.do(day)
-    day.ticks(TOLD_MINUTES)
-    status = day.play.service.status()
-    said = [*status["notes"], status["fault"]]
-    new = day.alerts()[: len(day.alerts()) - before]
+
+    def sentences() -> tuple[list[str], list[str]]:
+        status, alerts = day.play.service.status(), day.alerts()
+        return [*status["notes"], status["fault"]], alerts[: len(alerts) - before]
+
+    def is_told() -> bool:
+        said, new = sentences()
+        is_said = any(row.says in each and row.cure in each for each in said)
+        return is_said and any(row.says in each for each in new) and row.net in {"", *day.lost()}
+
+    # What nothing tells must not be told for the whole time.
+    day.until(lambda: row.says and is_told(), minutes=TOLD_MINUTES)
+    said, new = sentences()
     lost = day.lost()
     row.undo(day)
     if row.says:

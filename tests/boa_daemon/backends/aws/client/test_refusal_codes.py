@@ -10,6 +10,7 @@ from aws_rigs import AwsRig, RigMaker, a_launch
 from benchmark_modules import benchmark_module
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 import boa_daemon
 from boa_daemon.backends.aws.client.errors import CallFailed, meaning_of
@@ -242,7 +243,9 @@ ZONES = ("us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d", "us-east-1f")
 MARKETS = ("spot", "on-demand")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=sampled(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     allowed=st.tuples(st.sampled_from(NAMES), st.sampled_from(ZONES), st.sampled_from(MARKETS)),
     message=st.sampled_from(
