@@ -55,6 +55,8 @@ IDLE_SECONDS = 10.0
 LOST_SECONDS = 8
 """Time after which a connection counts as lost whose server confirms nothing: the leader steps aside then."""
 KEPT_BACKUPS = 24
+RECOVERED = "is_recovered"
+"""Flag of a database that `boa recover` made, which may be empty."""
 AHEAD_SECONDS = 60.0
 """By how much a file's time may be ahead of the clock, as on a server of files."""
 

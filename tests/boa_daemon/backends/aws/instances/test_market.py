@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aws_rigs import AwsRig, RigMaker, a_launch, ends
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.inputs.catalog import Catalog
@@ -30,6 +31,23 @@ def test_a_denied_price_list_falls_back_to_the_catalogue(rig: AwsRig) -> None:
 
     assert rig.offer().compute_usd_per_hour == pytest.approx(Catalog.load().price_of("g5.xlarge"))
     assert rig.cloud.market.ages()["price g5.xlarge"] is None
+
+
+@pytest.mark.parametrize("zones", [(), ("us-east-1a", "us-east-1-atl-2a"), ("us-east-1-wl1-bos-wlz-1",)])
+def test_nothing_is_rented_in_zones_with_prices_of_their_own(
+    make_rig: RigMaker, monkeypatch: pytest.MonkeyPatch, zones: tuple[str, ...]
+) -> None:
+    """A Local Zone costs more than its region, and the caps would not know; one in the settings is told."""
+    far = ("us-east-1-atl-2a", "us-east-1-wl1-bos-wlz-1")
+    plain = ("us-east-1a", "us-east-1b")
+    rows = [{"InstanceType": "g5.xlarge", "Location": zone} for zone in (*plain, *far)]
+    monkeypatch.setitem(INSTANCE_TYPE_OFFERINGS["availability-zone"], "us-east-1", rows)
+    rig = make_rig(Terms(), zones=zones, instance_types=("g5.xlarge",))
+    rig.cloud.refresh()
+
+    assert {offer.zone for offer in rig.cloud.offers()} == set(zones or plain) - set(far)
+    assert {offer.zone for offer in rig.cloud.market.known_offers()} == set(zones or plain) - set(far)
+    assert bool(rig.cloud.faults().get("zones")) == bool(set(zones) & set(far))
 
 
 def test_an_unknown_spot_price_is_none(make_rig: RigMaker) -> None:
