@@ -242,11 +242,14 @@ def under_load(folder: Path, service: Service, options: argparse.Namespace) -> N
         f"submit while ticking: {rate:.0f}/s for {lasted:.0f} s, p50 {percentile(took, 0.5):.1f} ms, ", end=""
     )
     print(f"p99 {most:.1f} ms (limit {SUBMIT_MS:.0f} ms)")
+    idle = percentile(found["/healthz"][0], 0.99)
     for what in LOOKS:
         took = found[what][0]
         limit = "nothing to do: the machine's own times" if what == "/healthz" else f"limit {GET_MS:.0f} ms"
+        most = percentile(took, 0.99)
         print(
-            f"GET {what}: p50 {percentile(took, 0.5):.1f} ms, p99 {percentile(took, 0.99):.1f} ms ({limit})"
+            f"GET {what}: p50 {percentile(took, 0.5):.1f} ms, p99 {most:.1f} ms ({limit}), "
+            f"{most / idle:.1f} times that of /healthz"
         )
     lost = len(set(names)) - stored
     print(f"answered {len(set(names)):,}, stored {stored:,}: {'none lost' if lost == 0 else f'{lost} LOST'}")

@@ -72,7 +72,7 @@ _BY_WORDS: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
 )
 """What the driver and servers say without a SQLSTATE, as at the login; the first that fits counts."""
 _SENTENCES: dict[Trouble, tuple[str, str]] = {
-    "full": ("its disk is full", "Free some space on it"),
+    "full": ("its disk is full", "Free some space on it, or files (df -i), or raise the quota"),
     "read-only": ("it cannot be written", "Make its disk writable: an error may have made it read-only"),
     "disk": ("its disk answers with errors", "Check the disk and its connection"),
     "busy": ("another program keeps it locked", "End the program that has it open"),

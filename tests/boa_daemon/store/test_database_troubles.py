@@ -55,6 +55,7 @@ PASSING = {
     "EROFS": (OSError(errno.EROFS, "x"), "read-only"),
     "EIO": (OSError(errno.EIO, "x"), "disk"),
     "ESTALE": (OSError(errno.ESTALE, "x"), "disk"),
+    "EFBIG": (OSError(errno.EFBIG, "x"), "file size"),
     "EMFILE": (OSError(errno.EMFILE, "x"), "descriptors"),
     "ENFILE": (OSError(errno.ENFILE, "x"), "descriptors"),
     "ENOMEM": (OSError(errno.ENOMEM, "x"), "memory"),
