@@ -27,7 +27,7 @@ from boa_daemon.daemon.loop.clockwork import Clockwork
 from boa_daemon.daemon.loop.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.loop.log_lines import set_up_logs
 from boa_daemon.daemon.loop.loop import Daemon
-from boa_daemon.daemon.loop.waiting import Stopped, on_signals, patiently, stand_by, until_free
+from boa_daemon.daemon.loop.waiting import SignalEvent, Stopped, on_signals, patiently, stand_by, until_free
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.daemon.settings.daemon_paths import DaemonPaths, daemon_paths, make_folder
@@ -76,7 +76,7 @@ def serve(
         AlreadyRunning: when another daemon uses the state folder.
         InputError: when the settings are wrong.
     """
-    stop, reload = threading.Event(), threading.Event()
+    stop, reload = SignalEvent(), SignalEvent()
     # Its default would end the process.
     signal.signal(signal.SIGHUP, lambda *_: reload.set())
     set_up_logs()

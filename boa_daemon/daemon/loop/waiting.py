@@ -29,6 +29,17 @@ STANDBY_SECONDS = 1.0
 _Value = TypeVar("_Value")
 
 
+class SignalEvent(threading.Event):
+    """An event that a signal's handler may set: it runs within whatever the main thread does with the event.
+
+    The lock of a plain event would be waited for for ever by the thread that has it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cond = threading.Condition(threading.RLock())
+
+
 class Stopped(BoaError):
     """The daemon was stopped while it waited."""
 
