@@ -144,6 +144,7 @@ class DaemonStore(SqlStore):
         self._held_before: frozenset[tuple[str, str]] = frozenset()
         """What the last recorded tick held back: what, and the code."""
         self._scribe = CachingEncoder()
+        database.is_ours = self._check_name
         self.last_text = ""
         """The state of the last recorded tick as JSON text."""
 
@@ -194,23 +195,31 @@ class DaemonStore(SqlStore):
 
         Raises:
             StoreWentBack: when an older copy took its place.
-            StoreOfOthers: when another one did.
         """
         query = select(META.c.key, META.c.value).where(META.c.key.in_(("name", "tick")))
         rows = {row.key: json.loads(row.value) for row in connection.execute(query)}
-        name, before = rows.get("name"), self._recorded_in
-        if before is not None and name != before:
-            raise StoreOfOthers(
-                f"another database took the place of {before} while this daemon ran. Put the own "
-                "one back, or restart the daemon"
-            )
         if int(rows.get("tick", 0)) < self._recorded:
             recorded, self._recorded = self._recorded, 0
             raise StoreWentBack(
                 f"an older copy took the place of the database: its last tick is {rows.get('tick', 0)}, and "
                 f"{recorded} was recorded"
             )
-        self._recorded_in = name
+        self._recorded_in = rows.get("name")
+
+    def _check_name(self, connection: Connection) -> None:
+        """Return if the database still has the name of the one in which this process recorded its last tick.
+
+        Raises:
+            StoreOfOthers: when it has not.
+        """
+        if self._recorded_in is None:
+            return
+        found = connection.scalar(select(META.c.value).where(META.c.key == "name"))
+        if found is None or json.loads(found) != self._recorded_in:
+            raise StoreOfOthers(
+                f"another database took the place of {self._recorded_in} while this daemon ran. Put the own "
+                "one back, or restart the daemon"
+            )
 
     def _summary(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> dict[str, Any]:
         """Return the figures of a decision: choice, runner-up, costs, and what was held back."""
