@@ -59,7 +59,7 @@ def import_grid_engine(source: Path, options: Options) -> Workload:
             task = values["taskid"]
             yield Attempt(
                 job=values["jobnumber"] + ("" if task in _NEVER else f".{task}"),
-                at=line,
+                at=line.place,
                 submitted_at_seconds=submitted,
                 start=start,
                 end=end if start else 0.0,
