@@ -48,6 +48,7 @@ _LANGUAGES: dict[str, Language] = {".json": "json", ".toml": "toml", ".csv": "cs
 _SPACE = re.compile(r"\s*")
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _TOML_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,4}")
+_TOML_COLON = re.compile(r"[\w.-]+\s*:(\s|$)")
 _TOML_WORD = re.compile(r"[^\s\"'\[{#][^\"'#]*")
 _TOML_HEADER = re.compile(r"\s*\[(\[?)([^\[\]]+)\]?\]")
 _TOML_KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
@@ -306,6 +307,11 @@ def _toml_hint(line: str) -> str:
     """Return a hint for a line that is not TOML."""
     if line.startswith(("<<<<<<<", "=======", ">>>>>>>")):
         return "These are the marks of an unfinished merge"
+    begin = line.lstrip()
+    if begin.startswith(("{", "```", "---", "%YAML")):
+        return "It looks like JSON, YAML or Markdown: TOML has sections as [budget], and lines KEY = VALUE"
+    if begin.startswith((";", "//", "--", "/*", "!")):
+        return "A comment begins with #"
     odd = next((sign for sign in line.rstrip("\r") if unicodedata.category(sign) in _UNSEEN), " ")
     if odd not in " \t":
         said = (
@@ -314,6 +320,14 @@ def _toml_hint(line: str) -> str:
         return f"{said}, as some programs write: replace it"
     if set(line) & _CURLED and '"' not in line:
         return "The quotes are typographic: write straight ones"
+    if begin.startswith(("export ", "set ", "env ")):
+        return "Variables of a shell are no settings: write KEY = VALUE in a section such as [budget]"
+    if "=" not in begin and _TOML_COLON.match(begin):
+        return "TOML writes KEY = VALUE in a section such as [budget], and no colon"
+    if begin.startswith("[") and "@" in begin and '"' not in begin:
+        return 'A name with other signs than letters, digits, - and _ stands in quotes: [users."ann@x.org"]'
+    if begin.rstrip().endswith(("{", ",")) and "=" in begin and "{" in begin:
+        return "A table in braces stands on one line"
     key, _, value = (part.strip() for part in line.partition("="))
     value = value.partition("#")[0].strip()
     if value.lower() in ("true", "yes", "on", "false", "no", "off"):

@@ -59,6 +59,8 @@ _OPTIONS = ("SLURM_", "SQUEUE_", "SINFO_", "SCONTROL_", "SBATCH_", "SALLOC_", "S
 """Prefixes of variables that are options of Slurm's commands, or those of a job."""
 LATER = "try again in a bit"
 """What Slurm says of a job that it has not entered into its accounting yet."""
+WAITS_ALREADY = "Job is pending execution"
+"""What Slurm says of a second order to requeue a job."""
 _PLACES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 """Variables with which the commands find their controller."""
 _SILENT = (
