@@ -134,7 +134,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
         ONE + ONE,
         ":2: a second record of job 7 at the same time; the first is on line 1",
     ),
-    "PBS, no end": ("pbs", ONE.replace(" end=", " ende="), ":1: job 7 has no end"),
+    "PBS, no end": ("pbs", ONE.replace(" end=", " finish="), ":1: job 7 has no end"),
     "PBS, no time": ("pbs", ONE.replace("ctime=", "c=").replace("qtime=", "q="), ":1: job 7 has no ctime"),
     "PBS, a word for a time": (
         "pbs",
