@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from load_scenarios import PROBLEM
 
 from policies.online.multiplier_table import MultiplierTable, Position, _between
