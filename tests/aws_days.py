@@ -14,6 +14,7 @@ from aws_rigs import AwsRig, a_rig
 
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.instances.event_rules import PATTERNS
+from boa_daemon.backends.aws.rights.resource_policies import queue_policy
 from boa_daemon.daemon.loop.clockwork import REFRESH_SECONDS, SWEEP_SECONDS
 from boa_daemon.daemon.watch.safety_nets import LOOK_SECONDS
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
@@ -58,6 +59,13 @@ class Day:
     def ticks(self, minutes: float) -> None:
         """Let time pass."""
         for _ in range(round(minutes * 60.0 / TICK)):
+            self.step()
+
+    def until(self, is_so: Callable[[], object], *, minutes: float) -> None:
+        """Let time pass until something is so, but not longer."""
+        for _ in range(round(minutes * 60.0 / TICK)):
+            if is_so():
+                return
             self.step()
 
     def step(self) -> None:
@@ -112,8 +120,9 @@ class Day:
         return hours * (PRICE + EXTRAS)
 
     def ends_well(self, launched: int) -> None:
-        """Run on; everything must have ended, with so many instances launched and the bill of EC2."""
-        self.ticks(60.0)
+        """Run on for an hour at most; all ends, with so many instances launched and the bill of EC2."""
+        self.until(lambda: set(self.statuses()) == {"finished"} and not self.rig.fake.live(), minutes=60.0)
+        self.ticks(2.0)
         assert self.statuses() == ["finished"] * len(self.jobs)
         assert self.rig.fake.live() == []
         assert self.launched() == launched
@@ -143,6 +152,8 @@ def make_warnings() -> str:
     sqs, events = (boto3.client(name, region_name="us-east-1") for name in ("sqs", "events"))
     url = str(sqs.create_queue(QueueName="warnings")["QueueUrl"])
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    document = json.dumps(queue_policy("warnings", arn, arn.split(":")[4]))
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": document})
     for name, pattern in PATTERNS.items():
         events.put_rule(Name=name, EventPattern=json.dumps(pattern), State="ENABLED")
         events.put_targets(Rule=name, Targets=[{"Id": "queue", "Arn": arn}])

@@ -48,6 +48,7 @@ from boa_daemon.testing.fake_answers import Answer, Call
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_nodes import FakeNodes
 from boa_daemon.testing.fake_terms import Terms
+from boa_daemon.testing.moto_speed import speed_up
 
 FAKE_CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "testing",
@@ -55,6 +56,8 @@ FAKE_CREDENTIALS = {
     "AWS_SESSION_TOKEN": "testing",
 }
 _NO_ANSWER_SECONDS = 3600.0
+
+speed_up()
 
 
 @contextmanager
@@ -64,12 +67,15 @@ def mocked(cloud: FakeCloud) -> Iterator[FakeCloud]:
     def process(request: AWSPreparedRequest) -> tuple[int, Any, Any] | None:
         return _in_process(cloud, request)
 
-    with mock_aws():
-        botocore_stubber.process_request = process
-        try:
-            yield cloud
-        finally:
-            botocore_stubber.__dict__.pop("process_request", None)
+    mock = mock_aws()
+    mock.start()
+    botocore_stubber.process_request = process
+    try:
+        yield cloud
+    finally:
+        botocore_stubber.__dict__.pop("process_request", None)
+        # Whatever starts next begins with an empty cloud, so this one need not be made anew to be left.
+        mock.stop(remove_data=False)
 
 
 def _in_process(cloud: FakeCloud, request: AWSPreparedRequest) -> tuple[int, Any, Any] | None:

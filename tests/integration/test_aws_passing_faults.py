@@ -147,9 +147,11 @@ def test_an_instance_that_others_stop_or_end_in_mid_boot(begin: Begin, how: str)
 
     assert day.statuses() == ["running"]
     assert day.launched() == 2
-    day.ticks(60.0)
+    day.until(lambda: day.statuses() == ["finished"] and not day.rig.fake.live(), minutes=60.0)
+    day.ticks(2.0)
     assert day.statuses() == ["finished"]
     assert day.rig.fake.live() == []
+    assert day.launched() == 2
     # The end is seen a tick later, where EC2 gives no time for it.
     assert day.charged() <= day.billed() + PRICE * TICK / 3600.0 + 0.001
 

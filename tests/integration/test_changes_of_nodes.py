@@ -42,7 +42,7 @@ def test_a_reservation_that_changes_is_told(
         assert any(says in said for said in day.alerts()), day.alerts()
         (node,) = (each for each in day.rig.cloud.nodes() if each.ended_at is None)
         assert node.usd_per_hour > 1.0 if one.is_cancelled else node.usd_per_hour < 0.1
-        day.ticks(60.0)
+        day.until(lambda: not any(says in note for note in day.notes()), minutes=60.0)
         assert not any(says in note for note in day.notes())
         assert day.statuses() == ["running"]
 
@@ -104,7 +104,7 @@ def test_a_clean_up_rule_that_takes_each_new_node_is_named_and_costs_little(
         assert day.launched() <= 10
         assert any("clean-up rule" in note and "CloudTrail" in note for note in day.notes()), day.notes()
         assert "clean-up rule" in day.play.service.explain(day.jobs[0])["text"]
-        day.ticks(45.0)
+        day.until(lambda: day.statuses() == ["running"], minutes=45.0)
         assert day.statuses() == ["running"]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from claimed_days import BOOT_SECONDS, TICK_SECONDS, Day, ticks_of
 
@@ -20,10 +18,12 @@ DAYS = [
 ]
 
 
-@pytest.fixture(params=DAYS, ids=lambda day: f"{day.nodes} nodes, stops of {day.stop_seconds:.0f} s")
-def day(request: pytest.FixtureRequest, tmp_path: Path) -> list[Decision]:
+@pytest.fixture(
+    scope="module", params=DAYS, ids=lambda day: f"{day.nodes} nodes, stops of {day.stop_seconds:.0f} s"
+)
+def day(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Decision]:
     """Return the decisions of a day."""
-    return list(ticks_of(request.param, tmp_path))
+    return list(ticks_of(request.param, tmp_path_factory.mktemp("day")))
 
 
 def test_no_job_stands_still_longer_than_a_boot_and_no_width_flaps(day: list[Decision]) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from load_scenarios import NODE, PROBLEM, Scenario, a_trace_of
 from reason_reader import untruths
+from sampling import sampled
 
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.tick.decide.decision import Decision
@@ -18,7 +19,7 @@ from boa_daemon.tick.facts.limits import Caps, Steady
 from policies.model import Budget
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=sampled(400), deadline=None)
 @given(st.integers(0, 2**32))
 def test_what_is_said_is_true_whatever_limits_bind(seed: int) -> None:
     """Nodes, dollars per hour, day and month, quotas, stock, purses, dates, two GPU types, a short budget."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 import boa_daemon.tick
 from boa_daemon.testing import a_class, a_job, a_node, a_problem, a_state, an_instance_type
@@ -141,7 +142,7 @@ NAMES = {
 """What a sentence must say where one of these limits changes a width."""
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=sampled(400), deadline=None)
 @given(decisions())
 def test_every_sentence_is_true_of_the_state_and_the_plan(found: tuple[str, int, Decision]) -> None:
     """Widths said are widths given, places are places, and the limit that binds is named."""
@@ -172,7 +173,7 @@ def test_every_sentence_is_true_of_the_state_and_the_plan(found: tuple[str, int,
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=sampled(400), deadline=None)
 @given(decisions())
 def test_the_runner_up_is_possible_under_the_same_limits_or_the_limit_is_named(
     found: tuple[str, int, Decision],
@@ -215,7 +216,7 @@ def test_the_runner_up_is_possible_under_the_same_limits_or_the_limit_is_named(
                     assert one[name].cost >= choice.cost * (1.0 - 1e-9), (name, other)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=sampled(400), deadline=None)
 @given(decisions())
 def test_a_reason_never_outlives_its_width(found: tuple[str, int, Decision]) -> None:
     """Where the plan's width is not the policy's, its reason is not the policy's either."""

@@ -10,6 +10,7 @@ import pytest
 from capped_sites import FAST, NOW, SLOW, CappedSite, a_capped_site
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.testing import a_job, a_state
 from boa_daemon.tick.decide.decision import Decision, decide
@@ -95,7 +96,7 @@ def lifted(site: CappedSite, codes: list[str]) -> Decision:
     return site.decided(state, rules)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(80), deadline=None)
 @given(st.integers(0, 2**32))
 def test_without_all_that_is_named_a_job_waits_for_no_limit(seed: int) -> None:
     """The limit of the reason and those of the last sentence are enough, and none of them is too many."""
@@ -114,7 +115,7 @@ def test_without_all_that_is_named_a_job_waits_for_no_limit(seed: int) -> None:
             assert lifted(site, named).plan.jobs.waiting.get(name) not in HOLDING, said
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(80), deadline=None)
 @given(st.integers(0, 2**32))
 def test_without_a_limit_that_narrows_a_job_it_is_wider_or_the_next_one_is_named(seed: int) -> None:
     """A named limit is no excuse: without it the width grows, or the sentence goes on."""
