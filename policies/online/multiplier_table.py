@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -107,15 +106,6 @@ class MultiplierTable:
     def at(self, edge: int) -> Position:
         """Return the position of a level, at which no two plans are mixed."""
         return Position(edge=edge, share=0.0, multiplier=self.multipliers.item(edge))
-
-    def at_multiplier(self, multiplier: float) -> Position:
-        """Return the position of the frontier that has a multiplier, or the nearest end."""
-        after = int((-self.multipliers).searchsorted(-multiplier))
-        if after in (0, len(self.multipliers)):
-            return self.at(min(after, len(self.multipliers) - 1))
-        here, there = self.multipliers.item(after - 1), self.multipliers.item(after)
-        share = math.log(here / multiplier) / math.log(here / there)
-        return Position(edge=after - 1, share=share, multiplier=multiplier)
 
     def is_end(self, position: Position) -> bool:
         """Return whether every job has its widest width, or every job its narrowest."""

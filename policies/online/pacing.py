@@ -23,13 +23,11 @@ promise:
 
 The band. Half of the tolerance, so that what arrives in the last H_f hours has the other half. A period that
 began with a debt may spend no more than its money, one with a credit no less: each period and the sum of all
-stay within the tolerance. Before jobs are widened, what the rest of the period may bring by chance,
-sqrt(v H), is added; it shrinks to nothing as the period ends. Before they are narrowed nothing is: to narrow
-jobs a little for long costs less than to narrow them much when the period ends. A law that answers each
-deviation of a rough load in both directions narrows jobs in a burst and widens them in a lull, and pays for
-both. For the inner half of the tolerance mu is at most four times the planned one: the last percents of
-money cost hundreds of times as much waiting as the plan's. For the whole tolerance any mu is taken. A
-deviation beyond the band that would change the burn by more than half lengthens H, up to the period.
+stay within the tolerance. What the rest of the period may bring by chance, sqrt(v H), is added in part: half
+a standard deviation before the law narrows jobs, a whole one before it widens them. It shrinks to nothing as
+the period ends. A law that answers each deviation of a rough load narrows jobs in a burst and widens them in
+a lull, and pays for both. A deviation beyond the band that would change the burn by more than half lengthens
+H, up to the period.
 
 The load. A is the past and future cost of the jobs that came; P is the cost of the stated load at the
 multipliers used; both forget over half a month. x = log(A/P) has the variance
@@ -123,11 +121,9 @@ UNSEEN, UNSEEN_WORTH = 100.0, 0.5
 single jobs do. The stated grain says in how many hours: as many as bring so many jobs."""
 LONGER = 20.0
 """How much more a day or a week spreads the load than its hours do, beyond single jobs, until it was seen."""
-MOST_SURE = 1.0
-"""Standard deviations of the load to come by which the projected spend may miss the tolerance; none by which
-it may exceed it."""
-MOST_PRICE = 4.0
-"""How far the multiplier may rise above the planned one to keep the inner part of the tolerance."""
+LEAST_SURE, MOST_SURE = 0.5, 1.0
+"""Standard deviations of the load to come by which the projected spend may exceed the tolerance, or miss
+it."""
 PRIOR_BLOCKS = 2.0
 """How many blocks the stated grain counts as, beside those that were seen."""
 
@@ -478,7 +474,7 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     # A window has no end at which what came by chance must be made up for. A horizon that debt lengthens does
     # not widen the band: otherwise more money spent could mean wider jobs.
     spread = budget * math.sqrt(noise * hours) if pace.is_calendar else 0.0
-    least, most = inner_least, inner_most + MOST_SURE * spread
+    least, most = inner_least - LEAST_SURE * spread, inner_most + MOST_SURE * spread
     for _ in range(2):
         # The rhythm counts in this period only; hours of the horizon beyond it count as mean hours.
         in_period = min(hours, money.period_left_hours) if pace.is_calendar else 0.0
@@ -492,13 +488,6 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
         hours = needed
     kept = min(max(final, least), most)
     position = planned if kept == final else table.position(to_come, budget * hours + ahead - kept)
-    if pace.is_calendar and position.multiplier > MOST_PRICE * planned.multiplier:
-        outer = least - (1.0 - INNER) * pace.tolerance * pace.period_hours * pace.budget
-        position = max(
-            table.at_multiplier(MOST_PRICE * planned.multiplier),
-            table.position(to_come, budget * hours + ahead - outer),
-            key=lambda one: one.multiplier,
-        )
     if pace.is_calendar and pace.is_stated:
         position = _early(pace, table, present, money, seen, ahead, position)
     return Step(

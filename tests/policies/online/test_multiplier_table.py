@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from load_scenarios import PROBLEM
 
 from policies.online.multiplier_table import MultiplierTable, Position, _between
@@ -106,12 +104,3 @@ def test_multipliers_lie_between_slopes() -> None:
     """Inner ones are geometric means; outer ones are twice and half the outer slopes; no slope gives 1."""
     assert _between(np.array([16.0, 4.0, 1.0])).tolist() == [32.0, 8.0, 2.0, 0.5]
     assert _between(np.zeros(0)).tolist() == [1.0]
-
-
-@given(st.floats(1e-9, 1e9))
-def test_a_multiplier_has_a_position(multiplier: float) -> None:
-    """It is between the two levels whose multipliers are on both sides of it, or at an end."""
-    found, levels = TABLE.at_multiplier(multiplier), TABLE.multipliers
-    assert found.multiplier == pytest.approx(min(max(multiplier, levels[-1]), levels[0]))
-    after = levels[min(found.edge + 1, len(levels) - 1)]
-    assert levels[found.edge] ** (1.0 - found.share) * after**found.share == pytest.approx(found.multiplier)

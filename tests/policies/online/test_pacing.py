@@ -16,7 +16,7 @@ import policies.online
 from policies.errors import InvalidProblem
 from policies.model import GpuType, Money
 from policies.online.multiplier_table import MultiplierTable
-from policies.online.pacing import INNER, MONTH_HOURS, MOST_PRICE, BlockSums, Evidence, Pace, Step, pace_step
+from policies.online.pacing import MONTH_HOURS, BlockSums, Evidence, Pace, Step, pace_step
 from policies.speedup import Floats
 
 PACE = Pace(budget=60.0, grain_hours=0.05, period="month", tolerance=0.02)
@@ -115,32 +115,6 @@ def test_within_the_tolerance_the_law_is_the_plan() -> None:
         step = pace_step(pace, TABLE, np.zeros(3), books(spent=60.0 * (300.0 + off), elapsed_hours=300.0))
         cost = TABLE.rates_cost_at(step.position) * 430.0 + 60.0 * (300.0 + off)
         assert cost / 60.0 / 730.0 - 1.0 == pytest.approx(math.copysign(0.05, off), abs=1e-6)
-
-
-def test_jobs_are_narrowed_early_and_dearly_only_for_the_whole_tolerance() -> None:
-    """A debt beyond the inner half acts at once, at up to four times the planned multiplier."""
-    pace, hours = Pace(budget=60.0, grain_hours=0.05), 700.0
-    left = pace.period_hours - hours
-    planned, outer = TABLE.planned(pace.budget), pace.tolerance * pace.period_hours
-    most, seen = MOST_PRICE * planned.multiplier, list[float]()
-    for debt in range(0, 1500, 10):
-        spent_usd = pace.budget * (hours + debt)
-        money = Money(
-            spent=spent_usd, elapsed_hours=hours, period_elapsed_hours=hours, period_left_hours=left
-        )
-        found = pace_step(pace, TABLE, np.zeros(3), money)
-        multiplier, ends = found.position.multiplier, found.horizon_hours + -debt
-        ends -= found.load_hours * TABLE.rates_cost_at(found.position) / pace.budget
-        seen.append(multiplier)
-        if debt > 1.05 * pace.tolerance * pace.period_hours * INNER:
-            assert multiplier > 1.001 * planned.multiplier
-        if multiplier > most:
-            assert ends == pytest.approx(-outer, abs=0.1) or TABLE.is_end(found.position)
-        elif multiplier > 1.001 * planned.multiplier:
-            assert ends >= -outer - 0.1
-    assert seen == sorted(seen)
-    assert sum(0.5 * most < one <= most for one in seen) > 5
-    assert seen[-1] > most
 
 
 def test_a_period_that_began_with_a_debt_spends_no_more_than_its_money() -> None:
