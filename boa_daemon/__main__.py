@@ -13,9 +13,26 @@ def main() -> None:
 
         if (code := answer_slurm(sys.argv[1:])) is not None:
             sys.exit(code)
-    from boa_daemon.cli import main as run  # noqa: PLC0415 - half a second to import on a busy machine
+    from boa_daemon.api.process_limits import (  # noqa: PLC0415 - for a few verbs
+        OutOfResources,
+        check_limits,
+        import_numpy_with_one_thread,
+        shortage_of,
+    )
 
-    run()
+    try:
+        if sys.argv[1:2] == ["daemon"] and not {"-h", "--help"} & set(sys.argv):
+            # Before anything is imported: a library may end the process where memory or stack are short.
+            check_limits()
+            import_numpy_with_one_thread()
+        from boa_daemon.cli import main as run  # noqa: PLC0415 - half a second to import on a busy machine
+
+        run()
+    except (OutOfResources, MemoryError, ImportError, RuntimeError, OSError) as error:
+        said = str(error) if isinstance(error, OutOfResources) else shortage_of(error)
+        if not said:
+            raise
+        sys.exit(f"OutOfResources: {said}")
 
 
 if __name__ == "__main__":

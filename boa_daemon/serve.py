@@ -19,6 +19,7 @@ from boa_daemon import __version__
 from boa_daemon.api.app import create_app
 from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.doors import Doors
+from boa_daemon.api.process_limits import check_threads
 from boa_daemon.api.spare_descriptors import raise_limit
 from boa_daemon.daemon.loop import systemd
 from boa_daemon.daemon.loop.assembly import open_daemon, reload_cloud, try_database
@@ -49,6 +50,10 @@ LAST_AGAIN_SECONDS = 5.0
 def keep_answering() -> None:
     """Keep API requests fast during ticks: short thread turns, few automatic full collections."""
     raise_limit()
+    check_threads()
+    # The first tick needs it: where memory is short, this says so before anything is answered.
+    import scipy.special  # noqa: F401, PLC0415
+
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()

@@ -19,7 +19,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from datetime import date
 from pathlib import Path
@@ -31,6 +31,8 @@ from boa_daemon.extras import install_command
 
 MAX_TEXT_BYTES = 2 * 2**30
 """Most bytes of text that are read from one file: a small archive may unpack to any size."""
+MOST_STREAMED_BYTES = 64 * 2**30
+"""The same for a file of which no more than a part is in memory."""
 _shown_by: ContextVar[Callable[[int, int], None] | None] = ContextVar("shown_by", default=None)
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -40,6 +42,8 @@ _MARKS = (
 )
 """That of UTF-32 begins with that of UTF-16."""
 _PARQUET = b"PAR1"
+_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")
+"""How packed files begin."""
 _SAVE_AS = "Save the sheet as CSV UTF-8, or write it with pandas: frame.to_csv(FILE, index=False)"
 _OTHERS: Mapping[bytes, tuple[str, str]] = {
     b"\xd0\xcf\x11\xe0": ("a workbook of an old Excel", _SAVE_AS),
@@ -175,10 +179,12 @@ def _check_named(path: Path) -> None:
 
 
 @contextmanager
-def open_text(path: Path, *, newline: str | None = "", what: str = "it") -> Iterator[IO[str]]:
+def open_text(
+    path: Path, *, newline: str | None = "", what: str = "it", most_bytes: int | None = None
+) -> Iterator[IO[str]]:
     """Open a file as text, unpacked if it is compressed; line ends stay as they are.
 
-    `what` says in errors what the file is, such as ``the trace``.
+    `what` says in errors what the file is, such as ``the trace``; `most_bytes` stands for `MAX_TEXT_BYTES`.
 
     Raises:
         InputError: when it cannot be read, is damaged, unpacks to too much, or is not UTF-8.
@@ -189,7 +195,10 @@ def open_text(path: Path, *, newline: str | None = "", what: str = "it") -> Iter
             start = raw.read(6)
             raw.seek(0)
             unpacked = _unpacked(start, raw, path)
-            bounded = io.BufferedReader(_Bounded(unpacked, path, raw), 2**20)
+            bounded = io.BufferedReader(_Bounded(unpacked, path, raw, most_bytes or MAX_TEXT_BYTES), 2**20)
+            if unpacked is not raw and bounded.peek(4).startswith(tuple(_PACKED)):
+                hint = "Unpack it once, such as: gzip -dc FILE > OUT"
+                raise InputError("it is packed twice", file=path, hint=hint)
             _refuse_others(bounded.peek(_TAR_AT + len(_TAR)), path)
             mark, encoding = _encoding_of(bounded.peek(4)[:64])
             bounded.read(len(mark))
@@ -199,12 +208,32 @@ def open_text(path: Path, *, newline: str | None = "", what: str = "it") -> Iter
         hint = "The file may be cut short: fetch it again"
         raise InputError(f"cannot be unpacked: {error}", file=path, hint=hint) from error
     except OSError as error:
+        if error.errno is None:
+            # So pyarrow says that Zstandard is damaged.
+            hint = "The file may be cut short: fetch it again"
+            raise InputError(f"cannot be unpacked: {error}", file=path, hint=hint) from error
         hint = near_files(path) if isinstance(error, FileNotFoundError) else ""
         hint = "Name a file in it" if isinstance(error, IsADirectoryError) else hint
         raise InputError(f"cannot read {what}: {error.strerror or error}", file=path, hint=hint) from error
     except UnicodeDecodeError as error:
         hint = "Save it as UTF-8" if error.encoding.startswith("utf-8") else ""
-        raise InputError(f"not UTF-8 text: {_bytes_of(error)}", file=path, hint=hint) from error
+        line = _line_of_fault(path, error)
+        raise InputError(f"not UTF-8 text: {_bytes_of(error)}", file=path, line=line, hint=hint) from error
+
+
+def _line_of_fault(path: Path, error: UnicodeDecodeError) -> int | None:
+    """Return the first line of a file, perhaps packed, that is not UTF-8; None for other encodings."""
+    if not error.encoding.startswith("utf-8"):
+        return None
+    with suppress(OSError, EOFError, InputError), path.open("rb") as raw:
+        start = raw.read(6)
+        raw.seek(0)
+        for number, line in enumerate(_unpacked(start, raw, path), 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return number
+    return None
 
 
 def _encoding_of(start: bytes) -> tuple[bytes, str]:
@@ -243,9 +272,10 @@ def is_json(path: Path) -> bool:
 
 
 class _Bounded(io.RawIOBase):
-    """The bytes of a file, told to `shown_by`; an error once they are more than `MAX_TEXT_BYTES`."""
+    """The bytes of a file, told to `shown_by`; an error once they are more than `most`."""
 
-    def __init__(self, source: IO[bytes], path: Path, raw: IO[bytes]) -> None:
+    def __init__(self, source: IO[bytes], path: Path, raw: IO[bytes], most: int) -> None:
+        self._most = most
         self._source, self._path, self._raw, self._bytes = source, path, raw, 0
         self._size = os.fstat(raw.fileno()).st_size
 
@@ -255,8 +285,8 @@ class _Bounded(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         data = self._source.read(len(buffer))
         self._bytes += len(data)
-        if self._bytes > MAX_TEXT_BYTES:
-            problem = f"the file holds more than {MAX_TEXT_BYTES // 2**30} GiB of text"
+        if self._bytes > self._most:
+            problem = f"the file holds more than {self._most // 2**30} GiB of text"
             raise InputError(problem, file=self._path, hint="Cut it into several files")
         buffer[: len(data)] = data
         if (told := _shown_by.get()) is not None:

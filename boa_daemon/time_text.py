@@ -10,6 +10,7 @@ two instants is refused with both: ``03/01/2026``, ``IST``. A run time is second
     20260301T120000  20260301120000         without signs
     2026/3/1 7:05  1-Mar-2026 07:05  Sun Mar  1 07:05:00 2026    likewise: the year or the month is plain
     2026-03-01 24:00                        the end of the day
+    13/01/2026  13.01.2026  3/3/2026        likewise: there is one such day
     1772366400[000[000[000]]]               seconds, milli-, micro-, nanoseconds since 1970
 
     run time                                seconds
@@ -49,24 +50,40 @@ _LOOSE = re.compile(
     re.ASCII,
 )
 """A day that begins with its year, with any sign and without leading zeros."""
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH = rf"(?P<month>(?:{'|'.join(_MONTHS)})[a-z]{{0,6}})\.?"
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+def _shortened(names: tuple[str, ...]) -> str:
+    """Return a pattern of names in full or cut to three letters or more."""
+    return "|".join(name[:size] for name in names for size in range(len(name), 2, -1))
+
+
+_MONTH = rf"(?P<month>{_shortened(_MONTHS)})\.?"
+_WEEKDAY = rf"(?:(?P<weekday>{_shortened(_WEEKDAYS)}|weds)\.?,?\s+)?"
 _WORDS = (
     re.compile(
-        rf"(?:[a-z]{{3,9}},?\s+)?{_MONTH}\s+(?P<day>\d{{1,2}}),?\s+"
+        rf"{_WEEKDAY}{_MONTH}\s+(?P<day>\d{{1,2}}),?\s+"
         r"(?:(?P<clock>\d{1,2}:\d\d(?::\d\d)?)(?:\s+(?P<zone>[a-z]+|[+-]\d{4}))?\s+)?"
         r"(?P<year>\d{4})(?:,?\s+(?P<rest>\S.*))?",
         re.ASCII | re.IGNORECASE,
     ),
     re.compile(
-        rf"(?:[a-z]{{3,9}},?\s+)?(?P<day>\d{{1,2}})[-/\s]+{_MONTH}[-/,\s]+(?P<year>\d{{4}})"
+        rf"{_WEEKDAY}(?P<day>\d{{1,2}})[-/\s]+{_MONTH}[-/,\s]+(?P<year>\d{{4}})"
         r"(?:[:,T\s]\s*(?P<rest>\S.*))?(?P<clock>)(?P<zone>)",
         re.ASCII | re.IGNORECASE,
     ),
 )
 """Days whose month is a word of English: of C's ``%c`` and of `date`, and of mails and log files."""
 _BRACKETS = re.compile(r"(?P<time>.*\S)\s*\((?P<zone>[A-Z+:0-9-]{1,9})\)", re.ASCII)
-_SLASHES = re.compile(r"(?P<one>\d{1,2})[/.](?P<two>\d{1,2})[/.](?P<year>\d{4})\b.*", re.ASCII)
+_SLASHES = re.compile(
+    r"(?P<one>\d{1,2})(?P<sign>[/.-])(?P<two>\d{1,2})(?P=sign)(?P<year>\d{4})(?P<rest>(?:\b|[Tt_]).*)",
+    re.ASCII,
+)
+"""A day that ends with its year: the month comes first in some countries, and the day in others."""
 _MEANINGS = {
     "IST": "India (+05:30), Israel (+02:00) or Ireland (+01:00)",
     "CST": "North America (-06:00), China (+08:00) or Cuba (-05:00)",
@@ -184,10 +201,13 @@ def _plainly(text: str) -> str:
         text = found["time"] if has_offset else f"{found['time']} {found['zone']}"
     for form in _WORDS:
         if (found := form.fullmatch(text)) is not None and not (found["clock"] and found["rest"]):
-            month = _MONTHS.index(found["month"][:3].lower()) + 1
+            month = next(n for n, name in enumerate(_MONTHS, 1) if name.startswith(found["month"].lower()))
+            _refuse_weekday(found["weekday"], found["year"], month, found["day"])
             parts = (f"{found['year']}-{month}-{found['day']}", *found.group("clock", "rest", "zone"))
             text = " ".join(part for part in parts if part)
             break
+    if len(days := days_in(text)) == 1:
+        text = re.sub(_SLASHES, rf"{days[0]}\g<rest>", text)
     found = _LOOSE.fullmatch(text)
     if found is None:
         return text
@@ -195,13 +215,32 @@ def _plainly(text: str) -> str:
     return day if found["hour"] is None else f"{day} {int(found['hour']):02}{found['clock']}"
 
 
+def _refuse_weekday(name: str | None, year: str, month: int, day: str) -> None:
+    """Raise `ValueError` where the day has another weekday than the one beside it."""
+    written = _day(int(year), month, int(day))
+    if name and written:
+        own = _WEEKDAYS[date.fromisoformat(written).weekday()]
+        if not own.startswith(name.lower().removesuffix("s") if name.lower() == "weds" else name.lower()):
+            raise ValueError(f"{written} is a {own.capitalize()}")
+
+
+def days_in(text: str) -> list[str]:
+    """Return the days that ``03/01/2026`` or ``13.01.2026`` may be, as ISO dates; none for other texts.
+
+    The first has its day first, and the second its month.
+    """
+    found = _SLASHES.fullmatch(text.strip())
+    if found is None:
+        return []
+    one, two, year = (int(found[name]) for name in ("one", "two", "year"))
+    days = (_day(year, month, day) for day, month in ((one, two), (two, one)))
+    return list(dict.fromkeys(filter(None, days)))
+
+
 def _reason_against(text: str) -> str:
     """Return why a text is no time, with both readings where there are two."""
-    slashes = _SLASHES.fullmatch(text)
-    if slashes is not None:
-        one, two, year = (int(slashes[name]) for name in ("one", "two", "year"))
-        days = [_day(year, month, day) for day, month in ((one, two), (two, one))]
-        said = " or ".join(dict.fromkeys(filter(None, days)))
+    if _SLASHES.fullmatch(text) is not None:
+        said = " or ".join(days_in(text))
         return f"it may be {said}" if said else "there is no such day"
     if re.fullmatch(r"\d{5}(\.\d+)?", text) and 20_000 <= float(text) < 80_000:
         day = datetime(1899, 12, 30) + timedelta(days=float(text))

@@ -2,7 +2,7 @@
 
 python examples/check_account.py --type g4dn.xlarge --report report.md
 
-It uses one instance for about ten minutes: about 0.10 USD for a g4dn.xlarge, disk and address included.
+It uses one instance for about ten minutes: about $0.10 for a g4dn.xlarge, disk and address included.
 Whatever fails, it ends everything that was rented and removes the stack. The report says where it stopped
 and why.
 """
@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument("--market", default="on-demand")
     parser.add_argument("--report", type=Path, default=Path("report.md"))
     parser.add_argument("--patience", type=float, default=900.0, help="seconds that a step may take")
-    parser.add_argument("--image", action="store_true", help="boot from an image built before; 0.20 USD more")
+    parser.add_argument("--image", action="store_true", help="boot from an image built before; $0.20 more")
     asked = parser.parse_args()
     report = Report()
     with tempfile.TemporaryDirectory(prefix="boa-check") as folder:

@@ -21,7 +21,7 @@ def main() -> None:
     catalog, clock = Catalog.load(), SystemClock()
     cloud = AwsCloud(load_aws_settings(Path("boa.toml")), catalog=catalog, clock=clock, say=print)
     offer = min(cloud.offers(), key=lambda offer: offer.usd_per_hour or float("inf"))
-    print(f"cheapest: {offer.instance_type} in {offer.zone}, {offer.usd_per_hour} USD/hour")
+    print(f"cheapest: {offer.instance_type} in {offer.zone}, ${offer.usd_per_hour}/hour")
     kind = catalog.instance_type(offer.instance_type)
     outcome = cloud.launch(
         LaunchNodes(id=f"by-hand-{clock.now():.0f}", instance_type=kind, offer=offer, reason="a first try")

@@ -14,6 +14,7 @@ from aws_rigs import AwsRig, a_rig
 
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.instances.event_rules import PATTERNS
+from boa_daemon.backends.aws.rights.resource_policies import queue_policy
 from boa_daemon.daemon.loop.clockwork import REFRESH_SECONDS, SWEEP_SECONDS
 from boa_daemon.daemon.watch.safety_nets import LOOK_SECONDS
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
@@ -151,6 +152,8 @@ def make_warnings() -> str:
     sqs, events = (boto3.client(name, region_name="us-east-1") for name in ("sqs", "events"))
     url = str(sqs.create_queue(QueueName="warnings")["QueueUrl"])
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    document = json.dumps(queue_policy("warnings", arn, arn.split(":")[4]))
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": document})
     for name, pattern in PATTERNS.items():
         events.put_rule(Name=name, EventPattern=json.dumps(pattern), State="ENABLED")
         events.put_targets(Rule=name, Targets=[{"Id": "queue", "Arn": arn}])

@@ -36,9 +36,9 @@ def a_browser() -> Iterator[Any]:
 class Tab:
     """A browser page that records its errors and its requests."""
 
-    def __init__(self, browser: Any, *, width: int = 1280, scheme: str = "light") -> None:
+    def __init__(self, browser: Any, *, width: int = 1280, scheme: str = "light", zone: str = "UTC") -> None:
         self.context = browser.new_context(
-            viewport={"width": width, "height": 800}, color_scheme=scheme, timezone_id="UTC"
+            viewport={"width": width, "height": 800}, color_scheme=scheme, timezone_id=zone
         )
         self.page = self.context.new_page()
         self.complaints: list[str] = []

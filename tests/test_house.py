@@ -100,6 +100,7 @@ OTHER_SIGNS = {
     "boa_daemon/api/authentication.py": "a user and a domain",
     "boa_daemon/backends/slurm.py": "a mark of a node that sleeps",
     "boa_daemon/daemon/loop/systemd.py": "an abstract socket",
+    "boa_daemon/daemon/settings/setting_paths.py": "a home folder",
     "boa_daemon/daemon/service/slurm_nodes.py": "a mark of a node that sleeps",
     "boa_daemon/inputs/document_file.py": "nothing, in YAML",
     "boa_daemon/inputs/sbatch_file.py": "a signal and its seconds",

@@ -336,7 +336,8 @@ class DecisionsAnswer(TypedDict):
     """Decisions, newest first, without their states, and the newest orders of people.
 
     Of a tick with very many actions some are in the answer, those that were asked for first; `action_counts`
-    has all of them by kind.
+    has all of them by kind. So it is with what was held back: `held_counts` has all by code, and a job or
+    node is found by the tick that began to hold it back.
     """
 
     as_of: float

@@ -31,6 +31,7 @@ from boa_daemon.api.contract_routes import JOB_NAME, contract_routes
 from boa_daemon.api.job_access import job_access_routes
 from boa_daemon.api.order_routes import order_routes
 from boa_daemon.api.page import file_routes, page_routes
+from boa_daemon.api.process_limits import shortage_of
 from boa_daemon.daemon.service.orders import CannotRehearse
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.service.service_base import NotAllowed, NotReady, UnknownJob
@@ -128,6 +129,14 @@ def _unwritable(_request: Request, error: Exception) -> JSONResponse:
     return _refusal(503, "NotReady", f"{what}: {said}. {remedy}", 1)
 
 
+async def _short_of_threads(_request: Request, error: Exception) -> JSONResponse:
+    """Return the response where no thread can be started; without a thread, so it is a coroutine."""
+    said = shortage_of(error)
+    if not said:
+        raise error
+    return _refusal(503, "NotReady", f"the daemon cannot do that now: {said}", 1)
+
+
 def _malformed(_request: Request, error: Exception) -> JSONResponse:
     """Return the response to a malformed request."""
     faults = error.errors() if isinstance(error, RequestValidationError) else []
@@ -166,6 +175,7 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
         (SQLAlchemyError, _unwritable),
         (OSError, _unwritable),
         (MemoryError, _unwritable),
+        (RuntimeError, _short_of_threads),
         (RequestValidationError, _malformed),
         (HTTPException, _http),
     ):

@@ -20,7 +20,7 @@ from boa_daemon.dashboard.assets import asset
 from boa_daemon.dashboard.job_page import job_document
 from boa_daemon.dashboard.market import MarketView
 from boa_daemon.dashboard.money import MoneyView
-from boa_daemon.dashboard.overview import overview_document
+from boa_daemon.dashboard.overview import overview_document, standing_document
 from boa_daemon.version import __version__
 
 _TYPES = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
@@ -89,6 +89,11 @@ def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
     def now(caller: Caller = ask) -> dict[str, Any]:
         """Return the overview."""
         return {**overview_document(service), "month_pace": money.month_pace()}
+
+    @router.get("/page/standing")
+    def standing(caller: Caller = ask) -> dict[str, Any]:
+        """Return of when the figures are, and what is wrong with the daemon."""
+        return standing_document(service)
 
     @router.get("/page/frontier")
     def frontier(caller: Caller = ask) -> dict[str, Any]:

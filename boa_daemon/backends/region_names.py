@@ -18,3 +18,12 @@ def name_in(instance_type: str, region: str, *, home: str) -> str:
 def region_of_zone(zone: str, regions: Collection[str]) -> str:
     """Return the region of a zone; empty if it is in none of them."""
     return max((each for each in regions if zone.startswith(each)), key=len, default="")
+
+
+def is_plain_zone(zone: str, region: str) -> bool:
+    """Return whether a zone has the region's prices: `us-east-1a`, not a Local or Wavelength Zone.
+
+    Those are named `us-west-2-lax-1a` and `us-east-1-wl1-bos-wlz-1`, and have prices of their own.
+    """
+    letter = zone.removeprefix(region)
+    return zone.startswith(region) and len(letter) == 1 and letter.isascii() and letter.islower()

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from boa_daemon.cli.common.output import (
+    NEAREST,
     exit_quietly_without_readers,
     forget_printed,
     print_json,
@@ -60,7 +61,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A name or a line of a log may have characters that a terminal's encoding lacks.
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors=NEAREST)
     try:
         app()
     except (BoaError, PolicyError) as error:

@@ -18,11 +18,23 @@ from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.tick.facts.reasons import JOB_REASON_TEXTS, REASON_TEXTS, WAIT_REASON_TEXTS
 from boa_daemon.tick.facts.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR, counted
+from boa_daemon.version import __version__
 from policies.model import JobId, NodeId, Width
 
 MOST_JOBS = 200
 NODE_COLUMNS = ("id", "type", "phase", "zone", "market", "gpus", "used", "usd_per_hour", "jobs")
 JOB_COLUMNS = ("id", "user", "class")
+
+
+def standing_document(service: Service) -> dict[str, Any]:
+    """Return of when the figures of every view are, and what is wrong: what stands above each."""
+    status = service.status()
+    names = ("as_of", "now", "fault", "is_down", "notes")
+    return {
+        **{name: status[name] for name in names},
+        "tick_every_seconds": service.daemon.settings.daemon.tick_seconds,
+        "version": __version__,
+    }
 
 
 def overview_document(service: Service) -> dict[str, Any]:
@@ -38,6 +50,7 @@ def overview_document(service: Service) -> dict[str, Any]:
         "running": running,
         "waiting": len(active) - running,
         "tick_every_seconds": service.daemon.settings.daemon.tick_seconds,
+        "version": __version__,
         "provider": service.daemon.settings.cloud.provider,
         "queue": queue_rows(service, decision),
         "why": _why(decision),

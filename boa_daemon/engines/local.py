@@ -37,7 +37,7 @@ from boa_daemon.job.logs import read_log
 from boa_daemon.job.regular_files import files_below
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit, acting_as, read_json, write_json
-from boa_daemon.job.whole_files import write_whole
+from boa_daemon.job.whole_files import remove_torn, write_whole
 from boa_daemon.tick.facts.actions import StartJob, StopJob
 from boa_daemon.tick.facts.job_spec import JobSpec
 from boa_daemon.tick.facts.ports import (
@@ -407,6 +407,7 @@ class LocalEngine:
 
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read all jobs and generations back from the files, and return their reports."""
+        remove_torn(self.layout.code)
         for file in sorted(self.layout.root.glob("*/spec.json")):
             is_forgotten = (file.parent / "forgotten").exists()
             document = None if is_forgotten else read_json(file, must_be_read=True)
@@ -414,10 +415,12 @@ class LocalEngine:
                 continue
             job = str(document["job"])
             self._specs[job] = JobSpec(**document)
+            remove_torn(file.parent)
             number = max(self._generations(job), default=None)
             if number is not None:
                 self._runs[job] = self._read_generation(job, number)
             for folder in file.parent.glob("g*"):
+                remove_torn(folder)
                 _take_over(folder)
             if number is not None:
                 self._begin_again(self._runs[job])

@@ -14,6 +14,7 @@ import json
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -83,6 +84,8 @@ from policies.model import GpuSlot, JobId, NodeId
 _LOG = logging.getLogger("boa.engine")
 AGAIN_SECONDS = 15.0
 """A stop is repeated after this time until the generation has ended."""
+MOST_ANSWERS = 2
+"""A node's reports count as lost once its units have answered this often without one of them."""
 MOST_PROBES = 3
 """A silent unit is lost after this many probes in a row without a sign of life, whatever was answered."""
 ASIDE_SECONDS = 5.0
@@ -142,6 +145,7 @@ class SsmEngine:
         self._now, self._gate, self._efa_of = now, gate, efa_of
         self.starts = StartOrders(self._commands, address_of, at_once=starts_at_once)
         self._is_cut_off = False
+        self._answered: Counter[NodeId] = Counter()
         self._jobs: dict[JobId, SsmJob] = {}
         self._is_recalled = False
         self._saved_aside_at = float("-inf")
@@ -382,7 +386,31 @@ class SsmEngine:
 
     def nets(self) -> Mapping[str, Callable[[], str]]:
         """Return the queue of reports and the way to the nodes, with what says why each is lost."""
-        return {"reports": lambda: self._inbox.fault, "commands": lambda: self._commands.fault}
+        return {
+            "reports": lambda: self._inbox.fault or self._unreported(),
+            "commands": lambda: self._commands.fault,
+        }
+
+    def _unreported(self) -> str:
+        """Return which nodes answer when they are asked, and do not report; empty if there is none."""
+        present = {node for job in list(self._jobs.values()) if job.run is not None for node in job.run.nodes}
+        found = sorted(
+            node for node, times in list(self._answered.items()) if times >= MOST_ANSWERS and node in present
+        )
+        if not found:
+            return ""
+        return (
+            f"jobs run on {', '.join(found)}, and no report of theirs comes through the queue: they are "
+            "asked one by one instead, and what happens is noticed late. `boa doctor` looks at the policies "
+            "of the queue and of the nodes' role, and at the network"
+        )
+
+    def _node_of(self, status: Mapping[str, Any]) -> NodeId:
+        """Return the node of the unit that a status is about; empty if it is of no present one."""
+        known = self._jobs.get(status["job"])
+        run = None if known is None else known.run
+        rank = status["rank"]
+        return "" if run is None or rank >= len(run.nodes) else run.nodes[rank]
 
     def interruptions(self) -> Mapping[NodeId, float]:
         """Return the nodes that the cloud takes back according to its warnings, and when."""
@@ -393,6 +421,7 @@ class SsmEngine:
         # Save before messages are deleted, or an end would be lost if this process died.
         for status in self._inbox.receive(keep=self._save_news):
             self._has_news |= self._heard(status)
+            self._answered.pop(self._node_of(status), None)
         self._is_cut_off = False
         for known in self._jobs.values():
             if known.run is not None:
@@ -499,6 +528,7 @@ class SsmEngine:
             document = json_object(output.partition(STATUS)[2], PROBE)
             said = None if document is None else self._read_status(document, PROBE)
             if said is not None and (said["is_kept"] or said["exit"] is not None):
+                self._answered[run.nodes[rank]] += 1
                 return self._heard(said)
             # Otherwise the answer is no sign of life: there is no unit, its keeper is dead, or the answer is
             # older than the last status because the node has rebooted. It may also not be the keeper's.

@@ -48,6 +48,7 @@ _LANGUAGES: dict[str, Language] = {".json": "json", ".toml": "toml", ".csv": "cs
 _SPACE = re.compile(r"\s*")
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _TOML_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,4}")
+_TOML_COLON = re.compile(r"[\w.-]+\s*:(\s|$)")
 _TOML_WORD = re.compile(r"[^\s\"'\[{#][^\"'#]*")
 _TOML_HEADER = re.compile(r"\s*\[(\[?)([^\[\]]+)\]?\]")
 _TOML_KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
@@ -55,8 +56,8 @@ _UNSEEN, _CURLED = ("Cc", "Cf", "Zs", "Zl", "Zp"), frozenset("\u2018\u2019\u201c
 _TOML_PART = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
 
 
-class _RepeatedKey(Exception):
-    """A JSON object has a key twice."""
+class RepeatedKey(Exception):
+    """A JSON object has a key twice: it is the text of the error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,11 +200,11 @@ def parse_json(text: str, name: str) -> object:
         InputError: when it is not valid, breaks off, repeats a key or is nested too deeply.
     """
     try:
-        return json.loads(text, object_pairs_hook=_distinct, parse_int=whole_number)
+        return json.loads(text, object_pairs_hook=distinct_keys, parse_int=whole_number)
     except json.JSONDecodeError as error:
         line, hint = _cut_short(text, error.lineno)
         raise InputError(f"not valid JSON: {error.msg}", file=name, line=line, hint=hint) from None
-    except _RepeatedKey as error:
+    except RepeatedKey as error:
         _blame_repeated_key(text, name, str(error))
     except RecursionError:
         raise InputError("lists and objects are nested too deeply", file=name) from None
@@ -212,8 +213,10 @@ def parse_json(text: str, name: str) -> object:
 def json_pages(text: str, name: str, *, hint: str) -> list[Any]:
     """Return the values of JSON text, and of arrays their entries, in order.
 
+    Values stand on lines of their own or follow each other. Whole numbers are exact.
+
     Raises:
-        InputError: like `listed_json`.
+        InputError: when the text is empty, not valid, breaks off, repeats a key or is nested too deeply.
     """
     return [
         one
@@ -227,19 +230,6 @@ def names_next_page(pages: Sequence[Any], key: str) -> bool:
     return bool(pages) and isinstance(pages[-1], dict) and bool(pages[-1].get(key))
 
 
-def listed_json(text: str, name: str, lists: Sequence[str], *, hint: str) -> list[Any]:
-    """Return the entries of lists in JSON, as programs print them and people append them to a file.
-
-    Each value of the text is an array of entries, an object with the array under one of the keys `lists`, or
-    an entry; an array may hold such objects. Values stand on lines of their own or follow each other. Whole
-    numbers are exact: those of 19 digits are often names.
-
-    Raises:
-        InputError: when the text is empty, not valid, breaks off, repeats a key or is nested too deeply.
-    """
-    return entries_of(json_pages(text, name, hint=hint), lists)
-
-
 def entries_of(pages: Sequence[Any], lists: Sequence[str]) -> list[Any]:
     """Return the entries of answers: those of the array under one of the keys `lists`, else the answer."""
     found: list[Any] = []
@@ -251,7 +241,7 @@ def entries_of(pages: Sequence[Any], lists: Sequence[str]) -> list[Any]:
 
 def _json_values(text: str, name: str, hint: str) -> Iterator[Any]:
     """Yield the values of JSON text, one after the other."""
-    decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_int=_exact_number)
+    decoder = json.JSONDecoder(object_pairs_hook=distinct_keys, parse_int=exact_number)
     at = len(text) - len(text.lstrip())
     if at == len(text):
         raise InputError("the file is empty", file=name, hint=hint)
@@ -263,7 +253,7 @@ def _json_values(text: str, name: str, hint: str) -> Iterator[Any]:
             # A text that does not begin as JSON is another kind of file.
             said = cut if text.lstrip().startswith(("{", "[")) else hint
             raise InputError(f"not valid JSON: {error.msg}", file=name, line=line, hint=said) from None
-        except _RepeatedKey as error:
+        except RepeatedKey as error:
             line = text.count("\n", 0, at) + 1
             raise InputError(f"the key {str(error)!r} is given twice", file=name, line=line) from None
         except RecursionError:
@@ -272,17 +262,17 @@ def _json_values(text: str, name: str, hint: str) -> Iterator[Any]:
         at = _SPACE.match(text, end).end()  # type: ignore[union-attr]  # it matches no sign, too
 
 
-def _exact_number(digits: str) -> int | float:
+def exact_number(digits: str) -> int | float:
     """Return an int, or infinity for one that no float holds."""
     return int(digits) if len(digits) <= 300 else float(digits)
 
 
-def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return a JSON object's pairs as a dictionary, refusing a repeated key."""
     result = dict(pairs)
     if len(result) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise _RepeatedKey(next(key for key in keys if keys.count(key) > 1))
+        raise RepeatedKey(next(key for key in keys if keys.count(key) > 1))
     return result
 
 
@@ -317,6 +307,11 @@ def _toml_hint(line: str) -> str:
     """Return a hint for a line that is not TOML."""
     if line.startswith(("<<<<<<<", "=======", ">>>>>>>")):
         return "These are the marks of an unfinished merge"
+    begin = line.lstrip()
+    if begin.startswith(("{", "```", "---", "%YAML")):
+        return "It looks like JSON, YAML or Markdown: TOML has sections as [budget], and lines KEY = VALUE"
+    if begin.startswith((";", "//", "--", "/*", "!")):
+        return "A comment begins with #"
     odd = next((sign for sign in line.rstrip("\r") if unicodedata.category(sign) in _UNSEEN), " ")
     if odd not in " \t":
         said = (
@@ -325,6 +320,14 @@ def _toml_hint(line: str) -> str:
         return f"{said}, as some programs write: replace it"
     if set(line) & _CURLED and '"' not in line:
         return "The quotes are typographic: write straight ones"
+    if begin.startswith(("export ", "set ", "env ")):
+        return "Variables of a shell are no settings: write KEY = VALUE in a section such as [budget]"
+    if "=" not in begin and _TOML_COLON.match(begin):
+        return "TOML writes KEY = VALUE in a section such as [budget], and no colon"
+    if begin.startswith("[") and "@" in begin and '"' not in begin:
+        return 'A name with other signs than letters, digits, - and _ stands in quotes: [users."ann@x.org"]'
+    if begin.rstrip().endswith(("{", ",")) and "=" in begin and "{" in begin:
+        return "A table in braces stands on one line"
     key, _, value = (part.strip() for part in line.partition("="))
     value = value.partition("#")[0].strip()
     if value.lower() in ("true", "yes", "on", "false", "no", "off"):

@@ -24,10 +24,12 @@ Trouble: TypeAlias = Literal[
     "certificate",
     "address",
     "tables",
+    "file size",
 ]
 _OF_ERRNO: dict[int, Trouble] = {
     errno.ENOSPC: "full",
     errno.EDQUOT: "full",
+    errno.EFBIG: "file size",
     errno.EROFS: "read-only",
     errno.EIO: "disk",
     errno.ESTALE: "disk",

@@ -16,7 +16,7 @@ from boa_daemon.inputs.money_cells import usd_cell
 from boa_daemon.inputs.price_lists import OTHER_ACCELERATORS, ListedPrice, Market, PriceList, gpu_name
 from boa_daemon.inputs.tables import TableRow, read_rows
 from boa_daemon.number_text import NotOneNumber, number_of, other_currency
-from boa_daemon.time_text import instant_seconds
+from boa_daemon.time_text import days_in, instant_seconds
 from policies.money_text import price_in_dollars
 from policies.speedup import MAX_GPUS
 
@@ -108,6 +108,9 @@ _HOURS = re.compile(
     re.IGNORECASE,
 )
 _SUMS = ("total", "subtotal", "grand total", "sum", "average", "mean", "median")
+_SLASHED = re.compile(r"(\d{1,2})[/.-](\d{1,2})[/.-]\d{4}", re.ASCII)
+_NO_DAY = ("", "-", "n/a", "na", "none", "null", "nan", "nat", "unknown", "?")
+_DAY_HINT = "Write days as YYYY-MM-DD, or give --as-of YYYY-MM-DD for all rows"
 _HINT = "A table of prices has a machine, its gpu and gpus, and a price per hour of it or of one GPU"
 
 
@@ -121,7 +124,9 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
     found = PriceList([])
     unread: list[str] = []
     lines: dict[tuple[str, str, str, Market], int] = {}
-    for row in read_rows(path, (), column_of=_columns(path, unread)):
+    rows = list(read_rows(path, (), column_of=_columns(path, unread)))
+    day_comes_first = None if as_of else _day_comes_first(rows)
+    for row in rows:
         line, cells = row.line, row.cells
         if not lines and not found.left_out:
             _check(cells, path, unread)
@@ -171,7 +176,7 @@ def read_price_table(path: Path, *, as_of: str, cloud: str) -> PriceList:
                     market=kind,
                     usd_per_hour=usd,
                     usd_low=usd,
-                    as_of=as_of or _day(cells),
+                    as_of=as_of or _day(row, day_comes_first=day_comes_first),
                     source=f"{own}'s prices {path.name}",
                     gpus=gpus,
                     gpu_model=_model(row),
@@ -356,12 +361,42 @@ def _prices(row: TableRow, gpus: int, market: Market) -> list[tuple[Market, floa
     return found
 
 
-def _day(cells: Mapping[str, str]) -> str:
-    """Return the day of a row as an ISO date; empty for other spellings, which differ by country."""
-    try:
-        return datetime.fromtimestamp(instant_seconds(cells.get("as_of", "")), UTC).date().isoformat()
-    except (ValueError, OverflowError):
+def _day_comes_first(rows: Sequence[TableRow]) -> bool | None:
+    """Return whether days such as 03/01/2026 have the day first, by those that have but one reading.
+
+    None where all have two, or none is of this form.
+    """
+    first: dict[bool, TableRow] = {}
+    for row in rows:
+        found = _SLASHED.match(row.cells.get("as_of", ""))
+        if found and len(days_in(row.cells["as_of"])) == 1 and found[1] != found[2]:
+            first.setdefault(int(found[1]) > 12, row)
+    if len(first) > 1:
+        day, month = (first[key].cells["as_of"] for key in (True, False))
+        last = max(first.values(), key=lambda row: row.line)
+        raise last.refuse(f"{day!r} has the day first, and {month!r} the month", hint=_DAY_HINT)
+    return next(iter(first), None)
+
+
+def _day(row: TableRow, *, day_comes_first: bool | None) -> str:
+    """Return the day of a row as an ISO date; empty where it names none.
+
+    Raises:
+        InputError: when it is no day, or may be two and no other row says which.
+    """
+    text = row.cells.get("as_of", "")
+    if text.lower() in _NO_DAY:
         return ""
+    days = days_in(text)
+    if len(days) == 2:
+        if day_comes_first is None:
+            raise row.refuse(f"the day {text!r} may be {days[0]} or {days[1]}", hint=_DAY_HINT)
+        return days[0] if day_comes_first else days[1]
+    try:
+        return datetime.fromtimestamp(instant_seconds(text), UTC).date().isoformat()
+    except (ValueError, OverflowError) as error:
+        reason = "" if str(error) == "no time" else f": {error}"
+        raise row.refuse(f"{text!r} is no day{reason}", hint=_DAY_HINT) from None
 
 
 def _number(row: TableRow, name: str) -> float | None:

@@ -21,6 +21,7 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_text
 from boa_daemon.slurm import options as of_slurm
 from boa_daemon.slurm.class_comment import read_class_comment
+from boa_daemon.slurm.resources import SlurmGpus, read_gpus
 from boa_daemon.units import SECONDS_PER_HOUR
 
 SUFFIXES = (".sbatch", ".slurm")
@@ -97,7 +98,6 @@ REFUSED: Mapping[str, str] = {
     "cpu-freq": "clocks of processors are not changed",
     "mcs-label": "there are no security labels",
     "umask": "write umask into the script",
-    "tres-per-task": "say --gpus-per-task or --cpus-per-task",
 }
 
 
@@ -320,23 +320,40 @@ def _count(said: _Said, key: str, value: str) -> int:
 
 
 def _gres(said: _Said, value: str) -> None:
-    found: list[int] = []
-    for each in re.sub(r"\([^)]*\)", "", value).split(","):
-        kind, *rest = each.strip().removeprefix("gres/").split(":")
-        if kind != "gpu":
-            if "gpu" in kind.lower():
-                said.refuse(f"--gres={each} cannot be read", "Write gpu:2 or gpu:a100:2")
-            said.note("gres", f"{each} is no GPU", "ignored")
-            continue
-        # gpu:a100 is one of that kind.
-        is_counted = bool(rest) and rest[-1][:1].isdigit() and not _SLICE.search(rest[-1])
-        found.append(_count(said, "gres", rest[-1]) if is_counted else 1)
-        is_slice = any(_SLICE.search(word) for word in rest)
+    found = _resources(said, "gres", value)
+    for item in found.others:
+        said.note("gres", f"{item} is no GPU", "ignored")
+    for name in found.by_type:
+        is_slice = _SLICE.search(name) is not None
         said.note(
             "gres", "a slice of a GPU (MIG) counts as a GPU" if is_slice else "counts for the number of GPUs"
         )
-    if found:
-        said.sizes["gpus-per-node"] = sum(found)
+    if found.by_type:
+        said.sizes["gpus-per-node"] = found.count
+
+
+def _tres_per_task(said: _Said, value: str) -> None:
+    found = _resources(said, "tres-per-task", value)
+    for item in found.others:
+        name, _, amount = item.replace(":", "=").partition("=")
+        if name.lower() == "cpu":
+            said.sizes["cpus-per-task"] = said.whole("tres-per-task=cpu", amount)
+            said.note("tres-per-task", "cpus")
+        else:
+            said.note("tres-per-task", f"{item} is neither GPUs nor processors", "ignored")
+    if found.by_type:
+        said.sizes["gpus-per-task"] = found.count
+        said.note("tres-per-task", "counts for the number of GPUs")
+
+
+def _resources(said: _Said, option: str, value: str) -> SlurmGpus:
+    """Return the GPUs and the other resources of an option."""
+    found = read_gpus(value)
+    none = next((item for item in value.split(",") if "gpu" in item and re.search(r"\b0+(\(|$)", item)), "")
+    if found.unread or none:
+        item = none or found.unread[0]
+        said.refuse(f"--{option}={item} cannot be read", "Write gpu:2 or gpu:a100:2, with 1 GPU or more")
+    return found
 
 
 def _time(said: _Said, value: str) -> None:
@@ -515,7 +532,8 @@ _OTHER_MAIL = (
 _IF_BARE = {"nice": "100"}
 """What an option means that has no value, and could have one."""
 _TAKEN: Mapping[str, Callable[[_Said, str], None]] = {
-    "job-name": _name, "nodes": _nodes, "gres": _gres, "time": _time, "array": _array, "chdir": _chdir,
+    "job-name": _name, "nodes": _nodes, "gres": _gres, "tres-per-task": _tres_per_task,
+    "time": _time, "array": _array, "chdir": _chdir,
     "dependency": _dependency, "export": _export, "mail-type": _mail, "mail-user": _mail_user,
     "begin": _begin, "deadline": _deadline, "signal": _signal, "comment": _comment,
     **{key: _size(key) for key in ("ntasks", "ntasks-per-node", "ntasks-per-gpu")},
@@ -542,6 +560,9 @@ def _content(said: _Said, text: str, path: Path) -> dict[str, Any]:
     per_node = int(
         sizes.get("gpus-per-node", 0) or sizes.get("gpus-per-socket", 0) * sizes.get("sockets-per-node", 1)
     )
+    if "nodes" not in sizes and per_node:
+        # Slurm takes as many nodes as the number of all GPUs needs.
+        nodes = max(1, -(-int(sizes.get("gpus", 0)) // per_node))
     tasks = int(sizes.get("ntasks", sizes.get("ntasks-per-node", 1) * nodes))
     gpus = int(sizes.get("gpus", 0) or per_node * nodes or sizes.get("gpus-per-task", 0) * tasks)
     widest = gpus
@@ -551,7 +572,10 @@ def _content(said: _Said, text: str, path: Path) -> dict[str, Any]:
         gpus = widest = nodes
         said.note("gpus", f"the script asks for no GPU; it is planned with {gpus}, one on each node")
     on_node = max(per_node or gpus // nodes, 1)
-    if "ntasks-per-gpu" in sizes and not sizes.keys() & {"ntasks", "ntasks-per-node"}:
+    has_tasks = bool(sizes.keys() & {"ntasks", "ntasks-per-node"})
+    if "gpus-per-task" in sizes and not has_tasks:
+        tasks = max(gpus // int(sizes["gpus-per-task"]), 1)
+    if "ntasks-per-gpu" in sizes and not has_tasks:
         tasks = int(sizes["ntasks-per-gpu"]) * on_node * nodes
     tasks_per_node = int(sizes.get("ntasks-per-node", -(-tasks // nodes)))
     cpus = sizes.get("cpus-per-task", 0) * tasks_per_node or sizes.get("cpus-per-gpu", 0) * on_node

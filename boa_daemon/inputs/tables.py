@@ -29,6 +29,7 @@ _BATCH = 8192
 _MOST_TEXTS = 100_000
 """Most texts of a column whose values are kept."""
 _CUT_SHORT = "The file may be cut short: fetch it again"
+_NOT_WHOLE = "It was not written whole, as before a crash: fetch it again"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _JSON = re.compile(r"\s*(\{|\[\s*([\[{]|$))")
 _SEPARATOR = re.compile(r"sep=(?P<mark>.)\s*", re.IGNORECASE)
@@ -347,7 +348,8 @@ class _Reader:
         """Yield the rows below the header."""
         count = 0
         try:
-            header = list(names) or [column_of(name.strip()) for name in next(self._lines, [])]
+            raw = [] if names else next(self._lines, [])
+            header = list(names) or _as_required([column_of(name.strip()) for name in raw], required)
             self._check(header, required, header_hint)
             places = {name: place for place, name in enumerate(header) if name}
             is_open = True
@@ -360,7 +362,7 @@ class _Reader:
                 except (csv.Error, UnicodeDecodeError) as error:
                     fault = error
                 is_open = len(rows) == _BATCH and fault is None
-                kept, lines = self._whole(rows, begin, len(header), hint)
+                kept, lines = self._whole(rows, begin, len(header), hint, raw)
                 count += len(kept)
                 if kept:
                     yield Rows(
@@ -394,11 +396,15 @@ class _Reader:
             raise
 
     def _whole(
-        self, rows: list[list[str]], begin: int, width: int, hint: str
+        self, rows: list[list[str]], begin: int, width: int, hint: str, header: list[str]
     ) -> tuple[list[list[str]], Sequence[int]]:
-        """Return the rows that are not blank, with their lines; refuse rows with other numbers of cells."""
+        """Return the rows that are data, with their lines; refuse rows with other numbers of cells.
+
+        Blank rows, comments, and the header of a further file that was put behind the first are none.
+        """
         end = begin + len(rows)
-        if width and self._line == end and set(map(len, rows)) == {width} and all(map(itemgetter(0), rows)):
+        is_plain = self._line == end and header not in rows
+        if width and is_plain and set(map(len, rows)) == {width} and all(map(itemgetter(0), rows)):
             return rows, range(begin + 1, end + 1)
         kept: list[list[str]] = []
         lines: list[int] = []
@@ -407,14 +413,32 @@ class _Reader:
             line += 1 + sum(len(_LINE_END.findall(cell)) for cell in cells)
             if not any(map(str.strip, cells)) or (self._is_ruled and all(map(_RULE.fullmatch, cells))):
                 continue
+            if header and cells == header:
+                continue
             if len(cells) != width:
+                if cells[0].lstrip().startswith("#"):
+                    continue
+                if "\0" in "".join(cells):
+                    raise InputError("zero bytes in its text", file=self._path, line=line, hint=_NOT_WHOLE)
                 problem = f"{len(cells)} cells where the header has {width}"
+                # A hint is about signs within cells, which make more of them.
+                hint = hint if len(cells) > width else ""
                 if width == 1 < len(cells) and not kept and line <= _TITLES:
                     hint = f"Line {line} looks like the header: remove the lines above it"
                 raise InputError(problem, file=self._path, line=line, hint=hint or _CUT_SHORT)
             kept.append(cells)
             lines.append(line)
         return kept, lines
+
+
+def _as_required(header: list[str], required: Sequence[str]) -> list[str]:
+    """Return the header with the names that a reader requires where theirs differ in large letters alone."""
+    lacks = {name.lower(): name for name in required if name not in header}
+    folded = [name.lower() for name in header]
+    return [
+        lacks[low] if low in lacks and folded.count(low) == 1 else name
+        for name, low in zip(header, folded, strict=True)
+    ]
 
 
 def _check_header(header: Sequence[str], required: Sequence[str], path: Path, hint: str = "") -> None:

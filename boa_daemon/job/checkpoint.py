@@ -247,7 +247,9 @@ def write_checkpoint(
     return Checkpoint(generation=generation, step=step, sha256=sha256, path=file)
 
 
-def try_checkpoint(folder: Path, *, write: Callable[[BinaryIO], Any], check: Callable[[Path], Any]) -> None:
+def try_checkpoint(
+    folder: Path, *, generation: int, write: Callable[[BinaryIO], Any], check: Callable[[Path], Any]
+) -> None:
     """Write what a checkpoint would hold, load it and remove it.
 
     Raises:
@@ -255,7 +257,7 @@ def try_checkpoint(folder: Path, *, write: Callable[[BinaryIO], Any], check: Cal
         OSError: when there is no room for it now; a later try may succeed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    aside = folder / f".trial.{os.getpid()}"
+    aside = folder / f".trial.g{generation}.{os.getpid()}"
     try:
         with aside.open("wb") as stream:
             try:
@@ -280,7 +282,21 @@ def set_fence(folder: Path, generation: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
         if read_fence(folder) < generation:
+            _remove_torn(folder, generation)
             _write_bytes(folder / FENCE, str(generation).encode())
+
+
+def _remove_torn(folder: Path, generation: int) -> None:
+    """Remove what killed processes were writing: parts of checkpoints only if of older generations.
+
+    Who calls this has the folder's lock, under which fence and manifests are written.
+    """
+    for name in os.listdir(folder):
+        found = re.match(r"\.(?:trial\.)?g([0-9]+)[-.]", name)
+        is_older = found is not None and int(found[1]) < generation
+        if is_older or re.fullmatch(rf"\.(?:{FENCE}|manifest[^/]*)\.[0-9]+-[0-9]+", name):
+            with suppress(OSError):
+                os.unlink(folder / name)
 
 
 def read_fence(folder: Path) -> int:

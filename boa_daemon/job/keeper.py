@@ -112,6 +112,8 @@ LINGER_SECONDS = 2.0
 """Time for processes that outlive the command to exit after SIGTERM, before SIGKILL."""
 ERRAND_SECONDS = 120.0
 """Time limit of an errand (a report, a copy)."""
+LAST_UPLOAD_SECONDS = 3600.0
+"""Time limit of the last upload of a unit without a keeper: who ends the unit waits, and holds its lock."""
 AS_KEEPER = ("word", "bring", "look")
 """Errands that run as the keeper's user: reports and logs, the code and data, the check of the node."""
 TELLING = ("word", "before", "keep")
@@ -991,26 +993,30 @@ def end_orphaned_unit(folder: Path) -> None:
         lingering=lingering, **_ends(unit), ended_at=time.time()
     )
     write_in_room(folder / "exit.json", sealed_document(unit.folder, facts))
-    for script, seconds, user in (
-        (unit.keep, None, popen_as(unit)),
-        (unit.after, ERRAND_SECONDS, dict[str, Any]()),
-    ):
-        if script:
-            status = json.dumps(told_status(folder, verify=True))
-            subprocess.run(
-                ["/bin/bash", "-c", script],
-                env={
-                    **os.environ,
-                    **aws_variables(unit.region),
-                    "BOA_STATUS": status,
-                    "BOA_PYTHON": sys.executable,
-                },
-                stdin=subprocess.DEVNULL,
-                check=False,
-                timeout=seconds,
-                **user,
-            )
+    if unit.keep:
+        with suppress(OSError):  # A user whom the kernel refuses must not keep the end from being reported.
+            _do_last_errand(unit, unit.keep, LAST_UPLOAD_SECONDS, **popen_as(unit))
+    if unit.after:
+        _do_last_errand(unit, unit.after, ERRAND_SECONDS)
     clear_away(unit)
+
+
+def _do_last_errand(unit: Unit, script: str, seconds: float, **user: Any) -> None:
+    """Run an errand of a unit without a keeper, and end all its processes once its time is over."""
+    environment = {
+        **os.environ,
+        **aws_variables(unit.region),
+        "BOA_STATUS": json.dumps(told_status(unit.folder, verify=True)),
+        "BOA_PYTHON": sys.executable,
+        ERRAND: unit.name,
+    }
+    words = ["/bin/bash", "-c", script]
+    with subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, **user) as errand:
+        try:
+            errand.wait(seconds)
+        except subprocess.TimeoutExpired:
+            kill_all_carrying(f"{ERRAND}={unit.name}")
+            errand.kill()
 
 
 def clear_away(unit: Unit) -> None:

@@ -344,7 +344,7 @@ class Run:
             return
         began = time.monotonic()
         try:
-            try_checkpoint(self.folder, write=write, check=check)
+            try_checkpoint(self.folder, generation=self.generation, write=write, check=check)
         except OSError as error:
             self.note(
                 f"no checkpoint could be written: {error.strerror or error}; it is tried again when due"

@@ -6,6 +6,7 @@ The one place that writes beside a file and renames. Standard library only, beca
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 from collections.abc import Iterator
@@ -48,6 +49,33 @@ def whole_file(path: str | Path, *, mode: int | None = None, durable: bool = Tru
     if durable:
         with suppress(OSError):  # Some file systems cannot flush a folder; the rename is done all the same.
             flush(target.parent)
+
+
+def remove_torn(folder: Path) -> None:
+    """Remove what processes that were killed had begun to write beside the files of a folder.
+
+    Only processes of this machine may write in the folder: others are not known to live. A folder that cannot
+    be read, and a file that cannot be removed, stay as they are.
+    """
+    threads = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        found = _ASIDE.fullmatch(name)
+        if found is None:
+            continue
+        pid, thread = int(found[1]), int(found[2])
+        # In a container each daemon has the number of the one before.
+        is_written = thread in threads if pid == os.getpid() else os.path.exists(f"/proc/{pid}")
+        if not is_written:
+            with suppress(OSError):
+                os.unlink(folder / name)
+
+
+_ASIDE = re.compile(r"\..+\.([0-9]+)-([0-9]+)(?:-journal|-wal|-shm)?")
+"""Name of a file that `whole_file` gives, and of what SQLite puts beside it."""
 
 
 def write_whole(

@@ -109,7 +109,7 @@ class Frontier(Result):
                 at = self.hours_at(budget)
                 axes.plot([budget], [at], "o")
                 axes.annotate(f"{name}: {format_hours(at)}", (budget, at), (6, 6), textcoords="offset points")
-        axes.set_xlabel("GPUs" if self.unit == "gpus" else "USD per hour")
+        axes.set_xlabel("GPUs" if self.unit == "gpus" else "dollars per hour")
         axes.set_ylabel("mean hours from arrival to end")
         axes.set_ylim(bottom=0.0)
         return axes

@@ -266,7 +266,8 @@ class CalendarPlan:
         elif found.gap is not None:
             which = " that keeps these dates" if due else ""
             gap = found.gap_with_dates
-            said.append(f"By the bound no calendar{which} cuts the mean JCT by more than {gap:.0%}.")
+            best = f"At best, another calendar{which} would cut the mean JCT by {gap:.0%}."
+            said.append(best if gap >= 0.005 else f"No other calendar{which} has a shorter mean JCT.")
         if self.spot is not None:
             said.append(spot_sentence(self.spot, calendar))
         if self.budget is not None:

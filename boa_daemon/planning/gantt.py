@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boa_daemon.planning.calendar_plan import PERIODS, CalendarPlan
-from boa_daemon.planning.plots import DANGER, INK, SOFT, frame_axes, save
+from boa_daemon.planning.plots import DANGER, HALO, INK, SOFT, frame_axes, save
 from boa_daemon.units import counted
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def gantt_figure(plan: CalendarPlan, title: str) -> Figure:
     axes = figure.add_subplot()
     frame_axes(axes, title, f"{unit} after the begin" if plan.start is None else "", "")
     types = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(plan.machines)}
+    dates = [entry.job.due_hours for entry in entries if np.isfinite(entry.job.due_hours)]
+    widest = max(plan.found.calendar.all_done, *dates, 0.0) / scale
     small: Any = {"textcoords": "offset points", "va": "center", "fontsize": 7.5, "zorder": 4}
     shows_names = rows <= MOST_NAMES
     # A short job of a long list is still visible.
@@ -68,10 +70,12 @@ def gantt_figure(plan: CalendarPlan, title: str) -> Figure:
         if np.isfinite(entry.job.due_hours):
             due = entry.job.due_hours / scale
             axes.plot([due, due], [row - 0.45, row + 0.45], color=INK, lw=1.8, zorder=3)
-            near = 0.05 * plan.found.calendar.all_done / scale
+            near = 0.05 * widest
             last = max(ends, due + 0.2 * near) if ends - near < due < ends + 1.6 * near else ends
         if shows_names:
-            axes.annotate(f"{entry.option.instances}x", (last, row), xytext=(3, 0), **small, color=INK)
+            axes.annotate(
+                f"{entry.option.instances}x", (last, row), xytext=(3, 0), **small, color=INK, bbox=HALO
+            )
     for row, job in enumerate(left_out, start=len(entries)):
         axes.annotate("no place", (job.job.submit_hours / scale, row), xytext=(3, 0), **small, color=DANGER)
     has_periods = _shade(axes, plan, scale)

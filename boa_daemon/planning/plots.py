@@ -34,6 +34,8 @@ LONGEST_NAME = 36
 INK, LINE, MARK, SOFT, DANGER = "#1f2933", "#1769aa", "#c2410c", "#8895a7", "#c92a2a"
 GREY = "#52606d"
 """For text that may be passed over; SOFT is too pale for text."""
+HALO = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
+"""Behind words that lines may cross."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +156,7 @@ def _frame(axes: Axes, plot: CurvePlot, unit: str) -> None:
     mean = "Weighted mean" if plot.is_weighted else "Mean"
     frame_axes(axes, plot.title, f"Budget, {money}", f"{mean} job completion time, {unit}")
     if plot.unit != "gpus":
-        axes.xaxis.set_major_formatter(lambda x, _: _short_usd(x))
+        axes.xaxis.set_major_formatter(dollar_ticks())
 
 
 def frame_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
@@ -187,12 +189,14 @@ def _words(axes: Axes, plot: CurvePlot, scale: float, frame: tuple[float, float,
     )
     axes.text(
         right,
-        knee.floor_hours * scale - 0.015 * top,
+        knee.floor_hours * scale - 0.028 * top,
         f"floor: no money buys less than {format_hours(knee.floor_hours)}",
         ha="right",
         va="top",
         color=GREY,
         fontsize=9.5,
+        zorder=7,
+        bbox=HALO,
     )
     axes.plot([knee.budget], [knee.hours * scale], "o", color=INK, ms=8, zorder=5)
     axes.text(
@@ -204,7 +208,7 @@ def _words(axes: Axes, plot: CurvePlot, scale: float, frame: tuple[float, float,
         color=INK,
         fontsize=10.5,
         zorder=7,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85},
+        bbox=HALO,
     )
     if plot.marked is not None:
         budget, hours = plot.marked
@@ -221,6 +225,8 @@ def _words(axes: Axes, plot: CurvePlot, scale: float, frame: tuple[float, float,
             color=MARK,
             fontsize=11,
             fontweight="bold",
+            zorder=7,
+            bbox=HALO,
         )
 
 
@@ -249,7 +255,7 @@ def scenario_figure(rows: Sequence[Mapping[str, Any]], *, is_rate: bool, per: Pe
     money = f"dollars per {'hour' if per.name == 'h' else per.name}" if is_rate else "dollars in all"
     frame_axes(left, "Waiting", f"Mean job completion time, {unit}", "")
     frame_axes(right, "Spend", f"Spend, {money}", "")
-    right.xaxis.set_major_formatter(lambda x, _: _short_usd(x))
+    right.xaxis.set_major_formatter(dollar_ticks())
     right.xaxis.set_major_locator(_few_ticks())
     left.xaxis.set_major_locator(_few_ticks())
     for place, row in enumerate(rows):
@@ -286,7 +292,7 @@ def _beside(axes: Axes, x: float, y: float, words: str, *, colour: str = INK) ->
         color=colour,
         fontsize=9.5,
         zorder=5,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85},
+        bbox=HALO,
     )
 
 
@@ -313,6 +319,19 @@ def _short_usd(amount: float) -> str:
     return f"${amount / 1000.0:,.4g}k" if abs(amount) >= 10_000.0 else f"${amount:,.4g}"
 
 
+def dollar_ticks() -> Any:
+    """Return a formatter of dollars that writes cents at all ticks of an axis or at none."""
+    from matplotlib.ticker import FuncFormatter  # noqa: PLC0415 - see check_plot_path
+
+    class Dollars(FuncFormatter):  # type: ignore[misc]
+        def format_ticks(self, values: Sequence[float]) -> list[str]:
+            said = [_short_usd(value) for value in values]
+            is_mixed = any("." in one for one in said) and not any(one.endswith("k") for one in said)
+            return [f"${value:,.2f}" for value in values] if is_mixed and min(values) >= 0.0 else said
+
+    return Dollars(lambda value, _: _short_usd(value))
+
+
 def _few_ticks() -> Any:
     """Return a locator with few ticks, whose labels do not touch."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - see check_plot_path
@@ -329,7 +348,7 @@ def bill_figure(cases: Sequence[tuple[str, float, float]], per: Per) -> Figure:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     frame_axes(axes, "The bill", f"Dollars per {'hour' if per.name == 'h' else per.name}", "")
-    axes.xaxis.set_major_formatter(lambda x, _: _short_usd(x))
+    axes.xaxis.set_major_formatter(dollar_ticks())
     for place, (_, before, after) in enumerate(cases):
         for shift, usd, colour in ((-0.19, before, SOFT), (0.19, after, LINE)):
             axes.barh(

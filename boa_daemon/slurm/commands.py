@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boa_daemon.errors import BoaError
+from boa_daemon.slurm.resources import read_gpus
 
 ANSWER_SECONDS = 10.0
 """How long one command may take before its answer counts as lost."""
@@ -58,6 +59,8 @@ _OPTIONS = ("SLURM_", "SQUEUE_", "SINFO_", "SCONTROL_", "SBATCH_", "SALLOC_", "S
 """Prefixes of variables that are options of Slurm's commands, or those of a job."""
 LATER = "try again in a bit"
 """What Slurm says of a job that it has not entered into its accounting yet."""
+WAITS_ALREADY = "Job is pending execution"
+"""What Slurm says of a second order to requeue a job."""
 _PLACES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 """Variables with which the commands find their controller."""
 _SILENT = (
@@ -435,7 +438,7 @@ def _node(line: str) -> SlurmNode | None:
         return None
     name, partition, shown, cpus, memory, gres, address = words[:7]
     state, marks = _state(shown)
-    gpus, model = gpus_of(gres)
+    found = read_gpus(gres)
     reason = words[7] if len(words) > 7 and words[7] != "none" else ""
     return SlurmNode(
         name=name,
@@ -444,8 +447,8 @@ def _node(line: str) -> SlurmNode | None:
         marks=marks,
         cpus=_whole(cpus),
         memory_mb=_whole(memory, unit="M"),
-        gpus=gpus,
-        gpu_model=model,
+        gpus=found.count,
+        gpu_model=found.model,
         address=address,
         reason=reason,
     )
@@ -498,27 +501,6 @@ def _whole(text: str, *, unit: str = " ") -> int:
         return 0
     power = _UNITS.index(found[2]) - _UNITS.index(unit) if found[2] else 0
     return int(float(found[1]) * 1024**power)
-
-
-def gpus_of(gres: str) -> tuple[int, str]:
-    """Return the number of GPUs in a text such as `gpu:a100:4(S:0-1)`, and their model if it is one.
-
-    `gpu` alone is one. A total beside its parts, as in `gres/gpu=4,gres/gpu:a100=4`, counts once.
-    """
-    count, total, models = 0, 0, set()
-    for each in re.sub(r"\([^)]*\)", "", gres).split(","):
-        kind, *rest = re.split("[:=]", each.strip().removeprefix("gres/"))
-        rest = [word for word in rest if word != "no_consume"]
-        if kind.lower() != "gpu":
-            continue
-        number = _whole(rest.pop()) if rest and re.fullmatch(r"\d+[KMG]?", rest[-1]) else 1
-        if "=" in each and not rest:
-            total += number
-        else:
-            count += number
-        models.update(rest)
-    count = max(count, total)
-    return count, models.pop() if len(models) == 1 else ""
 
 
 def expand(hostlist: str) -> list[str]:

@@ -64,13 +64,15 @@ class Database:
     """A database engine with this process as its only writer.
 
     `when_lost` is called when a write transaction fails, because state in memory is then ahead of the disk.
-    `fence` is called first in each write transaction and raises when this process may no longer write.
+    `fence` and `is_ours` are called first in each write transaction and raise when this process may no longer
+    write, and when another database has taken the place of its own.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.when_lost: Callable[[], None] = lambda: None
         self.fence: Callable[[Connection], None] = lambda _connection: None
+        self.is_ours: Callable[[Connection], None] = lambda _connection: None
         self._lock = threading.RLock()
         self._open: Connection | None = None
         self._busy_since: dict[int, float] = {}
@@ -89,6 +91,7 @@ class Database:
             try:
                 with self._timed(), self.engine.begin() as connection:
                     self.fence(connection)
+                    self.is_ours(connection)
                     self._open = connection
                     try:
                         yield connection

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from sqlalchemy import (
     Column,
@@ -55,6 +55,8 @@ IDLE_SECONDS = 10.0
 LOST_SECONDS = 8
 """Time after which a connection counts as lost whose server confirms nothing: the leader steps aside then."""
 KEPT_BACKUPS = 24
+RECOVERED = "is_recovered"
+"""Flag of a database that `boa recover` made, which may be empty."""
 AHEAD_SECONDS = 60.0
 """By how much a file's time may be ahead of the clock, as on a server of files."""
 
@@ -81,7 +83,8 @@ class StoreTooNew(StoreUnusable):
 
 def sqlite_url(path: Path) -> str:
     """Return the URL of a SQLite file."""
-    return f"sqlite:///{path}"
+    # In a URL these two begin a query, and a sign by its number.
+    return f"sqlite:///{str(path).replace('%', '%25').replace('?', '%3F')}"
 
 
 def parsed_url(url: str) -> URL:
@@ -99,6 +102,10 @@ def parsed_url(url: str) -> URL:
             "sqlite:////var/lib/boa/boa.sqlite",
             setting=("daemon", "database"),
         ) from None
+    if parsed.get_backend_name() == "sqlite" and parsed.database:
+        # Versions of SQLAlchemy differ in whether they do this.
+        path = url.partition(":///")[2].partition("?")[0]
+        parsed = parsed.set(database=unquote(path))
     return parsed.set(drivername="postgresql") if parsed.drivername == "postgres" else parsed
 
 

@@ -7,6 +7,7 @@ damage needs `boa recover`.
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 from collections.abc import Iterator
 
@@ -89,6 +90,10 @@ _SENTENCES: dict[Trouble, tuple[str, str]] = {
         "Check sslmode and sslrootcert in [daemon] database, and the name in the server's certificate",
     ),
     "address": ("[daemon] database is not understood", "Correct [daemon] database, and restart the daemon"),
+    "file size": (
+        "files of this process may not grow further",
+        "Raise the limit on the size of files (ulimit -f, LimitFSIZE), and restart the daemon",
+    ),
     "tables": ("its tables are not found", "Check the schema of its user (search_path), or restore it"),
 }
 
@@ -142,6 +147,9 @@ def _is_operational(error: BaseException) -> bool:
 def _of_sqlite(error: sqlite3.Error) -> Trouble | None:
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
+        if code == sqlite3.SQLITE_IOERR_WRITE and resource.getrlimit(resource.RLIMIT_FSIZE)[0] >= 0:
+            # SQLite does not say which error of the system it met.
+            return "file size"
         return _OF_SQLITE.get(code & 0xFF)
     said = str(error)
     for words, kind in (

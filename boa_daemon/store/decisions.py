@@ -24,6 +24,7 @@ from boa_daemon.store.tables import DECISIONS, META, POLICIES
 from boa_daemon.tick.explain.runner_up import Alternatives, action_choice
 from boa_daemon.tick.facts.actions import Action, StartJob
 from boa_daemon.tick.facts.codec import CachingEncoder, digest, dumps, pack, unpack
+from boa_daemon.tick.facts.limits import Held
 from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.money.spending import gpu_prices_in_use
@@ -90,13 +91,20 @@ class About:
         return made or self.node == action["target"] or self.node in action.get("nodes", ())
 
     def shortened(self, decision: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a decision with some of its actions, those that fit first, and the counts of all by kind."""
-        actions = decision["actions"]
-        fitting = sorted(actions, key=lambda action: not self._fits(action))
+        """Return a decision with some of its actions and notes, those that fit first, and counts of all."""
+        actions, held = decision["actions"], decision["held"]
+        if len(actions) > _LISTED:
+            actions = sorted(actions, key=lambda action: not self._fits(action))[:_LISTED]
+        if len(held) > _LISTED:
+            named = {self.job, self.node} - {""}
+            held = sorted(held, key=lambda note: not named <= set(note["what"].split()))[:_LISTED]
         return {
             **decision,
-            "actions": (actions if len(actions) <= _LISTED else fitting)[:_LISTED],
-            "action_counts": dict(Counter(action["kind"] for action in actions)),
+            "actions": actions,
+            "action_counts": dict(Counter(action["kind"] for action in decision["actions"])),
+            "held": held,
+            "held_counts": decision.get("held_counts")
+            or dict(Counter(note["code"] for note in decision["held"])),
         }
 
     def orders(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -133,7 +141,10 @@ class DaemonStore(SqlStore):
         """The last tick that this process recorded; 0 before the first."""
         self._recorded_in: str | None = None
         """The name of the database in which it was recorded, if it had one."""
+        self._held_before: frozenset[tuple[str, str]] = frozenset()
+        """What the last recorded tick held back: what, and the code."""
         self._scribe = CachingEncoder()
+        database.is_ours = self._check_name
         self.last_text = ""
         """The state of the last recorded tick as JSON text."""
 
@@ -175,6 +186,7 @@ class DaemonStore(SqlStore):
             put(connection, META, key="tick", value=json.dumps(state.tick))
             put(connection, DECISIONS, **row)
         self._recorded = state.tick
+        self._held_before = frozenset((held.what, held.code) for held in plan.held)
         if keeps:
             self._kept_state_at = state.now
 
@@ -183,23 +195,31 @@ class DaemonStore(SqlStore):
 
         Raises:
             StoreWentBack: when an older copy took its place.
-            StoreOfOthers: when another one did.
         """
         query = select(META.c.key, META.c.value).where(META.c.key.in_(("name", "tick")))
         rows = {row.key: json.loads(row.value) for row in connection.execute(query)}
-        name, before = rows.get("name"), self._recorded_in
-        if before is not None and name != before:
-            raise StoreOfOthers(
-                f"another database took the place of {before} while this daemon ran. Put the own "
-                "one back, or restart the daemon"
-            )
         if int(rows.get("tick", 0)) < self._recorded:
             recorded, self._recorded = self._recorded, 0
             raise StoreWentBack(
                 f"an older copy took the place of the database: its last tick is {rows.get('tick', 0)}, and "
                 f"{recorded} was recorded"
             )
-        self._recorded_in = name
+        self._recorded_in = rows.get("name")
+
+    def _check_name(self, connection: Connection) -> None:
+        """Return if the database still has the name of the one in which this process recorded its last tick.
+
+        Raises:
+            StoreOfOthers: when it has not.
+        """
+        if self._recorded_in is None:
+            return
+        found = connection.scalar(select(META.c.value).where(META.c.key == "name"))
+        if found is None or json.loads(found) != self._recorded_in:
+            raise StoreOfOthers(
+                f"another database took the place of {self._recorded_in} while this daemon ran. Put the own "
+                "one back, or restart the daemon"
+            )
 
     def _summary(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> dict[str, Any]:
         """Return the figures of a decision: choice, runner-up, costs, and what was held back."""
@@ -214,14 +234,33 @@ class DaemonStore(SqlStore):
             "waiting": dict(Counter(plan.jobs.waiting.values())),
             "held": [
                 {"what": held.what, "code": held.code, "numbers": dict(held.numbers)}
-                for held in plan.held[:_LISTED]
+                for held in self._notes(plan)
             ],
+            "held_counts": dict(Counter(held.code for held in plan.held)),
             # All of them: each job, node and user is to be found.
             "actions": [
                 self._listed(state, action, found if number < _LISTED else None)
                 for number, action in enumerate(actions)
             ],
         }
+
+    def _notes(self, plan: Plan) -> Sequence[Held]:
+        """Return the notes to record of what is held back: all new ones, and a few of each other code.
+
+        So a job among thousands is found by the tick that began to hold it back. Ticks that go on with that
+        do not name all of them again, which would fill a disk.
+        """
+        if len(plan.held) <= _LISTED:
+            return plan.held
+        new = [held for held in plan.held if (held.what, held.code) not in self._held_before]
+        place: Counter[str] = Counter()
+        others: list[tuple[int, Held]] = []
+        for held in plan.held:
+            if (held.what, held.code) in self._held_before:
+                place[held.code] += 1
+                others.append((place[held.code], held))
+        others.sort(key=lambda item: item[0])
+        return [*new, *(held for _, held in others[: max(_LISTED - len(new), 0)])]
 
     def _options(
         self, state: ClusterState, plan: Plan, found: Alternatives

@@ -35,6 +35,11 @@ RENEW_SECONDS = 3.0
 KEY = "daemon"
 
 
+def awake_or_not() -> float:
+    """Return seconds that go on while the machine is suspended, as a lease does; `time.monotonic` rests."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class LedElsewhere(BoaError):
     """Another daemon leads on this database; this one only observes."""
 
@@ -67,7 +72,7 @@ class Leadership:
         engine: Engine,
         *,
         lease_seconds: float = LEASE_SECONDS,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = awake_or_not,
     ) -> None:
         self._engine, self._lease, self._monotonic = engine, lease_seconds, monotonic
         self._me = secrets.token_hex(8)

@@ -24,7 +24,7 @@ from boa_daemon.store.job_rows import instance_of, job_of, row_of, slots_of
 from boa_daemon.store.purses import add_to_purse, hourly_costs
 from boa_daemon.store.records import ACTIVE, GenerationRecord, InstanceRecord, JobRecord, JobStatus, job_id
 from boa_daemon.store.sql import HOUR, put
-from boa_daemon.store.tables import GENERATIONS, INSTANCES, INTENTS, JOBS, META, PLACEMENTS
+from boa_daemon.store.tables import CHARGES, GENERATIONS, INSTANCES, INTENTS, JOBS, META, PLACEMENTS
 from boa_daemon.tick.facts.actions import StartJob
 from boa_daemon.tick.facts.codec import dumps, loads
 from boa_daemon.tick.facts.state import Claim, NodeState
@@ -136,11 +136,15 @@ class JobQueue:
         numbers = [int(end) for end in ends if end.isascii() and end.isdigit() and len(end) < MOST_DIGITS]
         with self.database.alone():
             self._next = max(self._next, *(number + 1 for number in numbers), 1)
+            if self._next > 1:
+                # Also in the database, which would count as emptied beside the file.
+                with self.database.write() as connection:
+                    put(connection, META, key="next_job", value=json.dumps(self._next))
             self._put_mark(self._next)
 
     @property
     def has_had_jobs(self) -> bool:
-        """Whether a job was ever in this database."""
+        """Whether a job was ever in this database, or in an engine that it has taken over."""
         with self.database.read() as connection:
             return int(json.loads(_meta(connection, "next_job") or "1")) > 1
 
@@ -234,11 +238,13 @@ class JobQueue:
                 found.append(_records(ticket, following))
                 following += len(ticket.contents)
             rows = [row_of(job) for jobs in found for job in jobs]
-            self._put_mark(following)
             with self.database.write() as connection:
                 if rows:
                     connection.execute(insert(JOBS), rows)
                 put(connection, META, key="next_job", value=json.dumps(following))
+            # Now, because a database without jobs beside a file that numbers some counts as emptied. None is
+            # started in between: a start waits for the lock that is held here.
+            self._put_mark(following)
         except Exception as error:
             for ticket in tickets:
                 ticket.error = error
@@ -522,6 +528,14 @@ class JobQueue:
         query = select(INSTANCES.c.launched_by).where(INSTANCES.c.id == name)
         with self.database.read() as connection:
             return str(connection.scalar(query) or "")
+
+    def ended_without_bill(self) -> list[InstanceRecord]:
+        """Return the nodes whose end is recorded and that have no final bill."""
+        ended = select(INSTANCES).where(
+            INSTANCES.c.ended_at.is_not(None), INSTANCES.c.id.not_in(select(CHARGES.c.node))
+        )
+        with self.database.read() as connection:
+            return [instance_of(row) for row in connection.execute(ended)]
 
     def past_instances(self, since: float) -> list[InstanceRecord]:
         """Return the nodes that existed after an instant."""

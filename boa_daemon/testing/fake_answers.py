@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -114,11 +114,19 @@ def ec2_rows(operation: str, items: str, rows: Iterable[Mapping[str, object]]) -
     return Answer(200, body.encode(), {"content-type": "text/xml"})
 
 
-def price_entry(instance_type: str, usd_per_hour: float) -> str:
-    """Return an entry of the price list: JSON in a string, as the Pricing API sends it."""
-    dimension = {"unit": "Hrs", "pricePerUnit": {"USD": f"{usd_per_hour:.10f}"}}
-    terms = {"OnDemand": {"SKU.TERM": {"priceDimensions": {"SKU.TERM.RATE": dimension}}}}
-    return json.dumps({"product": {"attributes": {"instanceType": instance_type}}, "terms": terms})
+def price_entry(instance_type: str, usd_per_hour: float, *, dated: Sequence[tuple[float, float]] = ()) -> str:
+    """Return an entry of the price list: JSON in a string, as the Pricing API sends it.
+
+    `dated` are (instant, USD per hour) of terms that begin then; without them the price has no date.
+    """
+    prices: Sequence[tuple[float | None, float]] = dated or ((None, usd_per_hour),)
+    terms = {}
+    for number, (since, usd) in enumerate(prices):
+        rate = {"unit": "Hrs", "pricePerUnit": {"USD": f"{usd:.10f}"}}
+        term: dict[str, Any] = {"priceDimensions": {"SKU.TERM.RATE": rate}}
+        terms[f"SKU.TERM{number or ''}"] = term | ({} if since is None else {"effectiveDate": iso(since)})
+    attributes = {"instanceType": instance_type}
+    return json.dumps({"product": {"attributes": attributes}, "terms": {"OnDemand": terms}})
 
 
 def iso(instant: float) -> str:

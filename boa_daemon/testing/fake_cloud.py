@@ -162,7 +162,7 @@ class FakeCloud:
         """Return a planned error in the format of a service."""
         message = "You have requested more vCPU capacity than your current vCPU limit of 32 allows" if (
             code == "VcpuLimitExceeded") else f"planned: {code}"  # fmt: skip
-        make = ec2_error if service in ("ec2", "sts") else fake_side.json_error
+        make = ec2_error if service in ("ec2", "sts", "iam") else fake_side.json_error
         return make(code, message, HTTP_STATUS.get(code, 400))
 
     def backend(self, region: str) -> Any:

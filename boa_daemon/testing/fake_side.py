@@ -40,9 +40,8 @@ def other_service(cloud: CloudFacts, call: Call) -> Answer | None:
         if not name:
             return _side_price(cloud, call.document["ServiceCode"], terms)
         price = cloud.terms.list_prices.get(name) or _catalogue_price(cloud, name)
-        return json_answer(
-            {"FormatVersion": "aws_v1", "PriceList": [price_entry(name, price)] if price else []}
-        )
+        entry = price_entry(name, price or 0.0, dated=cloud.terms.dated_prices.get(name, ()))
+        return json_answer({"FormatVersion": "aws_v1", "PriceList": [entry] if price else []})
     if call.service == "sqs" and _region_of_queue(call) not in ("", call.region):
         said = f"The address {call.document['QueueUrl']} is not valid for this endpoint."
         return json_error("InvalidAddress", said)

@@ -71,6 +71,8 @@ class Terms:
     spot_fraction: float = 0.0
     """Spot price of types without a path, as a fraction of the list price; 0: no spot price is known."""
     list_prices: dict[str, float] = field(default_factory=dict)
+    dated_prices: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """Terms of list prices by type: since when, and USD per hour; of other types the price has no date."""
     side_prices: dict[str, dict[str, float]] = field(default_factory=dict)
     """Prices besides instances in the Pricing API by region, by the field names of `SidePrices`."""
     free_addresses: dict[str, int] = field(default_factory=dict)

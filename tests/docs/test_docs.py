@@ -101,6 +101,19 @@ def test_files_that_pages_name_exist(page: Path) -> None:
         assert (ROOT / name).is_file(), f"{name} does not exist"
 
 
+def test_dollars_have_one_sign_in_pages_examples_and_notebooks() -> None:
+    """`$1.00` as in every output, and no `1.00 USD` beside it."""
+    rooms = ("tutorial", "how-to", "explanation")
+    pages = [page for room in rooms for page in (ROOT / "docs" / room).rglob("*.md")]
+    examples = [file for kind in ("*.py", "*.ipynb") for file in (ROOT / "examples").rglob(kind)]
+    found = {
+        name_of(file): match[0]
+        for file in (ROOT / "README.md", *pages, *examples)
+        if (match := re.search(r"[\d}] USD\b", file.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+
+
 def test_the_index_names_every_page() -> None:
     """docs/README.md links to each page of the four rooms."""
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ a sentence with a cure, and is mended; the job runs on its node all the time, an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import pytest
 from aws_days import PRICE, TICK, Day, a_day, fails, make_warnings, with_credentials
 from moto.ec2.models.amis import Ami
 
+from boa_daemon.backends.aws.rights.resource_policies import queue_policy
 from boa_daemon.testing.fake_cloud import IMAGE
 from boa_daemon.testing.fake_terms import Lifetime
 
@@ -128,6 +130,27 @@ def _gone_queue(day: Day) -> None:
     _client("sqs").delete_queue(QueueUrl=day.rig.cloud.settings.queue_url)
 
 
+def queue_with(**changes: Any) -> Row:
+    """Return the row of another policy or key of the queue of warnings; `statement` is one beside ours."""
+
+    def do(day: Day) -> None:
+        url = day.rig.cloud.settings.queue_url
+        attributes = {key: value for key, value in changes.items() if key != "statement"}
+        if "statement" in changes:
+            answer = _client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
+            document = json.loads(answer["Attributes"]["Policy"])
+            document["Statement"].append({"Resource": "*", **changes["statement"]})
+            attributes["Policy"] = json.dumps(document)
+        _client("sqs").set_queue_attributes(QueueUrl=url, Attributes=attributes)
+
+    def undo(day: Day) -> None:
+        url = day.rig.cloud.settings.queue_url
+        _client("sqs").set_queue_attributes(QueueUrl=url, Attributes={"KmsMasterKeyId": ""})
+        make_warnings()
+
+    return Row(do, undo, "event rules", "the queue", "")
+
+
 def _without_a_rule(day: Day) -> None:
     _client("events").remove_targets(Rule="ends", Ids=["queue"])
     _client("events").delete_rule(Name="ends")
@@ -210,6 +233,25 @@ ROWS = {
     "a rule that was deleted": Row(
         _without_a_rule, _with_rules,
         "event rules", "no enabled rule", "boa doctor",
+    ),
+    "a queue without a policy": queue_with(Policy=""),
+    "a policy that lets only another account's events in": queue_with(
+        Policy=json.dumps(queue_policy("warnings", "arn:aws:sqs:us-east-1:123456789012:warnings", "9" * 12))
+    ),
+    "a policy that denies all": queue_with(
+        statement={"Effect": "Deny", "Principal": "*", "Action": "SQS:Send*"}
+    ),
+    "a policy for the organisation alone": queue_with(
+        statement={
+            "Effect": "Deny", "Principal": "*", "Action": "sqs:*",
+            "Condition": {"StringNotEquals": {"aws:PrincipalOrgID": "o-1"}},
+        }
+    ),
+    "a queue with the key of AWS": queue_with(KmsMasterKeyId="alias/aws/sqs"),
+    "no right to look at the queue": denied("sqs:GetQueueAttributes", net="event rules"),
+    "a rule without targets": Row(
+        lambda day: _client("events").remove_targets(Rule="warnings", Ids=["queue"]),
+        _with_rules, "event rules", "no enabled rule", "boa doctor",
     ),
     "termination protection": Row(
         _protect, _unprotect, "ends", "OperationNotPermitted", "termination protection"

@@ -17,6 +17,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from boa_daemon.backends.aws.client.cached_value import CachedValue
@@ -76,7 +77,10 @@ from boa_daemon.backends.aws.instances.release import Releaser
 from boa_daemon.backends.aws.instances.sweep import Sweeper
 from boa_daemon.backends.aws.instances.topology import InstanceTopology
 from boa_daemon.backends.aws.prices.extra_costs import extras_in, extras_of, tag_of
+from boa_daemon.backends.aws.prices.price_steps import PricePath
 from boa_daemon.backends.aws.prices.region_prices import how_to_price
+from boa_daemon.backends.aws.rights.policy_statements import NO_OTHER_RESOURCES, UsedResources
+from boa_daemon.backends.aws.rights.role_probe import RoleProbe
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
@@ -123,7 +127,7 @@ class AwsCloud(Provider):
 
     `ledger_id` names the database whose ticks the action ids count. Without `touches` listing, renewing and
     sweeping change nothing on EC2. `say` receives alarms as sentences. A `claim` says whose the cluster is
-    before any daemon has rented instances.
+    before any daemon has rented instances. `uses` names what the roles of nodes must reach.
     """
 
     boot_seconds = BOOT_SECONDS
@@ -141,6 +145,7 @@ class AwsCloud(Provider):
         touches: bool = True,
         say: Callable[[str], None] = lambda sentence: None,
         claim: ClusterClaim | None = None,
+        uses: UsedResources = NO_OTHER_RESOURCES,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.settings = settings
@@ -158,6 +163,7 @@ class AwsCloud(Provider):
         self.health = InstanceHealth(self.calls, clock)
         self.rehearsals = Rehearsals(self.calls, self.launcher, clock)
         self.rules = EventRuleProbe(self.calls, clock)
+        self.roles = RoleProbe(self.calls, uses, clock)
         self.quiet = QuietTicks(self.calls, lease_seconds=60.0 * settings.lease_minutes)
         self.leases = LeaseRenewer(self.calls, seconds=60.0 * settings.lease_minutes, say=say)
         self._told: set[tuple[str, str]] = set()
@@ -219,6 +225,7 @@ class AwsCloud(Provider):
         running = [each["InstanceId"] for each in self._instances if each["State"]["Name"] == "running"]
         self.health.refresh(running)
         self.rules.refresh(self.settings.queue_url)
+        self.roles.refresh()
         self.launcher.refresh()
         if self._touches:
             self.rehearsals.refresh(self._rehearsed(), running, in_turn=not self.settings.queue_url)
@@ -258,6 +265,7 @@ class AwsCloud(Provider):
             "credentials": lambda: self.calls.credentials_fault,
             "spot warnings": lambda: "" if self._listener is None else self._listener.fault,
             "event rules": lambda: self.rules.fault,
+            "roles": lambda: self.roles.fault,
             "leases": lambda: self.leases.fault,
             "schedules": lambda: self.pool.fault,
             "status checks": lambda: self.health.failed,
@@ -298,6 +306,7 @@ class AwsCloud(Provider):
         changed = self.settings.model_copy(update={name: getattr(settings, name) for name in RELOADED})
         for user in (self, self.calls, self.market):
             user.settings = changed
+        self.market.take_price_file()
         self.launcher.use(changed)
 
     def ask_anew(self) -> None:
@@ -308,6 +317,7 @@ class AwsCloud(Provider):
         self.launcher.forget()
         self.health.forget()
         self.rehearsals.forget()
+        self.roles.forget()
         self._images.forget()
 
     def news(self) -> Sequence[tuple[str, str]]:
@@ -847,6 +857,7 @@ class AwsCloud(Provider):
             now=now,
             kinds=self._kinds,
             spot_prices=prices,
+            charged=partial(self._charged, self._live.get(name)),
             is_leaving=is_leaving or is_stop_open(instance, life),
             ends_by=ends_by,
             ready_at=self._ready_at.get(name),
@@ -854,6 +865,11 @@ class AwsCloud(Provider):
             is_ended_pending=of_instance in self._ended_pending,
             stopped_at=stopped_at,
         )
+
+    def _charged(self, known: NodeState | None, name: str, path: PricePath) -> PricePath:
+        """Return what a node on demand is charged over time: what was known of it, and later list prices."""
+        before = () if known is None else tuple(each for each in known.prices if each[1] >= LEAST_PRICE)
+        return self.market.charged(name, before or path)
 
     def _after_restart(self, instance: Mapping[str, Any], life: int) -> int:
         """Return the life of an instance, the next run if somebody stopped and started it between two looks.

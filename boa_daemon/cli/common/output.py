@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
@@ -205,6 +207,31 @@ def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
 _NARROW = 60
 """Columns of a terminal below which a table that does not fit is printed row by row."""
 
+_READABLE = 8
+"""Characters of a column below which its folded cells cannot be read."""
+
+_NEAREST: Mapping[str, str] = MappingProxyType(
+    {
+        **{"×": "x", "−": "-", "–": "-", "—": "-", "±": "+-", "…": "...", "µ": "u", "→": "->", "∞": "inf"},
+        **{"≤": "<=", "≥": ">=", "·": ".", "’": "'", "“": '"', "”": '"'},
+        **{"█": "#", "│": "|", "─": "-", "├": "|", "└": "`"},
+    }
+)
+"""ASCII for the signs of our own sentences."""
+
+
+def _nearest(error: UnicodeError) -> tuple[str, int]:
+    """Return what is written for signs that an encoding lacks: the nearest ones, else question marks."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_NEAREST.get(sign, "?") for sign in lacking), error.end
+
+
+NEAREST = "boa.nearest"
+"""Name of the error handler of streams: a minus that becomes a question mark changes what is said."""
+codecs.register_error(NEAREST, _nearest)
+
 
 class FittingTable(Table):
     """A table that leaves out columns where it would be wider than the terminal, and says which.
@@ -227,7 +254,8 @@ class FittingTable(Table):
             kept = [one for name, one in zip(names, whole, strict=True) if name not in left_out]
             # A column knows its own place, by which its padding is chosen.
             self.columns = [replace(one, _index=at) for at, one in enumerate(kept)]
-        if self._natural_width(console, options) > options.max_width < _NARROW:
+        is_folded = self._natural_width(console, options) > options.max_width
+        if is_folded and (options.max_width < _NARROW or self._has_a_crushed_column(console, options)):
             self.columns = whole
             yield from self._blocks(console)
             return
@@ -249,6 +277,16 @@ class FittingTable(Table):
                 if isinstance(value, Text) and value.plain.strip():
                     yield Text.assemble((f"{name}: " if name else "", "bold"), value)
             yield Text()
+
+    def _has_a_crushed_column(self, console: Console, options: ConsoleOptions) -> bool:
+        """Return whether a number would be cut, or a name folded to nothing, as beside a long GPU type."""
+        wide = options.update(width=_WIDEST, max_width=_WIDEST)
+        widths = self._calculate_column_widths(console, options.update_width(options.max_width))
+        wished = (self._measure_column(console, wide, one).maximum for one in self.columns)
+        return any(
+            width < (whole if column.no_wrap else min(whole, _READABLE))
+            for width, whole, column in zip(widths, wished, self.columns, strict=True)
+        )
 
     def _natural_width(self, console: Console, options: ConsoleOptions) -> int:
         """Return the width at which no cell is folded; columns without a name hold prose, which may be."""

@@ -131,6 +131,10 @@ def _print_decisions(rows: Iterable[dict[str, Any]]) -> None:
             console.print(f"  and {more} more ({counts} in all): --job, --user, --node or --kind names them")
         for held in row["held"]:
             console.print(f"  held back ({held['code']}): {held['what']}", markup=False)
+        counts = row.get("held_counts", {})
+        if (more := sum(counts.values()) - len(row["held"])) > 0:
+            said = ", ".join(f"{count} {code}" for code, count in counts.items())
+            console.print(f"  and {more} more held back ({said} in all): --job or --node names them")
 
 
 _PRINTERS = {"order": _print_orders, "acting": _print_decisions, "quiet": _print_quiet}

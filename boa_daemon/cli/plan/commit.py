@@ -229,5 +229,5 @@ def _print(found: CommitmentAdvice, per: Per) -> None:
         console.print(indented_lines([*sentences, *advice.warnings]))
         console.print()
     console.print(
-        f"  Discounts as of {found.terms.as_of}, from {cell(found.terms.source)}. Nothing was bought."
+        f"  Discounts as of {found.terms.as_of}; source: {cell(found.terms.source)}. Nothing was bought."
     )

@@ -205,7 +205,10 @@ def plan(
         if trace is not None:
             raise InputError("--trace and --jobs exclude each other", hint="A list of jobs has no arrivals")
         if opens or page is not None:
-            raise InputError("--open draws a stream of jobs", hint="A list has no curve of this kind")
+            raise InputError(
+                f"{'--open' if opens else '--page'} draws a stream of jobs, and a list has no such curve",
+                hint="Use --report FILE.html or --gantt FILE.svg",
+            )
         if best_effort:
             raise InputError("--best-effort is for a stream of jobs", hint="Leave jobs out of the list")
         flags = CalendarFlags(

@@ -238,7 +238,7 @@ def _lead(rows: list[Row], per: Per | None) -> str:
     if not planned:
         return "None of these budgets is feasible."
     best = min(planned, key=lambda row: float(row["mean_jct_hours"]))
-    words = f"Of {len(rows)} scenarios jobs wait the least with {best['scenario']}"
+    words = f"Of {len(rows)} scenarios, jobs wait least in {best['scenario']}"
     spend = in_dollars(best["spend"]) if per is None else per.usd(best["spend"])
     return f"{words}: {format_hours(best['mean_jct_hours'])} from submission to end, for {spend}."
 

@@ -346,8 +346,13 @@ class JobView:
             self._stopping.add(job.id)
         return answer
 
-    def cancel(self, names: Sequence[JobId]) -> list[JobRecord]:
-        """Mark jobs as cancelled, all or none, and stop those that run; return those that were active."""
+    def cancel(
+        self, names: Sequence[JobId], note: Callable[[Sequence[JobRecord]], None] = lambda _found: None
+    ) -> list[JobRecord]:
+        """Mark jobs as cancelled, all or none, and stop those that run; return those that were active.
+
+        `note` is called with these in the same transaction, if there are any.
+        """
         found: list[JobRecord] = []
         with self._queue.database.write():
             now = self._clock.now()
@@ -360,6 +365,8 @@ class JobView:
                     job = replace(job, status="cancelled", ended_at=now)
                 self._queue.save(job)
                 found.append(job)
+            if found:
+                note(found)
         for job in found:
             if job.slots:
                 self._order_stop(job)

@@ -22,6 +22,7 @@ from boa_daemon.backends.aws.cloud import RELOADED, AwsCloud
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.aws.regions import RegionalCloud
+from boa_daemon.backends.aws.rights.policy_statements import NO_OTHER_RESOURCES, UsedResources
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.settings import AwsSettings
@@ -50,9 +51,11 @@ from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_starts import AT_ONCE
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.gate.companion import JobDoor
+from boa_daemon.job.whole_files import remove_torn
 from boa_daemon.slurm.commands import Slurm
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import (
+    RECOVERED,
     StoreOfOthers,
     StoreTooNew,
     StoreUnreachable,
@@ -81,8 +84,6 @@ from policies.model import NodeId
 _LOG = logging.getLogger("boa.cloud")
 AGAIN_SECONDS, DAMAGED_SECONDS = 1.0, 60.0
 """Seconds until a database is tried again: one whose trouble passes, and one that a person must mend."""
-RECOVERED = "is_recovered"
-"""Flag of a database that `boa recover` made, which may be empty."""
 _Part = TypeVar("_Part")
 
 
@@ -129,6 +130,7 @@ def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provi
     calls = AwsCalls(given)
     if isinstance(clock, SteadyClock):
         calls.on_date = clock.hear
+    uses = UsedResources(reports_queue_url=settings.engine.queue_url, uri=settings.engine.uri)
     claim = None
     if settings.engine.uri and ledger_id and not settings.daemon.observe:
         claim = ClusterClaim(
@@ -152,6 +154,7 @@ def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provi
             touches=not settings.daemon.observe,
             say=_LOG.info,
             claim=claim if is_home else None,
+            uses=uses if is_home else NO_OTHER_RESOURCES,
         )
 
     if not given.regions:
@@ -540,6 +543,8 @@ def open_daemon(
     """
     there = daemon_paths(settings)
     make_folder(there.state)
+    for folder in (there.state, there.backups):
+        remove_torn(folder)
     engine = engine_kind(settings.engine.name)
     if settings.engine.own_user and engine.on_this_machine and os.geteuid() == 0:
         with suppress(OSError):

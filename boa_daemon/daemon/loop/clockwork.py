@@ -58,6 +58,7 @@ class Clockwork:
         )
         self._backup_failed, self._backup_again_at = "", 0.0
         self._reported_at: float | None = None
+        self._has_copies = False
         daemon.wake = self.wake
         daemon.own_faults["backup"] = self._backup_fault
 
@@ -183,7 +184,7 @@ class Clockwork:
         now = self._daemon.world.clock.now()
         every = self._daemon.settings.daemon.backup_seconds
         if (age := newest_backup_age(self._there.backups)) is not None and age < FRESH_BACKUP * every:
-            self._backup_failed = ""
+            self._backup_failed, self._has_copies = "", True
             return  # A daemon that restarts often must not push out the copies of earlier hours.
         try:
             name = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S")
@@ -191,7 +192,8 @@ class Clockwork:
             storage.store.forget_old(now)
             keep_days = self._daemon.settings.daemon.keep_days
             prune(storage, self._daemon.world.runner, keep_days=keep_days, now=now)
-            self._backup_failed = ""
+            # Another database than SQLite has copies of its own.
+            self._backup_failed, self._has_copies = "", newest_backup_age(self._there.backups) is not None
         except Exception as error:
             _LOG.exception("the backup failed")
             self._backup_failed = f"{type(error).__name__}: {error}".splitlines()[0][:300]
@@ -199,13 +201,22 @@ class Clockwork:
     def _look_at_nets(self) -> None:
         """Look which safety nets are lost; a backup that failed is tried again."""
         try:
-            if self._backup_failed and time.monotonic() >= self._backup_again_at:
+            are_gone = self._has_copies and newest_backup_age(self._there.backups) is None
+            if (self._backup_failed or are_gone) and time.monotonic() >= self._backup_again_at:
                 self._backup_again_at = time.monotonic() + BACKUP_AGAIN_SECONDS
                 self._backup()
+                if are_gone and not self._backup_failed:
+                    self._tell_of_lost_copies()
             self._daemon.look_at_nets()
             self._report_month()
         except Exception:
             _LOG.exception("the safety nets could not be looked at")
+
+    def _tell_of_lost_copies(self) -> None:
+        """Alert that somebody has taken the copies of the database away; a new one was made."""
+        now = self._daemon.world.clock.now()
+        said = f"backup: the copies in {self._there.backups} were taken away; a new one was made"
+        self._daemon.alerts.say(f"copies:{int(now)}", said, at=now)
 
     def _report_month(self) -> None:
         """Send last month's reports, once."""
@@ -254,4 +265,5 @@ class Clockwork:
 
     def stop(self) -> None:
         """Stop the scheduler once running work has finished."""
-        self._scheduler.shutdown(wait=True)
+        if self._scheduler.running:  # It is not where no thread could be started.
+            self._scheduler.shutdown(wait=True)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from math import isfinite
 
 from boa_daemon.clock import SteadyClock
@@ -39,7 +40,7 @@ from boa_daemon.daemon.watch.purse_alerts import (
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.samples import DAY
 from boa_daemon.store.database import held_in_time
-from boa_daemon.store.database_setup import StoreOfOthers, StoreWentBack
+from boa_daemon.store.database_setup import RECOVERED, StoreOfOthers, StoreWentBack
 from boa_daemon.store.database_troubles import PASSING, trouble_of
 from boa_daemon.store.leader import LeadInDoubt, LedElsewhere
 from boa_daemon.store.queue import JobQueue
@@ -50,6 +51,7 @@ from boa_daemon.tick.facts.actions import TerminateNode
 from boa_daemon.tick.facts.limits import Caps
 from boa_daemon.tick.facts.ports import JobFolderStore, NetSource, PersistableRunner
 from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState
+from boa_daemon.tick.money.ledger import charge_for
 from boa_daemon.units import counted, dollars
 from policies.model import JobId, NodeId
 from policies.money_text import in_dollars
@@ -90,9 +92,10 @@ class Daemon(AdaptiveDaemon):
         if self.storage is None or self.standing.is_started:
             return
         known = [record.node for record in self.storage.queue.instances.values()]
-        self.world.cloud.remember([listed_node(node) for node in known])
+        self.world.cloud.remember(self._as_listed(known))
         self.world.cloud.listen(lambda: self.wake(0.0))
         nodes = self.world.cloud.nodes()
+        self._charge_what_has_ended()
         self._charge_what_was_forgotten(nodes)
         self.storage.store.never_below(max((_tick_of(node) for node in nodes), default=0))
         live = sum(node.ended_at is None for node in nodes)
@@ -107,14 +110,36 @@ class Daemon(AdaptiveDaemon):
         jobs, count = self.standing.reattached
         _LOG.info("re-attached to %s and %s", counted(jobs, "job"), counted(count, "instance"))
 
+    def _charge_what_has_ended(self) -> None:
+        """Charge nodes whose end is recorded and whose bill is not, because a process died in between.
+
+        The cloud lists an ended node for an hour or so, and nobody would charge it later.
+        """
+        if self.storage is not None and not self._is_observing:
+            for record in self.storage.queue.ended_without_bill():
+                self.storage.store.record_charge(charge_for(record.node))
+
+    def _as_listed(self, nodes: Iterable[NodeState]) -> list[NodeState]:
+        """Return recorded nodes as the cloud lists them: without the part that commitments cover."""
+        if not self.planner.paid.levels:
+            return [listed_node(node) for node in nodes]
+        plain = ("requested", "ready", "terminating")
+        return [
+            listed_node(
+                replace(node, prices=()) if node.market == "on-demand" and node.phase in plain else node
+            )
+            for node in nodes
+        ]
+
     def _charge_what_was_forgotten(self, nodes: Sequence[NodeState]) -> None:
         """Charge what was spent after the copy was made from which the database was restored."""
         assert self.storage is not None
         store, last = self.storage.store, self._newer_state
         if last is None and self.last_state_file is not None:
             found = self.last_state_file.read()
-            is_newer = found and found.ledger_id == store.known_name and found.state.tick > store.tick
-            last = found.state if found and is_newer else None
+            # A recovered database may have another name than the lost one, whose ticks were of this cluster.
+            is_of_this = found and (found.ledger_id == store.known_name or store.flag(RECOVERED))
+            last = found.state if found and is_of_this and found.state.tick > store.tick else None
         if last is None or self._is_observing:
             return
         now, recorded = self.world.clock.now(), self.storage.queue.instances.values()
@@ -248,7 +273,7 @@ class Daemon(AdaptiveDaemon):
             return
         if not self._is_reattached:
             # The engine must know its jobs, or none of them could be stopped for a cap.
-            self.world.cloud.remember([listed_node(node) for node in last.state.nodes.values()])
+            self.world.cloud.remember(self._as_listed(last.state.nodes.values()))
             if not isinstance(self.world.runner, PersistableRunner):
                 # Such an engine's memory is in the database, and its inbox must keep what nobody can store.
                 self.world.runner.reattach()
@@ -485,14 +510,18 @@ class Daemon(AdaptiveDaemon):
             self.storage.store.set_flag("is_down", is_down)
         self.wake(0.0)
 
-    def cancel(self, name: JobId) -> JobRecord | None:
+    def cancel(
+        self, name: JobId, note: Callable[[Sequence[JobRecord]], None] = lambda _found: None
+    ) -> JobRecord | None:
         """Cancel a job; return None when it is over."""
-        found = self.cancel_all([name])
+        found = self.cancel_all([name], note)
         return found[0] if found else None
 
-    def cancel_all(self, names: Sequence[JobId]) -> list[JobRecord]:
-        """Cancel jobs, all or none; return those that were active."""
-        found = self.work.cancel(names)
+    def cancel_all(
+        self, names: Sequence[JobId], note: Callable[[Sequence[JobRecord]], None] = lambda _found: None
+    ) -> list[JobRecord]:
+        """Cancel jobs, all or none; return those that were active, if any with `note` in one transaction."""
+        found = self.work.cancel(names, note)
         self.wake(0.0)
         return found
 
@@ -504,15 +533,25 @@ class Daemon(AdaptiveDaemon):
         """
         return held_in_time(self._lock, "a tick takes long, and nothing was changed: try again")
 
-    def change(self, name: JobId, how: Callable[[JobRecord], JobRecord]) -> JobRecord | None:
-        """Change a job between two ticks, and tick soon; return None when it is over."""
+    def change(
+        self,
+        name: JobId,
+        how: Callable[[JobRecord], JobRecord],
+        note: Callable[[JobRecord], None] = lambda _job: None,
+    ) -> JobRecord | None:
+        """Change a job between two ticks, and tick soon; return None when it is over.
+
+        `note` is called with the changed job in the same transaction.
+        """
         if self.storage is None:
             return None
         with self._between_ticks():
             job = self.storage.queue.active.get(name)
             if job is not None:
                 job = how(job)
-                self.storage.queue.save(job)
+                with self.storage.queue.database.write():
+                    note(job)
+                    self.storage.queue.save(job)
         self.wake(0.0)
         return job
 
@@ -595,7 +634,7 @@ class Daemon(AdaptiveDaemon):
                 try:
                     if self.kept is not None and self.standing.decision is not None:
                         self.kept.keep(self.work.progress, self.spot)
-                except PASSING as error:
+                except (BoaError, *PASSING) as error:
                     _LOG.error("the last minutes of the history are lost: %s", fault_of(error))
                 self.storage.close()
 

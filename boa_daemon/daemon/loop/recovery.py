@@ -20,7 +20,8 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.clock import SystemClock
-from boa_daemon.daemon.loop.assembly import RECOVERED, database_url, open_storage, open_world, take_lead
+from boa_daemon.daemon.loop.assembly import database_url, open_storage, open_world, take_lead
+from boa_daemon.daemon.loop.last_state import LastStateFile
 from boa_daemon.daemon.loop.lock import Lock
 from boa_daemon.daemon.loop.loop import Daemon
 from boa_daemon.daemon.settings.config import Settings
@@ -28,6 +29,7 @@ from boa_daemon.daemon.settings.daemon_paths import DaemonPaths, StateFile, daem
 from boa_daemon.errors import InputError
 from boa_daemon.store.database_setup import (
     HEAD,
+    RECOVERED,
     StoreTooNew,
     StoreUnreachable,
     StoreUnusable,
@@ -172,7 +174,9 @@ def _filled(settings: Settings, there: DaemonPaths, storage: Storage) -> dict[st
     if isinstance(world.runner, PersistableRunner):
         documents = Documents(storage.store.database, f"engine {settings.engine.name}")
         world.runner.remember_in(documents.read, documents.write)
-    daemon = Daemon(settings, world, storage)
+    # What the lost database had settled is charged now. The start numbers later ticks above those of the
+    # nodes, so a later daemon would take the file of the last tick for an old one.
+    daemon = Daemon(settings, world, storage, last_state_file=LastStateFile(there.last_state))
     try:
         daemon.start()
         nodes = daemon.fleet.nodes()

@@ -105,10 +105,13 @@ class Fleet:
         """Return every node with its jobs; store changes."""
         now = self._clock.now()
         listed = {node.id: self._planned_with(node) for node in self._cloud.nodes()}
-        listed |= {name: self._planned_with(node) for name, node in self._missing(listed, now).items()}
+        missing = {name: self._planned_with(node) for name, node in self._missing(listed, now).items()}
         if self._paid().levels:
             written = {name: record.node for name, record in self._queue.instances.items()}
-            listed = self._paid().priced(listed.values(), written, now)
+            # What is written is priced already: what it costs without commitments is the price of its type.
+            missing = {name: replace(node, prices=()) for name, node in missing.items()}
+            listed = self._paid().priced([*listed.values(), *missing.values()], written, now)
+        listed |= {name: node for name, node in missing.items() if name not in listed}
         self._look()
         prepared = self._runner.prepare([node for node in listed.values() if node.phase == "ready"])
         self._note_unusable(prepared, now)

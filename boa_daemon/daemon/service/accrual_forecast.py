@@ -5,7 +5,7 @@ are served in order as long as whole nodes for them cost no more than the budget
 the first that does not fit is saved for. This module plays the same rule from the present jobs and balance:
 between two events the balance changes evenly, and an event is an end of a job, or an instant at which the
 balance pays for the next job or no longer for what is rented. Jobs pack whole nodes without gaps, idle nodes
-go back at once, and later arrivals and changes of width are not modelled.
+go back at once, limits on nodes hold as in the plan. Later arrivals and changes of width are not modelled.
 
 Cost: O(events x jobs), for at most `MOST_WAITING` waiting jobs and `MOST_EVENTS` events.
 """
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil, inf
 
+from boa_daemon.tick.facts.room_caps import RoomCap
 from boa_daemon.tick.money.spending import SLACK
 from policies.answer import Accrual
 from policies.model import JobId, Width
@@ -40,13 +41,19 @@ class Course:
 class Machines:
     """Nodes by GPU type: GPUs and dollars per hour of one, and how many are rented now.
 
-    `ready_in` are the hours until the rented nodes of a type have booted.
+    `ready_in` are the hours until the rented nodes of a type have booted; `limits` bound the nodes that
+    may be rented at once.
     """
 
     gpus: Mapping[str, int]
     usd_per_hour: Mapping[str, float]
     rented: Mapping[str, int]
     ready_in: Mapping[str, float] = field(default_factory=dict)
+    limits: tuple[RoomCap, ...] = ()
+
+    def hold(self, used: Mapping[str, int], width: Width) -> bool:
+        """Return whether the limits on nodes leave room for a width beside GPUs in use."""
+        return all(cap.holds_instead(used, width, None) for cap in self.limits)
 
     def cost(self, used: Mapping[str, int]) -> float:
         """Return what whole nodes for GPUs cost per hour."""
@@ -120,14 +127,19 @@ class _Play:
                 self._stop(name)
             else:
                 used = more
-        self.needed = inf
+        self.needed, is_full = inf, False
         for name in [*self.waiting]:
             course = self.waiting[name]
             if course.not_before > self.now + _EPSILON:
                 continue
             more = self._with(used, course.width)
             cost = self.machines.cost(more)
-            if cost <= room and (self.needed == inf or cost <= burn * SLACK):
+            if not self.machines.hold(used, course.width):
+                # It waits for an end, not for money, and nobody behind it takes nodes that it could have.
+                is_full = True
+            elif is_full and cost > self.machines.cost(used) + _EPSILON:
+                continue
+            elif cost <= room and (self.needed == inf or cost <= burn * SLACK):
                 used = more
                 self._start(name, used)
             elif self.needed == inf:

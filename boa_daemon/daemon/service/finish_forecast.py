@@ -371,6 +371,7 @@ def _accrued(
         usd_per_hour=prices_in_use(state, kinds),
         rented=rented,
         ready_in=ready_in,
+        limits=tuple(plan.room_caps),
     )
 
     def course(name: JobId) -> Course:

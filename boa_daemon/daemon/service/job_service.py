@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -305,8 +305,11 @@ class JobService(ServiceBase):
         record = self.owned(name, user, is_admin)
         if not record.is_active:
             return {"as_of": self._as_of(), "job": name, "status": record.status, "changed": False}
-        job = self.daemon.cancel(name)
-        self.note_order(user, "cancel", name, f"job {name} of {record.user} was cancelled")
+
+        def note(_found: Sequence[JobRecord]) -> None:
+            self.note_order(user, "cancel", name, f"job {name} of {record.user} was cancelled")
+
+        job = self.daemon.cancel(name, note)
         status = "cancelling" if job is not None and job.is_active else "cancelled"
         return {"as_of": self._as_of(), "job": name, "status": status, "changed": True}
 
@@ -347,10 +350,12 @@ class JobService(ServiceBase):
         left = [
             job for job, status in member_statuses(self._storage().queue, group).items() if status in ACTIVE
         ]
-        found = self.daemon.cancel_all(left)
-        if found:
+
+        def note(found: Sequence[JobRecord]) -> None:
             said = f"{counted(len(found), 'job')} of group {name} of {group.user} were cancelled"
             self.note_order(user, "cancel", name, said)
+
+        found = self.daemon.cancel_all(left, note)
         stopping = sum(job.is_active for job in found)
         status = "cancelling" if stopping else "cancelled"
         return {
@@ -369,10 +374,15 @@ class JobService(ServiceBase):
             NotAllowed: when it belongs to another user.
         """
         record = self.owned(name, user, is_admin)
-        job = resize(self.daemon, record, gpus) if record.is_active and not record.is_cancelled else None
-        if job is not None and dict(job.content) != dict(record.content):
-            width = "the widths of its file" if gpus is None else counted(gpus, "GPU")
-            self.note_order(user, "resize", name, f"job {name} of {record.user} was given {width}")
+
+        def note(job: JobRecord) -> None:
+            if dict(job.content) != dict(record.content):
+                width = "the widths of its file" if gpus is None else counted(gpus, "GPU")
+                self.note_order(user, "resize", name, f"job {name} of {record.user} was given {width}")
+
+        job = None
+        if record.is_active and not record.is_cancelled:
+            job = resize(self.daemon, record, gpus, note=note)
         return {
             "as_of": self._as_of(),
             "job": name,
@@ -392,14 +402,17 @@ class JobService(ServiceBase):
         held_by = record.content.get(HELD_BY, "")
         if held_by and held_by not in (user, record.user) and not is_admin:
             raise NotAllowed(f"job {name} is held by {held_by}: only administrators may release it")
+
+        def note(_job: JobRecord) -> None:
+            what, words = ("hold", "ordered to wait") if is_held else ("release", "released")
+            self.note_order(user, what, name, f"job {name} of {record.user} was {words}")
+
         job = None
         if record.is_active and not record.is_cancelled and bool(held_by) != is_held:
-            job = hold(self.daemon, record, user=user) if is_held else release(self.daemon, record)
-        if job is not None:
-            words = "ordered to wait" if is_held else "released"
-            self.note_order(
-                user, "hold" if is_held else "release", name, f"job {name} of {record.user} was {words}"
-            )
+            if is_held:
+                job = hold(self.daemon, record, user=user, note=note)
+            else:
+                job = release(self.daemon, record, note=note)
         return self._ordered(record, job is not None, is_held=is_held)
 
     def weigh(self, name: JobId, *, weight: float, user: str, is_admin: bool) -> dict[str, Any]:
@@ -413,11 +426,13 @@ class JobService(ServiceBase):
         if not is_admin:
             self._check_weight(record, weight)
         before, job = float(record.content["weight"]), None
-        if record.is_active and not record.is_cancelled and weight != before:
-            job = weigh(self.daemon, record, weight)
-        if job is not None:
+
+        def note(_job: JobRecord) -> None:
             said = f"the weight of job {name} of {record.user} was set from {before:g} to {weight:g}"
             self.note_order(user, "weigh", name, said)
+
+        if record.is_active and not record.is_cancelled and weight != before:
+            job = weigh(self.daemon, record, weight, note=note)
         return self._ordered(record, job is not None, weight=weight)
 
     def _check_weight(self, record: JobRecord, weight: float) -> None:

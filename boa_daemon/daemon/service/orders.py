@@ -6,7 +6,7 @@ job at that width only; caps and budgets still apply.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +17,15 @@ from policies.model import NodeId
 
 ORDERED, IN_FILE, HELD_BY = "ordered_gpus", "gpus_in_file", "held_by"
 MOST_WEIGHT = 1e6
+Note = Callable[[JobRecord], None]
+"""Notes the order in the log of orders, in the transaction that changes the job."""
 
 
 class CannotRehearse(BoaError):
     """The job has no node that could be interrupted."""
 
 
-def resize(daemon: Daemon, record: JobRecord, gpus: int | None) -> JobRecord | None:
+def resize(daemon: Daemon, record: JobRecord, gpus: int | None, *, note: Note) -> JobRecord | None:
     """Make a job run on `gpus` GPUs, or, with None, within the limits of its file.
 
     Return the changed job, or None when it is over.
@@ -44,7 +46,7 @@ def resize(daemon: Daemon, record: JobRecord, gpus: int | None) -> JobRecord | N
         found = daemon.planner.class_for({**content, "elastic": not job.is_rigid})
         return replace(job, content=content, class_name=found.name)
 
-    return daemon.change(record.id, how)
+    return daemon.change(record.id, how, note)
 
 
 def _with_width(content: Mapping[str, Any], gpus: int | None) -> Mapping[str, Any]:
@@ -56,7 +58,7 @@ def _with_width(content: Mapping[str, Any], gpus: int | None) -> Mapping[str, An
     return {**plain, "min_gpus": gpus, "max_gpus": gpus, ORDERED: gpus, IN_FILE: [least, most]}
 
 
-def hold(daemon: Daemon, record: JobRecord, *, user: str) -> JobRecord | None:
+def hold(daemon: Daemon, record: JobRecord, *, user: str, note: Note) -> JobRecord | None:
     """Make a job wait until it is released; a running one saves and stops first. None when it is over.
 
     Raises:
@@ -67,21 +69,21 @@ def hold(daemon: Daemon, record: JobRecord, *, user: str) -> JobRecord | None:
             f"job {record.id} is not known to be elastic: it would lose its work",
             hint="Set elastic: true in its file if it saves and resumes, or cancel it",
         )
-    return daemon.change(record.id, lambda job: replace(job, content={**job.content, HELD_BY: user}))
+    return daemon.change(record.id, lambda job: replace(job, content={**job.content, HELD_BY: user}), note)
 
 
-def release(daemon: Daemon, record: JobRecord) -> JobRecord | None:
+def release(daemon: Daemon, record: JobRecord, *, note: Note) -> JobRecord | None:
     """End a hold; None when the job is over."""
 
     def how(job: JobRecord) -> JobRecord:
         return replace(job, content={key: value for key, value in job.content.items() if key != HELD_BY})
 
-    return daemon.change(record.id, how)
+    return daemon.change(record.id, how, note)
 
 
-def weigh(daemon: Daemon, record: JobRecord, weight: float) -> JobRecord | None:
+def weigh(daemon: Daemon, record: JobRecord, weight: float, *, note: Note) -> JobRecord | None:
     """Set the worth of an hour of a job's time, as `weight` in its file; None when it is over."""
-    return daemon.change(record.id, lambda job: replace(job, content={**job.content, "weight": weight}))
+    return daemon.change(record.id, lambda job: replace(job, content={**job.content, "weight": weight}), note)
 
 
 def interrupt(daemon: Daemon, record: JobRecord) -> tuple[NodeId, float]:

@@ -235,12 +235,14 @@ class SiteService(ServiceBase):
                 f"{in_dollars(before['usd_in_settings'])}, and {in_dollars(usd)} is more",
                 hint="Change the settings file and run `boa config apply`",
             )
-        self._storage().orders.lower(window, usd)
+        after = lowest(before["usd_in_settings"], usd)
+        with self._storage().store.database.write():
+            if after != before["usd"]:
+                both = ("none" if one is None else in_dollars(one) for one in (before["usd"], after))
+                said = f"the cap of a {window} was changed from {' to '.join(both)}"
+                self.note_order(user, "cap", window, said)
+            self._storage().orders.lower(window, usd)
         self.daemon.wake(0.0)
-        after = self.caps()["caps"][window]["usd"]
-        if after != before["usd"]:
-            said = " to ".join("none" if one is None else in_dollars(one) for one in (before["usd"], after))
-            self.note_order(user, "cap", window, f"the cap of a {window} was changed from {said}")
         return self.caps()
 
     def decision(self, tick: int) -> dict[str, Any]:

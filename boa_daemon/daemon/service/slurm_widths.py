@@ -28,7 +28,7 @@ from boa_daemon.daemon.planner.slurm_classes import CLASS_PREFIX
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.learning.beliefs import remaining_work_of
 from boa_daemon.slurm.class_comment import FLAGS, OWN_JOBS, read_class_comment, speaks_to_boa
-from boa_daemon.slurm.commands import LATER, Slurm, SlurmJob, SlurmRefused
+from boa_daemon.slurm.commands import LATER, WAITS_ALREADY, Slurm, SlurmJob, SlurmRefused
 from boa_daemon.store.records import JobRecord
 from boa_daemon.store.slurm_widths import read_slurm_widths, write_slurm_widths
 from boa_daemon.tick.decide.decision import Decision, decide
@@ -299,7 +299,8 @@ class PlannedWidths:
                     given_back += self._change_live(one, count)
             except SlurmRefused as error:
                 # It may have changed since it was listed, as when Slurm has just started it.
-                self._refusals[number] = self._refusals.get(number, 0) + (LATER not in str(error))
+                is_final = not any(passing in str(error) for passing in (LATER, WAITS_ALREADY))
+                self._refusals[number] = self._refusals.get(number, 0) + is_final
                 if self._is_fixed(number):
                     _LOG.warning("job %s of Slurm keeps its width: %s", number, error)
         for number, row in list(self._known.items()):
@@ -353,11 +354,13 @@ class PlannedWidths:
         if one.runs and "elastic" not in one.said:
             return []
         # Stored before: whoever finds a job held lets it go.
+        was_held = self._is_held(job.id)
         self._put(job.id, is_held=True, was_let_go=False)
         try:
             self._slurm.requeue_held(job.id)
         except SlurmRefused:
-            self._put(job.id, is_held=False)
+            # Slurm lists a requeued job with its nodes for a moment, and refuses to requeue it once more.
+            self._put(job.id, is_held=was_held)
             raise
         _LOG.info("job %s of Slurm is requeued for %s", job.id, counted(count, "node"))
         self._note(*(Act(kind=kind, target=one.name, at=now) for kind in ("stop", "start")))

@@ -12,12 +12,13 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
+from boa_daemon.daemon.settings.cost_copies import CostFiles, forget_copies, read_copies, write_copies
 from boa_daemon.daemon.settings.daemon_paths import StateFile
 from boa_daemon.errors import InputError
 
@@ -29,11 +30,15 @@ _POINTERS = "state_folders"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedSettings:
-    """What files and environment gave, the complete settings that followed, and the files."""
+    """What files and environment gave, the complete settings that followed, and the files.
+
+    `costs` is what files of prices and commitments said; None where an earlier version did not note it.
+    """
 
     given: dict[str, dict[str, Any]]
     complete: dict[str, dict[str, Any]]
     files: tuple[str, ...] = ()
+    costs: CostFiles | None = None
 
 
 def read_applied(state: Path) -> AppliedSettings | None:
@@ -57,9 +62,18 @@ def read_applied(state: Path) -> AppliedSettings | None:
             given=dict(document["given"]),
             complete=dict(document["complete"]),
             files=tuple(document["files"]),
+            costs=_costs_of(document, state),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise _unreadable(file, error) from None
+
+
+def _costs_of(document: dict[str, Any], state: Path) -> CostFiles | None:
+    """Return what files of prices and commitments said."""
+    if "costs" not in document:
+        return None
+    costs = {tuple(path): cost for path, cost in document["costs"]}
+    return CostFiles(costs=costs, texts=read_copies(state, dict(document["cost_files"])))
 
 
 def _unreadable(file: Path, error: Exception) -> InputError:
@@ -79,7 +93,13 @@ def write_applied(state: Path, applied: AppliedSettings, explicit: Path | None, 
     from boa_daemon.job.whole_files import write_whole  # noqa: PLC0415 - clients read these files, and write none
 
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_whole(state / FILE_NAME, json.dumps(asdict(applied), indent=1, default=str) + "\n", mode=0o600)
+    costs = applied.costs or CostFiles()
+    copies = write_copies(state, costs)
+    document: dict[str, Any] = {"given": applied.given, "complete": applied.complete, "files": applied.files}
+    if applied.costs is not None:
+        document |= {"costs": [*costs.costs.items()], "cost_files": copies}
+    write_whole(state / FILE_NAME, json.dumps(document, indent=1, default=str) + "\n", mode=0o600)
+    forget_copies(state, copies)
     names = dict.fromkeys((_names(explicit)[0], *applied.files))
     if not points:
         with suppress(OSError):

@@ -58,6 +58,7 @@ class StateFile(StrEnum):
     next_job = "next_job", "state"
     log_of_run = "run.log", "state"
     applied_settings = "applied_settings.json", "state"
+    cost_files = "cost_files", "state"
 
     def found_in(self, state: Path) -> Iterator[Path]:
         """Yield the file or folder of this name if it is there, and what is written beside it.

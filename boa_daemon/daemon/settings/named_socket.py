@@ -51,6 +51,12 @@ def folder_of(file: Path) -> Path:
     return file.absolute().parent if found.name.startswith("..") else found
 
 
+def placed(path: str, beside: Path | None) -> str:
+    """Return a path of the settings: `~` is the home of a user, and a relative one starts from a folder."""
+    path = os.path.expanduser(path)
+    return path if beside is None else str(beside / path)
+
+
 def named_socket(explicit: Path | None = None) -> Path | None:
     """Return the socket that files and environment name; None where only whole settings can say.
 
@@ -63,12 +69,12 @@ def named_socket(explicit: Path | None = None) -> Path | None:
         try:
             section = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("daemon", {})
             given = {key: section[key] for key in ("state_dir", "socket") if section.get(key) is not None}
-            found |= {key: str(folder_of(file) / value) for key, value in given.items()}
+            found |= {key: placed(value, folder_of(file)) for key, value in given.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return None
     for key in ("state_dir", "socket"):
         if given_by_name := os.environ.get(f"BOA_DAEMON_{key.upper()}"):
-            found[key] = given_by_name
+            found[key] = placed(given_by_name, None)
     try:
         return or_system(paths_from(found.get("state_dir"), found.get("socket")).socket)
     except InputError:

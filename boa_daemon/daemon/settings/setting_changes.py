@@ -39,6 +39,8 @@ _PLUGINS = "plugins"
 _SIDE_PRICES, _SPOT_LIMITS = "side_prices", "spot_max_usd_per_hour"
 _NOT_AWS = ("simulated", "local", "slurm")
 _OF_AWS = frozenset((key,) for key in AWS_ONLY)
+_COST_FILES = ("prices", "commitments", "blocks", "classes")
+"""Keys that name a file; what follows in a path is a name in the file."""
 _CODE_LETTERS = 12
 
 
@@ -57,6 +59,8 @@ class SettingChange:
         *section, key = self.path
         if self.path[0] == _SECRETS:
             return f'[secrets] "{key}"'
+        if len(section) > 1 and section[-1] in _COST_FILES:
+            return f"[{'.'.join(section[:-1])}] {section[-1]}, {key}"
         return f"[{'.'.join(section)}] {key}"
 
     @property
@@ -106,9 +110,12 @@ def changes_between(
     return found
 
 
-def code_of(given: Content) -> str:
-    """Return the code by which a file or a command consents to exactly these settings."""
-    bare = {path: value for path, value in _flat(given) if path != ACCEPT}
+def code_of(given: Content, costs: Mapping[SettingPath, Any] | None = None) -> str:
+    """Return the code by which a file or a command consents to exactly these settings.
+
+    `costs` is what the files say that the settings name.
+    """
+    bare = {path: value for path, value in _flat(given) if path != ACCEPT} | dict(costs or {})
     text = json.dumps(sorted((".".join(path), value) for path, value in bare.items()), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:_CODE_LETTERS]
 

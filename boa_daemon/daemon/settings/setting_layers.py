@@ -26,6 +26,7 @@ from boa_daemon.daemon.settings.config import (
 )
 from boa_daemon.daemon.settings.named_socket import folder_of, setting_files
 from boa_daemon.daemon.settings.setting_conflicts import SettingConflict, refused, warned_of
+from boa_daemon.daemon.settings.setting_paths import with_paths
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_document
@@ -42,18 +43,6 @@ _NO_SETTINGS = frozenset({"BOA_GATE", "BOA_GATE_HYBRID", "BOA_SLURM_NODE"})
 _RESEMBLANCE = 0.85
 """From which a variable's name is a setting's, misspelt: two letters in BUDGET_USD_PER_DAY_CAP."""
 _BUDGETS = frozenset({"usd_per_hour", "usd_per_month"})
-_PATHS = (
-    "classes",
-    "commitments",
-    "blocks",
-    "prices",
-    "state_dir",
-    "socket",
-    "tokens",
-    "tls_cert",
-    "tls_key",
-    "secrets_file",
-)
 _PARTS: tuple[tuple[str, str, plugins.PluginGroup, Collection[str]], ...] = (
     ("cloud", "provider", "boa.clouds", CLOUD_KINDS),
     ("engine", "name", "boa.engines", ENGINE_KINDS),
@@ -115,7 +104,10 @@ def load_settings(
         if not isinstance(document.content, Mapping):
             raise document.error("settings are a table with sections such as [budget]")
         _check_names(checked(Settings, document.content, document=document), document)
-        _merge(merged, document.content, beside=folder_of(path))
+        try:
+            _merge(merged, document.content, beside=folder_of(path))
+        except InputError as error:
+            raise document.error(error.problem, at=error.setting or (), hint=error.hint) from None
     words = from_environment(os.environ if environment is None else environment)
     _checked(words, "the environment")
     _merge(merged, words)
@@ -237,11 +229,7 @@ def _merge(
 ) -> None:
     """Merge a stronger layer into the others, key by key; paths in a file are relative to the file."""
     for section, values in words.items():
-        table = dict(values)
-        if beside is not None:
-            for key in _PATHS:
-                if isinstance(table.get(key), str):
-                    table[key] = str(beside / table[key])
+        table = with_paths(section, values, beside)
         before = merged.get(section, {})
         if section == "budget":
             # A budget in a stronger layer replaces the other kind of budget in a weaker one.

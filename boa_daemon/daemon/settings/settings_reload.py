@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +21,10 @@ from boa_daemon.daemon.settings.applied_settings import (
     write_applied,
 )
 from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.daemon.settings.cost_copies import CostFiles, in_place_of
+from boa_daemon.daemon.settings.cost_files import cost_changes, read_cost_files
 from boa_daemon.daemon.settings.daemon_paths import daemon_paths
+from boa_daemon.daemon.settings.named_socket import placed
 from boa_daemon.daemon.settings.setting_changes import SettingChange, changes_between, code_of, refusal
 from boa_daemon.daemon.settings.setting_layers import LoadedSettings, load_settings, origin_of, with_flags
 from boa_daemon.errors import InputError
@@ -76,6 +80,8 @@ class SettingsReader:
     def __init__(
         self, explicit: Path | None, flags: Mapping[str, Any], *, environment: Mapping[str, str] | None = None
     ) -> None:
+        if folder := flags.get("daemon.state_dir"):
+            flags = {**flags, "daemon.state_dir": placed(folder, None)}
         self._explicit, self._flags, self._environment = explicit, flags, environment
         self._in_force: AppliedSettings | None = None
         self._candidate: AppliedSettings | None = None
@@ -102,13 +108,14 @@ class SettingsReader:
             return self._first(consent)
         try:
             loaded = self._load()
-            pending = self._compare(loaded, self._in_force)
+            costs = read_cost_files(loaded.stated)
+            pending = self._compare(loaded, costs, self._in_force)
             self._refuse_missing(loaded, is_meant=consent == pending.code)
             self._check_consent(loaded, pending, consent)
         except InputError as error:
             self.note = f"the settings stay as they were: {error}"
             raise
-        return self._use(loaded)
+        return self._use(loaded, costs)
 
     def pending(self) -> PendingChanges:
         """Return what the files would change of the settings in force.
@@ -117,7 +124,8 @@ class SettingsReader:
             InputError: when the files cannot be read.
         """
         loaded = self._load()
-        found = self._compare(loaded, self._in_force or self._last_applied(loaded))
+        costs = read_cost_files(loaded.stated)
+        found = self._compare(loaded, costs, self._in_force or self._last_applied(loaded))
         return replace(found, warnings=loaded.warnings())
 
     def confirm(self, *, is_opened: bool = True) -> None:
@@ -154,15 +162,17 @@ class SettingsReader:
             OSError: when the state folder cannot be written.
         """
         loaded = self._load()
-        self._use(loaded)
+        self._use(loaded, read_cost_files(loaded.stated))
         assert self._state is not None
-        write_applied(self._state[0], _applied(loaded), self._explicit, points=self._state[1])
+        assert self._candidate is not None
+        write_applied(self._state[0], self._candidate, self._explicit, points=self._state[1])
 
     def _first(self, consent: str) -> Settings:
         """Return the settings to start with."""
         loaded: LoadedSettings | None = None
         fault: InputError | None = None
         last: AppliedSettings | None = None
+        costs = CostFiles()
         try:
             loaded = self._load()
         except InputError as error:
@@ -170,47 +180,58 @@ class SettingsReader:
         last = self._last_applied(loaded)
         self._database = None if last is None else _database_of(last)
         if loaded is not None:
-            pending = self._compare(loaded, last)
             try:
+                costs = read_cost_files(loaded.stated)
+                pending = self._compare(loaded, costs, last)
                 self._refuse_missing(loaded, is_meant=consent == pending.code)
                 self._check_consent(loaded, pending, consent)
             except InputError as error:
                 fault = error
         if fault is None and loaded is not None:
-            return self._use(loaded)
+            return self._use(loaded, costs)
         if last is None:
             assert fault is not None
             raise fault
+        files = [Path(name) for name in last.files]
         try:
-            kept = with_flags(last.given, self._flags, files=[Path(name) for name in last.files])
+            kept = with_flags(last.given, self._flags, files=files)
+            settings = self._use(kept, last.costs)
+            if last.costs is not None and self._state is not None:
+                # Where a file says something else now, its copy holds as well.
+                settings = with_flags(
+                    in_place_of(last.given, self._state[0], last.costs), self._flags, files=files
+                ).settings
         except InputError:
             assert fault is not None
             raise fault from None
-        settings = self._use(kept)
         self.note = f"the settings that the last daemon applied stay in force: {fault}"
         return settings
 
     def _load(self) -> LoadedSettings:
         return load_settings(self._explicit, environment=self._environment, flags=self._flags)
 
-    def _use(self, loaded: LoadedSettings) -> Settings:
+    def _use(self, loaded: LoadedSettings, costs: CostFiles | None) -> Settings:
         """Keep settings as those that the caller is about to use."""
         self.note = ""
         self._files, self.warnings = loaded.files, loaded.warnings()
-        self._candidate = _applied(loaded)
+        self._candidate = _applied(loaded, costs)
         is_pointed = loaded.stated.daemon.state_dir is not None and not self._flags.get("daemon.state_dir")
         self._state = (daemon_paths(loaded.settings).state, is_pointed)
         return loaded.settings
 
-    def _compare(self, loaded: LoadedSettings, last: AppliedSettings | None) -> PendingChanges:
+    def _compare(
+        self, loaded: LoadedSettings, costs: CostFiles, last: AppliedSettings | None
+    ) -> PendingChanges:
         """Return what changes between settings that were applied and those of the files."""
-        new = _applied(loaded)
+        new = _applied(loaded, costs)
         changes = () if last is None else tuple(
             changes_between(last.complete, new.complete, given_before=last.given, given_after=new.given)
         )  # fmt: skip
         if last is not None and (moved := _forgotten_state(last, loaded)):
             changes = tuple(replace(one, why=moved) if one.path == _STATE_FOLDER else one for one in changes)
-        return PendingChanges(changes=changes, code=code_of(loaded.given), files=loaded.files)
+        if last is not None and last.costs is not None:
+            changes += tuple(cost_changes(last.costs, costs, loaded.stated, now=time.time()))
+        return PendingChanges(changes=changes, code=code_of(loaded.given, costs.costs), files=loaded.files)
 
     def _check_consent(self, loaded: LoadedSettings, pending: PendingChanges, consent: str) -> None:
         """Refuse changes that loosen limits unless a command or the file consents to exactly these."""
@@ -219,7 +240,9 @@ class SettingsReader:
 
     def _refuse_missing(self, loaded: LoadedSettings, *, is_meant: bool) -> None:
         """Refuse to go on without a file that was read before, unless that is meant."""
-        gone = [str(path) for path in self._files if path not in loaded.files]
+        # The files of the last daemon are named from the root, those that are read as they were found.
+        there = {os.path.abspath(path) for path in loaded.files}
+        gone = [str(path) for path in self._files if os.path.abspath(path) not in there]
         if gone and not is_meant:
             raise InputError(
                 f"the settings file {gone[0]} was read before and is missing now",
@@ -278,13 +301,14 @@ def _database_of(applied: AppliedSettings) -> str | None:
     return dict(applied.given.get("daemon") or {}).get("database")
 
 
-def _applied(loaded: LoadedSettings) -> AppliedSettings:
+def _applied(loaded: LoadedSettings, costs: CostFiles | None) -> AppliedSettings:
     """Return settings as they are written down, as JSON reads them back."""
     given, complete = loaded.given, loaded.stated.model_dump(mode="json")
     return AppliedSettings(
         given=json.loads(json.dumps(given, default=str)),
         complete=complete,
         files=tuple(os.path.abspath(path) for path in loaded.files),
+        costs=costs,
     )
 
 

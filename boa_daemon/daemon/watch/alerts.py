@@ -36,7 +36,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.settings.config import AlertSettings, Settings, TeamSettings, UserSettings
-from boa_daemon.errors import CloudFailed, InputError, MissingExtra
+from boa_daemon.errors import BoaError, CloudFailed, InputError, MissingExtra
 from boa_daemon.extras import install_command
 from boa_daemon.inputs.plain_text import one_line, plain_text
 from boa_daemon.store.database import Database
@@ -149,7 +149,7 @@ class Alerts:
             try:
                 with self._database.write() as connection:
                     put(connection, ALERTS, key=key, at=at, sentence=sentence)
-            except (SQLAlchemyError, OSError) as error:
+            except (SQLAlchemyError, OSError, BoaError) as error:
                 # Send it anyway: twice after a restart is better than never.
                 _LOG.error("an alert could not be written down: %s", type(error).__name__)
         return True
@@ -377,13 +377,34 @@ def _unreachable(settings: AlertSettings) -> Iterator[str]:
         program = shlex.split(settings.command)[0]
         if shutil.which(program) is None:
             yield f"the command of [alerts] command is not there: {Path(program).name}"
+    places = []
     if settings.webhook:
         url = urlsplit(settings.webhook)
         port = url.port or (443 if url.scheme == "https" else 80)
+        places.append(("the host of [alerts] webhook", url.hostname or "", port))
+    for number, address in enumerate(settings.apprise):
+        places += [(f"the server of [alerts] apprise[{number}]", *each) for each in _servers(address)]
+    for what, host, port in places:
         try:
-            socket.create_connection((url.hostname or "", port), timeout=CONNECT_SECONDS).close()
+            socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
         except OSError as error:
-            yield f"the host of [alerts] webhook does not answer: {error.strerror or type(error).__name__}"
+            yield f"{what} does not answer: {error.strerror or type(error).__name__}"
+
+
+def _servers(address: str) -> Iterator[tuple[str, int]]:
+    """Yield host and port of an apprise URL that names its own server, such as one of mail."""
+    try:
+        from apprise import Apprise  # noqa: PLC0415 - optional, and slow to import
+
+        service = Apprise.instantiate(address)
+    except Exception:
+        # What apprise cannot use is refused with the settings, and told when a message is sent.
+        return
+    host = getattr(service, "smtp_host", None) or getattr(service, "host", None)
+    port = getattr(service, "port", None)
+    # Other services have a token in the place of the host, and no port.
+    if isinstance(host, str) and isinstance(port, int):
+        yield host, port
 
 
 def check_channels(settings: Settings) -> None:

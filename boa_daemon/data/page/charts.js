@@ -18,7 +18,7 @@ function ticksOf(low, high, count) {
 }
 
 const scaled = (value, by, sign) => `${(value / by).toLocaleString("en-US", { maximumFractionDigits: 1 })}${sign}`;
-const short = (value) => (Math.abs(value) >= 1e6 ? scaled(value, 1e6, "M") : Math.abs(value) >= 10000 ? scaled(value, 1000, "k") : number(value, value % 1 === 0 ? 0 : Math.abs(value) < 0.1 ? 3 : Math.abs(value) < 1 ? 2 : 1));
+const short = (value) => (Math.abs(value) >= 1e9 ? scaled(value, 1e9, "B") : Math.abs(value) >= 1e6 ? scaled(value, 1e6, "M") : Math.abs(value) >= 10000 ? scaled(value, 1000, "k") : number(value, value % 1 === 0 ? 0 : Math.abs(value) < 0.1 ? 3 : Math.abs(value) < 1 ? 2 : 1));
 
 function frame({ x, y, height = 240, part = 12, xText = short, yText = short, xName = "", yName = "", label, xTicks = 6 }) {
   const width = room(part), right = width - M.right, bottom = height - M.bottom;
@@ -35,11 +35,11 @@ function frame({ x, y, height = 240, part = 12, xText = short, yText = short, xN
   return { node, px, py, right, bottom, top: M.top, left: M.left };
 }
 
-// Round local times, at most so many.
-function instants(since, until, most) {
+// Round times, local ones or of UTC, at most so many.
+function instants(since, until, most, isUtc = false) {
   const steps = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 43200, 86400, 172800, 345600, 604800, 1209600];
   const step = steps.find((one) => (until - since) / one <= most) ?? 2592000;
-  const shift = new Date(since * 1000).getTimezoneOffset() * 60, found = [];
+  const shift = isUtc ? 0 : new Date(since * 1000).getTimezoneOffset() * 60, found = [];
   for (let at = Math.ceil((since - shift) / step) * step + shift; at <= until; at += step) found.push(at);
   return found;
 }

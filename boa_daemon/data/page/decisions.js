@@ -60,11 +60,15 @@ function withOrders(groups, orders_, decisions_) {
 
 const dayOf = (row) => new Date(row.at * 1000).toLocaleDateString("en-GB", { weekday: "long", day: "numeric", month: "long" });
 
-// What the next best would have cost more, money and waiting together.
-function dearer(row) {
-  const a = row.chosen.usd_of_money_and_waiting, b = row.runner_up.usd_of_money_and_waiting;
-  return a === null || a === undefined || b === null || b === undefined ? null : b - a;
+// The nearest other choice for what a tick did: another width of one of its jobs, and what that would have cost more.
+// A tick that started and stopped nothing weighed nothing that concerns it.
+function instead(row) {
+  const weighed_ = row.actions.map((action) => action.choice).filter((choice) => choice?.unit === "USD" && choice.runner_up_cost !== null);
+  if (!weighed_.length) return null;
+  const more = (choice) => choice.runner_up_cost - choice.cost, nearest = weighed_.reduce((least, choice) => (more(choice) < more(least) ? choice : least));
+  return `${nearest.runner_up} instead: ${more(nearest) < 0 ? "−" : "+"}${usd(Math.abs(more(nearest)))}`;
 }
+const INSTEAD = "At the right: the nearest other width of one of the tick's jobs, and what it would have cost more (+) or less (−): money for its GPUs, and its time in dollars as the plan values it. Less, where a limit, whole nodes or a recent move decided.";
 
 function line(when, said, why, more = null) {
   return [el("span", { class: "when" }, when), el("span", { class: "did" }, el("strong", {}, said), el("span", { class: "because" }, why)), el("span", { class: "else soft" }, more)];
@@ -74,15 +78,17 @@ const plural = (count, word) => (count === 1 ? word : `${word} × ${count}`);
 
 const unlisted = (row) => [...countsOf(row).values()].reduce((sum, count) => sum + count, 0) - row.actions.length;
 
+const unnamed = (row) => Object.values(row.held_counts ?? {}).reduce((sum, count) => sum + count, 0) - row.held.length;
+
 function tickDetails(row) {
-  const more = dearer(row);
   return el("details", { class: "tick", "data-key": `tick${row.tick}` },
-    el("summary", {}, line(clock(row.at), headline(row), row.actions[0]?.reason ?? row.held[0]?.what ?? `${usd(row.usd_per_hour)}/h, ${counted(row.nodes, "node")}, ${counted(row.jobs, "job")}`, more === null ? null : `next best ${more < 0 ? "−" : "+"}${usd(Math.abs(more))}`)),
+    el("summary", {}, line(clock(row.at), headline(row), row.actions[0]?.reason ?? row.held[0]?.what ?? `${usd(row.usd_per_hour)}/h, ${counted(row.nodes, "node")}, ${counted(row.jobs, "job")}`, instead(row))),
     el("ul", {}, row.actions.map((action) => el("li", {}, el("strong", {}, `${action.kind} `), ["start", "stop", "end", "give-up"].includes(action.kind) ? [el("a", { href: `#job/${encodeURIComponent(action.target)}` }, action.target), action.user ? ` of ${action.user}` : ""] : target(action), `: ${action.reason}`,
       action.nodes?.length ? el("p", { class: "why" }, "on ", action.nodes.slice(0, 8).flatMap((node, i) => [i ? ", " : "", el("a", { href: `#decisions/node=${encodeURIComponent(node)}` }, node)]), action.nodes.length > 8 ? ` and ${action.nodes.length - 8} more` : "") : null,
       action.choice ? el("p", { class: "why" }, `${action.choice.chosen} at ${priceOf(action.choice.cost, action.choice.unit)}, not ${action.choice.runner_up} at ${priceOf(action.choice.runner_up_cost, action.choice.unit)}`) : null))),
     unlisted(row) > 0 ? el("p", { class: "why" }, `and ${number(unlisted(row))} more: a job, user, node or kind above names them`) : null,
     row.held.length ? el("ul", {}, row.held.map((held) => el("li", { class: "warn" }, `held back (${held.code}): ${held.what}`))) : null,
+    unnamed(row) > 0 ? el("p", { class: "why" }, `and ${number(unnamed(row))} more held back (${Object.entries(row.held_counts).map(([code_, count]) => `${code_} ${number(count)}`).join(", ")} in all): a job or node above names the tick that began it`) : null,
     el("dl", { class: "facts" },
       el("dt", {}, "tick"), el("dd", {}, `${number(row.tick)}, ${usd(row.usd_per_hour)}/h, ${counted(row.nodes, "node")}, ${counted(row.jobs, "job")}`),
       el("dt", {}, "chosen"), el("dd", {}, option(row.chosen)),
@@ -151,6 +157,7 @@ const decisions = {
         asked ? el("button", { type: "button", class: "plain", "data-key": "all", onclick: () => { Object.assign(filter, { text: "", job: "", user: "", node: "", kind: "" }); reload(); } }, "Show all") : null),
       el("div", { class: "tools" }, STATIC ? null : segments("Show", [[true, "those that act"], [false, "all ticks"]], filter.acting, (acting) => { filter.acting = acting; reload(); }),
         segments("Fold", [["time", "by time"], ["reason", "by reason"]], filter.by, (by) => { filter.by = by; redraw(); }), rows.length ? exports_("decisions", () => flatDecisions(rows), () => rows) : null),
+      rows.some((row) => instead(row)) ? el("p", { class: "soft" }, INSTEAD) : null,
       drawn.length ? drawn : empty(asked ? "No decision is about that." : filter.acting ? "No tick has done anything yet. Show all ticks to see that they run." : "No tick is done yet."),
       more ? el("p", {}, el("button", { type: "button", class: "plain", "data-key": "more", onclick: () => { filter.limit = Math.min(filter.limit * 3, 1000); reload(); } }, "Older ones")) : null)];
   },

@@ -1,17 +1,18 @@
 // Jobs: a list to search, and one job with its widths, progress, curve and log.
 
-const find = { text: "", ended: false };
+const find = { text: "", ended: false, limit: 500 };
+const MOST_FOUND = 5000, MOST_DRAWN = 300;
 const log = { job: "", node: 0, text: "", next: 0, nodes: 1, said: "" };
 
 const STATUS_WAITS = { queued: "waiting" };
 
 const jobs = {
   title: "Jobs", every: 6000,
-  load: () => ask("jobs", { limit: 500, ended: find.ended }),
+  load: () => ask("jobs", { limit: find.limit, ended: find.ended }),
   draw(doc) {
     const words = find.text.toLowerCase().split(/\s+/).filter(Boolean);
     const rows = doc.jobs.filter((job) => words.every((word) => `${job.id} ${job.user} ${job.class} ${job.status}`.toLowerCase().includes(word)));
-    return [el("h1", { class: "quiet" }, "Jobs"), card(["Jobs ", el("small", {}, `${number(rows.length)}${doc.jobs.length >= 500 ? " of the newest 500" : ""}`)], "",
+    return [el("h1", { class: "quiet" }, "Jobs"), card(["Jobs ", el("small", {}, `${number(rows.length)}${doc.next === null || doc.next === undefined ? "" : ` of the newest ${number(doc.jobs.length)}`}${rows.length > MOST_DRAWN ? `; ${number(MOST_DRAWN)} are listed, words above find the others` : ""}`)], "",
       el("div", { class: "tools" },
         el("input", { type: "search", placeholder: "id, user, class, state", "aria-label": "Search jobs", value: find.text, "data-key": "search", oninput: (event) => { find.text = event.target.value; redraw(); } }),
         segments("Which", [[false, "active"], [true, "also ended"]], find.ended, (ended) => { find.ended = ended; reload(); })),
@@ -19,8 +20,10 @@ const jobs = {
         ["job", (job) => el("a", { href: `#job/${encodeURIComponent(job.id)}` }, job.id), "id"], ["user", (job) => job.user], ["class", (job) => job.class],
         ["state", (job) => el("span", { class: `chip ${STATUS_WAITS[job.status] ?? job.status}` }, STATUS_WAITS[job.status] ?? job.status)],
         ["GPUs", (job) => (job.gpus ? `${job.gpus} × ${job.gpu_type}` : ""), "n"], ["step", (job) => (job.step === null ? "" : number(job.step)), "n"],
-        ["arrived", (job) => clock(job.arrived_at, true), "n"], ["cost", (job) => usd(job.usd), "n"]], rows.slice(0, 300), "Jobs")
-        : empty(words.length ? "No job is called that." : "No jobs. Submit one: ", words.length ? null : code("boa submit job.yaml")))];
+        ...(rows.some((job) => job.waits_for) ? [["waits for", (job) => (job.waits_for ? `${job.waits_for}${job.place_in_queue ? `, number ${number(job.place_in_queue)}` : ""}${job.starts_at ? `, until about ${clock(job.starts_at, job.starts_at - daemonNow() > 43200)}` : ""}` : ""), "full"]] : []),
+        ["arrived", (job) => clock(job.arrived_at, true), "n"], ["cost", (job) => usd(job.usd), "n"]], rows.slice(0, MOST_DRAWN), "Jobs")
+        : empty(words.length ? ["No listed job is called that. ", words.length === 1 && /^[a-z0-9-]+-\d+$/i.test(words[0]) ? el("a", { href: `#job/${encodeURIComponent(find.text.trim())}` }, `Open job ${find.text.trim()}`) : null] : "No jobs. Submit one: ", words.length ? null : code("boa submit job.yaml")),
+      doc.next !== null && doc.next !== undefined && find.limit < MOST_FOUND ? el("p", {}, el("button", { type: "button", class: "plain", "data-key": "more", onclick: () => { find.limit = Math.min(find.limit * 3, MOST_FOUND); reload(); } }, "Older ones")) : null)];
   },
 };
 
@@ -69,7 +72,7 @@ function tries(doc) {
   if (!doc.generations.length) return null;
   return folded_("tries", `Its starts (${doc.generations.length})`, () => [table([
     ["start", (one) => String(one.generation), "n"], ["width", (one) => `${one.gpus} × ${one.gpu_type}`], ["from", (one) => clock(one.started_at, true)],
-    ["ran", (one) => span((one.ended_at ?? Date.now() / 1000) - one.started_at), "n"], ["ended", (one) => endOf(one)[0], "wide"]], doc.generations, "Starts")]);
+    ["ran", (one) => span((one.ended_at ?? daemonNow()) - one.started_at), "n"], ["ended", (one) => endOf(one)[0], "wide"]], doc.generations, "Starts")]);
 }
 
 const files = { job: "", at: 0, list: null, said: "" };
@@ -104,7 +107,7 @@ function speedupChart(rows, job) {
 async function tail(name) {
   if (log.job !== name) Object.assign(log, { job: name, node: 0, text: "", next: 0, nodes: 1, said: "" });
   try {
-    const chunk = await ask(`jobs/${name}/logs`, { since: log.next, node: log.node });
+    const chunk = await ask(`jobs/${encodeURIComponent(name)}/logs`, { since: log.next, node: log.node });
     log.text = (log.text + chunk.text).slice(-60000);
     Object.assign(log, { next: chunk.next_offset, nodes: chunk.nodes, said: "" });
   } catch (error) {
@@ -127,13 +130,13 @@ function whyCard(doc) {
 const job = {
   title: "Job", every: 3000, parent: "jobs",
   load: async (name) => {
-    const doc = await ask(`page/jobs/${name}`);
+    const doc = await ask(`page/jobs/${encodeURIComponent(name)}`);
     // Who may not read them is not refused every three seconds.
     await Promise.all([doc.is_readable ? tail(name) : Object.assign(log, { job: name, text: "", said: "Only its user and administrators read its log and files." }), doc.has_files && doc.is_readable ? artefacts(name) : null, whoAmI()]);
     return { doc, log: `${log.next}/${log.node}/${log.said}/${files.at}` };
   },
   draw({ doc }, name) {
-    const until = doc.ended_at ?? Date.now() / 1000, status = STATUS_WAITS[doc.status] ?? doc.status;
+    const until = doc.ended_at ?? daemonNow(), status = STATUS_WAITS[doc.status] ?? doc.status;
     const facts = [["state", el("span", { class: `chip ${status}` }, status)], ["user", doc.user], ["class", doc.class], ["holds", doc.gpus ? `${doc.gpus} × ${doc.gpu_type} on ${counted(doc.nodes.length, "node")}` : "nothing"], ["step", number(doc.step)], ["cost so far", usd(doc.usd)],
       ["arrived", clock(doc.arrived_at, true)], ["ran", span(doc.ran_seconds)], ["starts, failures", `${doc.generation}, ${doc.failures}`], doc.lost_gpu_hours >= 0.001 ? ["lost", `${number(doc.lost_gpu_hours, 3)} GPU-hours`] : null].filter(Boolean);
     return [el("h1", {}, name), el("div", { class: "grid" },

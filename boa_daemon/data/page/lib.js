@@ -34,8 +34,9 @@ function span(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 99) return `${Math.round(seconds)} s`;
   if (seconds < 5940) return `${Math.round(seconds / 60)} min`;
-  if (seconds < 48 * 3600) return `${number(seconds / 3600, 1)} h`;
-  return `${number(seconds / 86400, 1)} days`;
+  const tenths = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 1 });
+  if (seconds < 48 * 3600) return `${tenths(seconds / 3600)} h`;
+  return seconds < 730 * 86400 ? `${tenths(seconds / 86400)} days` : `${number(seconds / (365 * 86400))} years`;
 }
 
 const two = (value) => String(value).padStart(2, "0");
@@ -44,6 +45,9 @@ function clock(seconds, withDay = false) {
   const time = `${two(at.getHours())}:${two(at.getMinutes())}`;
   return withDay ? `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}` : time;
 }
+
+// Days and months of budgets and caps begin at midnight UTC, wherever the reader is.
+const clockUtc = (seconds) => `${new Date(seconds * 1000).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: "UTC" }).replace(",", "")} UTC`;
 
 // The first and the last second of an instant's month in UTC, by which budgets and caps count.
 function monthOf(seconds) {
@@ -71,14 +75,35 @@ async function ask(path, query = {}) {
   const words = new URLSearchParams(query).toString();
   let answer;
   try {
-    answer = await fetch(`v1/${path}${words ? `?${words}` : ""}`, { credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(20000) });
-  } catch {
-    throw new Refused(0, "The daemon does not answer.");
+    answer = await fetch(`v1/${path}${words ? `?${words}` : ""}`, { credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(PATIENCE_SECONDS * 1000) });
+  } catch (error) {
+    throw new Refused(0, silence(error));
   }
-  const document_ = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refused(answer.status, document_.message || answer.statusText);
+  const isOurs = (answer.headers.get("content-type") ?? "").includes("json");
+  const document_ = await answer.json().catch((error) => (answer.ok && isOurs ? new Refused(0, silence(error, "The answer was cut off.")) : {}));
+  if (document_ instanceof Refused) throw document_;
+  if (!answer.ok) throw new Refused(answer.status, document_.message || answer.statusText || `Status ${answer.status}.`);
+  // The sign-in page of a proxy, for one, comes with status 200.
+  if (!isOurs) throw new Refused(0, "Something else answers in the daemon's place, such as a proxy: reload this page.");
   return document_;
 }
+
+const PATIENCE_SECONDS = 20;
+function silence(error, otherwise = "The daemon does not answer.") {
+  if (error.name === "TimeoutError") return `The daemon has not answered within ${PATIENCE_SECONDS} s.`;
+  return navigator.onLine === false ? "This browser is offline." : otherwise;
+}
+
+// A part of a view that is refused leaves the other parts; a daemon that is silent, or does not know who asks, leaves none.
+const part = (asking) => asking.catch((error) => {
+  if (STATIC) return null;
+  if (error.status === 0 || error.status === 401 || error.status === undefined) throw error;
+  return { error: error.message };
+});
+
+// The daemon's clock by its last answer: a browser's clock may be wrong.
+const daemon = { shift: 0 };
+const daemonNow = () => Date.now() / 1000 + daemon.shift;
 
 function card(title, width, ...children) {
   return el("section", { class: `card ${width}` }, title === null ? null : el("h2", {}, title), ...children);
@@ -88,11 +113,18 @@ function tile(title, value, unit, ...below) {
   return el("section", { class: "card tile w3" }, el("h2", {}, title), el("div", { class: "value" }, value, " ", el("small", {}, unit)), ...below.map((one) => el("p", { class: "soft" }, one)));
 }
 
+// A name in its own direction; a long one is broken over lines, a short one never.
+function named(said) {
+  const node = el("bdi", {}, said);
+  if (node.textContent.length > 40) node.className = "name";
+  return node;
+}
+
 // Columns: [heading, cell of a row, class]; on a narrow screen rows become blocks.
 function table(columns, rows, caption) {
   const head = el("tr", {}, columns.map(([name, , kind]) => el("th", { scope: "col", class: kind }, name)));
   const body = rows.map((row) =>
-    el("tr", { class: row.isMine ? "me" : row.isSum ? "sum" : null }, columns.map(([name, cell, kind]) => el("td", { class: kind, "data-head": name }, cell(row)))));
+    el("tr", { class: row.isMine ? "me" : row.isSum ? "sum" : null }, columns.map(([name, cell, kind]) => el("td", { class: kind, "data-head": name }, kind === "id" ? named(cell(row)) : cell(row)))));
   return el("div", { class: "scroll" }, el("table", { class: "stack", "aria-label": caption }, el("thead", {}, head), el("tbody", {}, body)));
 }
 

@@ -46,7 +46,7 @@ function partsOf(past, kind) {
 function monthForecast(month) {
   const { past, books, budget, at, pace: likely } = month, [since, until] = monthOf(at);
   const ends = likely?.ends_usd ?? [books.forecast_usd, books.forecast_usd, books.forecast_usd], planned = budget ? (budget * (until - since)) / 3600 : null;
-  return { since, until, burnt: past?.series.usd_per_hour ?? [], hours: (past?.step_seconds ?? 3600) / 3600, ends, planned, words: paceWords(likely), isHeldByDays: likely?.is_held ?? false, over: planned ? ends[1] - planned : null };
+  return { since, until, burnt: past?.series?.usd_per_hour ?? [], hours: (past?.step_seconds ?? 3600) / 3600, ends, planned, words: paceWords(likely), isHeldByDays: likely?.is_held ?? false, over: planned ? ends[1] - planned : null };
 }
 
 // The month so far as a sum, the budget's straight line, the caps, and where the pace of the last days ends.
@@ -58,12 +58,12 @@ function monthCard(month) {
   const points = [[since, 0], ...burnt.map((value, i) => [past.since + (i + 1) * past.step_seconds, (sum += (value ?? 0) * hours)]).filter(([when]) => when > since && when <= at).map(([when, seen_]) => [when, seen_ + unseen * (when - since)]), [at, books.spent_usd]];
   const most = Math.max(ends[2], planned ?? 0, books.cap_usd ?? 0) * 1.08 || 1;
   const f = frame({ x: [since, until], y: [0, most], height: 240, part: 12, label: `${usd(books.spent_usd)} spent this month, ${usd(ends[1])} by its end ${words}`, yName: "$", xTicks: 0 });
-  for (const when of instants(since, until, Math.max(3, Math.floor(room(12) / 120)))) f.node.append(svg("text", { x: Math.min(Math.max(f.px(when), f.left + 16), f.right - 16), y: f.bottom + 16, "text-anchor": "middle" }, new Date(when * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" })));
+  for (const when of instants(since, until, Math.max(3, Math.floor(room(12) / 120)), true)) f.node.append(svg("text", { x: Math.min(Math.max(f.px(when), f.left + 16), f.right - 16), y: f.bottom + 16, "text-anchor": "middle" }, new Date(when * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" })));
   const at_ = ([when, dollars]) => [f.px(when), f.py(dollars)];
   f.node.append(svg("path", { class: "band", d: `${path([[at, books.spent_usd], [until, ends[2]]].map(at_))}${path([[until, ends[0]], [at, books.spent_usd]].map(at_)).replace("M", "L")}Z` }));
   // The budget's words keep clear of the cap's line.
   const capAt = books.cap_usd === null || books.cap_usd === undefined ? null : f.py(books.cap_usd), under = planned ? f.py(planned) + 16 : 0;
-  if (planned) f.node.append(svg("path", { class: "line thin dash softline", d: path([[since, 0], [until, planned]].map(at_)) }), svg("text", { class: "label", x: f.right - 4, y: capAt !== null && capAt > under - 16 && capAt < under + 4 ? capAt + 16 : under, "text-anchor": "end" }, `budget ${usd(planned)}`));
+  if (planned) f.node.append(svg("path", { class: "line thin dash softline", d: path([[since, 0], [until, planned]].map(at_)) }), svg("text", { class: "label", x: f.right - 4, y: under > f.bottom - 4 ? under - 22 : capAt !== null && capAt > under - 16 && capAt < under + 4 ? capAt + 16 : under, "text-anchor": "end" }, `budget ${usd(planned)}`));
   if (books.cap_usd !== null && books.cap_usd !== undefined) f.node.append(svg("line", { class: "mark-line", x1: f.left, x2: f.right, y1: f.py(books.cap_usd), y2: f.py(books.cap_usd) }), svg("text", { class: "label", x: f.left + 4, y: f.py(books.cap_usd) - 5 }, `cap ${usd(books.cap_usd)}`));
   const isNarrow = f.px(at) > (f.left + f.right) / 2;
   f.node.append(svg("path", { class: "line", d: path(points.map(at_)) }), svg("path", { class: "line dash thin", d: path([[at, books.spent_usd], [until, ends[1]]].map(at_)) }), svg("circle", { class: "dot mine", cx: f.px(at), cy: f.py(books.spent_usd), r: 5 }),
@@ -125,7 +125,7 @@ function costCard(cost) {
 
 // How long a purse lasts, and when there is room again.
 function purseRoom(purse, now_) {
-  const left = purse.cap_usd - purse.spent_usd - purse.reserved_usd, again = purse.refills_at ? clock(purse.refills_at, true) : "";
+  const left = purse.cap_usd - purse.spent_usd - purse.reserved_usd, again = purse.refills_at ? clockUtc(purse.refills_at) : "";
   if (left <= 0.005) return ["bad", again ? `none until ${again}` : "none"];
   const lasts = purse.usd_per_hour > 0 ? (left / purse.usd_per_hour) * 3600 : Infinity;
   if (purse.refills_at && now_ + lasts < purse.refills_at) return ["warn", `${again}; used up in ${span(lasts)}`];
@@ -170,28 +170,30 @@ function commitmentsCard(doc) {
 const money = {
   title: "Money", every: 20000,
   load: async () => {
-    const found = await ask("page/month").catch(() => null), at = found?.as_of ?? null;
-    const month = found?.books?.month && at ? { books: found.books.month, budget: found.budget_usd_per_hour, pace: found.month_pace, at, past: await ask("page/history", { hours: Math.max((at - monthOf(at)[0]) / 3600, 1) }).catch(() => null) } : null;
+    const found = await part(ask("page/month")), at = found?.as_of ?? null;
+    const month = found?.error ? found : found?.books?.month && at ? { books: found.books.month, budget: found.budget_usd_per_hour, pace: found.month_pace, at, past: await part(ask("page/history", { hours: Math.max((at - monthOf(at)[0]) / 3600, 1) })) } : null;
     const [curve, past, cost, uses] = await Promise.all([
-      ask("page/frontier").catch((error) => ({ error: error.message })),
-      ask("page/history", { hours: chosen.hours }).catch(() => null),
-      ask("page/cost", { by: chosen.by, hours: chosen.hours }).catch(() => null),
-      ask("page/uses", { hours: chosen.hours }).catch(() => null)]);
+      part(ask("page/frontier")),
+      part(ask("page/history", { hours: chosen.hours })),
+      part(ask("page/cost", { by: chosen.by, hours: chosen.hours })),
+      part(ask("page/uses", { hours: chosen.hours }))]);
     return { curve, past, cost, uses, month };
   },
   draw({ curve, past, cost, uses, month }) {
-    const cards = month?.past ? [monthCard(month)] : [];
+    const missing = (title, width, found) => card(title, width, empty(found.error));
+    const cards = month?.error || month?.past?.error ? [missing("This month", "", month.error ? month : month.past)] : month?.past ? [monthCard(month)] : [];
     if (!STATIC) cards.push(el("div", { class: "tools across" }, el("span", { class: "soft" }, "Below:"), segments("Range", RANGES, chosen.hours, (hours) => { chosen.hours = hours; reload(); })));
-    if (uses) cards.push(usesCard(uses, past ? "w5" : ""));
-    if (past) {
+    if (uses) cards.push(uses.error ? missing("What the money was for", past ? "w5" : "", uses) : usesCard(uses, past ? "w5" : ""));
+    if (past?.error) cards.push(missing("Spend over time", uses ? "w7" : "", past));
+    else if (past) {
       const parts = partsOf(past, chosen.kind), flat = () => past.minutes.map((_, i) => ({ at_seconds: past.since + i * past.step_seconds, ...Object.fromEntries(parts.map((one) => [`${one.name}_usd_per_hour`, one.values[i]])) }));
       cards.push(card(["Spend over time ", el("small", {}, "dollars per hour for nodes, as seen each minute")], uses ? "w7" : "",
         el("div", { class: "tools" }, segments("By", KINDS, chosen.kind, (kind) => { chosen.kind = kind; redraw(); }), parts.length ? exports_(`spend-by-${chosen.kind}`, flat) : null),
         parts.length ? timeChart({ since: past.since, step: past.step_seconds, series: parts, stacked: true, height: 240, part: uses ? 7 : 12, label: `Spend over time by ${chosen.kind}`, yName: "$/h", say: usd }) : empty("Nothing was spent in this time.")));
     }
-    if (cost) cards.push(costCard(cost));
-    if (uses) cards.push(commitmentsCard(uses), pursesCard(uses));
+    if (cost) cards.push(cost.error ? missing("Who spent what", "", cost) : costCard(cost));
+    if (uses && !uses.error) cards.push(commitmentsCard(uses), pursesCard(uses));
     cards.push(curve.error ? card("Waiting against money", "", empty(curve.error)) : frontierCard(curve, ""));
-    return [moneyVerdict(month?.past ? month : null), el("div", { class: "grid" }, cards.filter(Boolean))];
+    return [moneyVerdict(month?.books ? month : null), el("div", { class: "grid" }, cards.filter(Boolean))];
   },
 };

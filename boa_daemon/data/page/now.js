@@ -121,7 +121,7 @@ function pace(books, budget, hours) {
 function moneyTile(name, books, at, until, words, ...below) {
   if (!books) return null;
   return tile(name, usd(books.spent_usd), "spent",
-    [el("span", { class: at?.kind }, `${usd(books.forecast_usd)} ${until}`), ` ${words}${at ? `; the budget is ${usd(at.planned)} (${at.words})` : ""}`], ...below.filter(Boolean));
+    [el("span", { class: at?.kind }, `${usd(books.forecast_usd)} ${until}`), ` ${words}${at ? `; the budget is ${usd(at.planned)} ` : ""}`, at ? el("span", { class: "nowrap" }, `(${at.words})`) : null], ...below.filter(Boolean));
 }
 
 // How long money lasts at a rate; `ends` is when its month ends, after which there is new money.
@@ -152,10 +152,10 @@ const week = { at: 0, words: "" };
 async function weekBefore() {
   // Two weeks of history need not be asked for every four seconds.
   if (Date.now() - week.at < 300000) return week.words;
+  const past = await part(ask("page/history", { hours: 336 })), burnt = past?.series?.usd_per_hour ?? [];
   week.at = Date.now();
-  const past = await ask("page/history", { hours: 336 }).catch(() => null), burnt = past?.series.usd_per_hour ?? [];
   // A week of which the daemon saw little is nothing to compare with.
-  const half = Math.floor(burnt.length / 2), isWhole = past?.minutes.slice(0, half).reduce((sum, minutes) => sum + minutes, 0) > 0.9 * 7 * 24 * 60, spent = (part) => part.reduce((sum, value) => sum + ((value ?? 0) * past.step_seconds) / 3600, 0);
+  const half = Math.floor(burnt.length / 2), isWhole = past?.minutes?.slice(0, half).reduce((sum, minutes) => sum + minutes, 0) > 0.9 * 7 * 24 * 60, spent = (part) => part.reduce((sum, value) => sum + ((value ?? 0) * past.step_seconds) / 3600, 0);
   const before = spent(burnt.slice(0, half)), since = spent(burnt.slice(half));
   week.words = isWhole && before > 0 ? `${usd(since)} for nodes in the last 7 days, ${since >= before ? "+" : "−"}${number(Math.abs(100 * (since / before - 1)))} % against the 7 before` : since > 0 ? `${usd(since)} for nodes in the last 7 days` : "";
   return week.words;
@@ -168,7 +168,7 @@ function queueTable(rows) {
     ["state", (job) => el("span", { class: `chip ${job.status}` }, job.stalled_since ? "stalled" : job.status)],
     ["GPUs", (job) => (job.gpus ? String(job.gpus) : ""), "n"],
     ["why", (job) => job.why, "wide"],
-    ["ends, or starts", (job) => (job.status === "waiting" && job.starts_at ? `starts about ${clock(job.starts_at, job.starts_at - Date.now() / 1000 > 43200)}${job.seconds_left === null ? "" : `, runs ${span(job.seconds_left)}`}` : job.seconds_left === null ? "not known" : job.status === "waiting" ? `${span(job.seconds_left)} after its start` : `${clock(Date.now() / 1000 + job.seconds_left, job.seconds_left > 43200)} (${span(job.seconds_left)})`), "n full"],
+    ["ends, or starts", (job) => (job.status === "waiting" && job.starts_at ? `starts about ${clock(job.starts_at, job.starts_at - daemonNow() > 43200)}${job.seconds_left === null ? "" : `, runs ${span(job.seconds_left)}`}` : job.seconds_left === null ? "not known" : job.status === "waiting" ? `${span(job.seconds_left)} after its start` : `${clock(daemonNow() + job.seconds_left, job.seconds_left > 43200)} (${span(job.seconds_left)})`), "n full"],
   ], rows, "Jobs");
 }
 
@@ -196,14 +196,17 @@ function alertsCard(alerts) {
 
 const now = {
   title: "Now", every: 4000,
-  load: async () => ({ caps: (await whoAmI()) && me.is_admin ? await ask("caps").catch(() => null) : null, doc: await ask("page/now"), past: await ask("page/history", { hours: 24 }).catch(() => null), week: await weekBefore() }),
+  load: async () => {
+    const [doc, past, lastWeek, caps] = await Promise.all([ask("page/now"), part(ask("page/history", { hours: 24 })), weekBefore(), whoAmI().then((may) => (may && me.is_admin ? part(ask("caps")) : null))]);
+    return { doc, past, week: lastWeek, caps };
+  },
   draw({ doc, past, week: lastWeek, caps }) {
     // Bills and the forecast have what the site costs without nodes, and so has the rate that they are compared with.
     const burn = doc.usd_per_hour ?? 0, rate = burn + (doc.beside_usd_per_hour ?? 0), budget = doc.budget_usd_per_hour, nodes = fleetNodes(doc);
-    const burnt = past?.series.usd_per_hour, [kind, state, words] = verdict(doc), idle = idleUsd(nodes);
+    const burnt = past?.series?.usd_per_hour, [kind, state, words] = verdict(doc), idle = idleUsd(nodes);
     const at = doc.as_of ?? doc.now ?? 0, [begins, ends] = monthOf(at), likely = doc.month_pace, words_ = paceWords(likely);
     const day = doc.books?.day, month = doc.books ? { ...doc.books.month, forecast_usd: likely?.ends_usd[1] ?? doc.books.month.forecast_usd } : null, ofMonth = pace(month, budget, (ends - begins) / 3600);
-    const beside = doc.beside_usd_per_hour >= 0.005 ? [`with ${usd(doc.beside_usd_per_hour)}/h without nodes (commitments, gateway, images) ${usd(rate)}/h`] : [];
+    const beside = doc.beside_usd_per_hour >= 0.005 ? [`${usd(rate)}/h with the ${usd(doc.beside_usd_per_hour)}/h that is paid without nodes (commitments, gateway, images)`] : [];
     return [el("h1", { class: "verdict" }, el("span", { class: kind }, state), el("span", {}, words), el("small", {}, doc.leader ? `leader: ${doc.leader.host}, process ${doc.leader.pid}` : `${doc.provider} cloud, no other daemon`)),
       el("div", { class: "grid" },
       tile("Now", usd(burn), "per hour", ...beside, budget ? `budget ${usd(budget)}/h on average${rate > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set"),
@@ -211,7 +214,7 @@ const now = {
       moneyTile("This month", month, ofMonth, "by its end", words_, ofMonth ? `${usd(Math.max(ofMonth.left, 0))} left${lasts(ofMonth.left, rate, at, ends)}` : null, lastWeek),
       tile("GPUs", number(doc.gpus_used ?? 0), `of ${number(doc.gpus ?? 0)} in use`, `${counted(doc.nodes ?? 0, "node")}${doc.max_instances ? ` of at most ${number(doc.max_instances)}` : ""}${idle >= 0.005 ? `; ${usd(idle)}/h idle or booting` : ""}`),
       doc.books ? card("Caps", "w5", capBar("day", day, "today"), capBar("month", month, "this month", words_), ...tightPurses(doc)) : null,
-      card(["Dollars per hour for nodes, last 24 hours"], doc.books ? "w7" : "", burnt ? timeChart({ since: past.since, step: past.step_seconds, height: 190, part: doc.books ? 7 : 12, series: [{ name: "dollars per hour", values: burnt, kind: "line" }], label: "Dollars per hour in the last 24 hours", yName: "$/h", say: usd, marks: budget ? [{ name: "budget", value: budget }] : [] }) : empty(past?.minutes.some(Boolean) ? "Nothing was rented in the last 24 hours." : "Nothing was written down yet. A minute after the first tick it begins.")),
+      card(["Dollars per hour for nodes, last 24 hours"], doc.books ? "w7" : "", burnt ? timeChart({ since: past.since, step: past.step_seconds, height: 190, part: doc.books ? 7 : 12, series: [{ name: "dollars per hour", values: burnt, kind: "line" }], label: "Dollars per hour in the last 24 hours", yName: "$/h", say: usd, marks: budget ? [{ name: "budget", value: budget }] : [] }) : empty(past?.error ?? (past?.minutes.some(Boolean) ? "Nothing was rented in the last 24 hours." : "Nothing was written down yet. A minute after the first tick it begins."))),
       capOrders(caps?.caps),
       fleet(doc, nodes),
       alertsCard(doc.alerts),

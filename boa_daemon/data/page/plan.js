@@ -24,7 +24,7 @@ function lastDollars(doc, points, budget) {
   for (const part of [0.1, 0.25]) step(spent, Math.min(spent * (1 + part), doc.largest_useful), `the next ${number(100 * part)} %`);
   const unused = Math.max(budget - doc.largest_useful, 0);
   return card(["What the last dollars buy ", el("small", {}, `at ${unit(budget)}, ${span(here * 3600)} a job`)], "",
-    rows.length ? table([["part of the money", (row) => row.name], ["from", (row) => unit(row.from), "n"], ["to", (row) => unit(row.to), "n"], ["shortens a job by", (row) => span(row.saved * 3600), "n"], [doc.unit === "gpus" ? "a GPU saves" : "$1/h saves", (row) => span((row.saved / row.more) * 3600), "n"]], rows, "What the last dollars buy") : null,
+    rows.length ? table([["part of the money", (row) => row.name, "id"], ["from", (row) => unit(row.from), "n"], ["to", (row) => unit(row.to), "n"], ["shortens a job by", (row) => span(row.saved * 3600), "n full"], [doc.unit === "gpus" ? "a GPU saves" : "$1/h saves", (row) => span((row.saved / row.more) * 3600), "n"]], rows, "What the last dollars buy") : null,
     unused > 0.005 ? el("p", { class: "why warn" }, `${unit(unused)} of the budget buys nothing: every job has its fastest width at ${unit(doc.largest_useful)}.`) : null);
 }
 
@@ -35,7 +35,7 @@ function pricesCard(market) {
   return card(["Prices of the plan ", el("small", {}, "dollars per hour")], "", el("div", { class: "corner" }, exports_("prices", () => rows)),
     table([["machine", (row) => row.instance_type, "id"], ["market", (row) => row.market], ["a node", (row) => usd(row.usd_per_hour), "n"], ["a GPU", (row) => usd(row.usd_per_hour / row.gpus), "n"],
       ...(asked ? [["asked now", (row) => (row.lowest_offer_usd_per_hour === null ? "" : row.lowest_offer_usd_per_hour === row.highest_offer_usd_per_hour ? usd(row.lowest_offer_usd_per_hour) : `${usd(row.lowest_offer_usd_per_hour)} to ${usd(row.highest_offer_usd_per_hour)}`), "n"]] : []),
-      ["as of", (row) => el("span", { class: row.is_stale ? "warn" : "" }, dated(row, market.as_of)), "n"], ["from", (row) => row.source, "wide"]], rows, "Prices"),
+      ["as of", (row) => el("span", { class: row.is_stale ? "warn" : "" }, dated(row, market.as_of)), "n full"], ["from", (row) => row.source, "wide"]], rows, "Prices"),
     rows.some((row) => row.is_stale) ? el("p", { class: "why warn" }, "Prices older than 30 days: ", code("boa prices --refresh FILE"), ", then ", code("[cloud] prices"), ".") : null);
 }
 
@@ -65,7 +65,7 @@ function roomCard(market) {
 const plan = {
   title: "Plan", every: 60000,
   load: async () => {
-    const [curve, market] = await Promise.all([ask("page/frontier"), STATIC ? null : ask("page/market").catch(() => null)]);
+    const [curve, market] = await Promise.all([ask("page/frontier"), STATIC ? null : part(ask("page/market"))]);
     return { curve, market };
   },
   draw({ curve: doc, market }) {
@@ -99,6 +99,6 @@ const plan = {
         ["time a job", (one) => span(one.hours_a_job * 3600), "n"], [doc.unit === "gpus" ? "GPU-hours a job" : "cost a job", (one) => (doc.unit === "gpus" ? number(one.spend_a_job, 2) : usd(one.spend_a_job)), "n"],
         [doc.unit === "gpus" ? "GPUs" : "cost an hour", (one) => (doc.unit === "gpus" ? number(one.spend_an_hour, 2) : usd(one.spend_an_hour)), "n"]], shown, `Plan in ${unit}`)] : empty("No plan runs every job for this money.")),
       answer.isFeasible && !others.length ? lastDollars(doc, points, set.budget) : null,
-      market ? [roomCard(market), pricesCard(market)] : null)];
+      market?.error ? card("Quotas, room and prices", "", empty(market.error)) : market ? [roomCard(market), pricesCard(market)] : null)];
   },
 };

@@ -77,9 +77,12 @@ def verdict(comparison: Comparison, lines: Sequence[PolicyLine]) -> str:
             paid = rival.ratio_at_equal_spend
             ratio = rival.ratio if paid is None else paid
             money = "for more money" if paid is None else "for the same money"
+            # A ratio of 1.00 is no difference, unless an interval says how sure that is.
+            is_even = ratio.low is None and abs(ratio.mean - 1.0) < 0.005
+            times = "" if is_even else f"{ratio_text(ratio)} times "
             said.append(
                 f"{where}{money} the best of {counted(len(own) - 1, 'rival')}, {rival.policy}, waits "
-                f"{ratio_text(ratio)} times as long as {comparison.reference}"
+                f"{times}as long as {comparison.reference}"
             )
     text = "; ".join(said)
     return f"{text[:1].upper()}{text[1:]}."
@@ -95,7 +98,7 @@ def bad_news(comparison: Comparison, lines: Sequence[PolicyLine]) -> list[str]:
                 said.append(f"{line.policy} spent {off:.0%} more than its budget.")
             continue
         ratio = line.ratio_at_equal_spend
-        if ratio is not None and ratio.mean < 1.0:
+        if ratio is not None and ratio.mean < 0.995:
             said.append(f"{line.policy} waits less than {comparison.reference}: {ratio_text(ratio)} times.")
         elif ratio is not None and ratio.low is not None and ratio.low < 1.0:
             said.append(

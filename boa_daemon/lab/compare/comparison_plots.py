@@ -11,7 +11,7 @@ import numpy as np
 
 from boa_daemon.lab.compare.comparison_summary import LowerBounds, PolicyLine
 from boa_daemon.lab.compare.timeline import RunTimeline
-from boa_daemon.planning.plots import INK, LINE, MARK, SOFT, frame_axes, save
+from boa_daemon.planning.plots import INK, LINE, MARK, SOFT, dollar_ticks, frame_axes, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +36,8 @@ COLOURS = (
 )
 LINE_HEIGHT = 0.042
 """Least distance between two labels, as a fraction of the plot's height."""
+HIGHEST_NAME = 0.98
+"""The highest place of a label: above it stands what a hollow point means."""
 LINEAR_SPREAD = 4.0
 """If waits differ by more than this factor, the axis is logarithmic."""
 LOG_TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
@@ -60,7 +62,7 @@ def draw_money(plot: MoneyPlot) -> Figure:
     money = "GPUs held" if plot.unit == "gpus" else "dollars"
     frame_axes(axes, plot.title, f"Spent per hour of arrivals, {money}", f"Mean job completion time, {unit}")
     if plot.unit != "gpus":
-        axes.xaxis.set_major_formatter("${x:,.4g}")
+        axes.xaxis.set_major_formatter(dollar_ticks())
     spends = [line.mean_usd_per_hour for line in plot.lines]
     # Nearly equal spends should look so: the axis spans at least a quarter of the largest.
     extra = max(0.0, 0.25 * max(spends) - (max(spends) - min(spends))) / 2.0
@@ -87,7 +89,7 @@ def draw_money(plot: MoneyPlot) -> Figure:
     if not all(line.at_equal_spend for line in plot.lines):
         words = f"hollow: spends more or less than {reference}"
         axes.text(
-            0.995, 1.01, words, transform=axes.transAxes, ha="right", va="bottom", color=INK, fontsize=9.5
+            0.995, 1.02, words, transform=axes.transAxes, ha="right", va="bottom", color=INK, fontsize=9.5
         )
     return figure
 
@@ -142,6 +144,8 @@ def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
     for at, height, _, _ in sorted(ends, key=lambda end: end[1]):
         share = float(to_share.transform((at, height))[1])
         places.append(share if not places else max(share, places[-1] + LINE_HEIGHT))
+    # A stack of names that would leave the plot at the top moves down as a whole, as far as there is room.
+    places = [share - min(max(places[-1] - HIGHEST_NAME, 0.0), places[0]) for share in places]
     places = [float(to_share.inverted().transform((0.0, share))[1]) for share in places]
     far = max(at for at, _, _, _ in ends)
     left, right = axes.get_xlim()

@@ -29,7 +29,12 @@ def import_acme(source: Path, options: Options) -> Workload:
     path = pick_file(source, FILES, options.workload)
     dropped: Counter[str] = Counter()
     return rigid_workload(
-        f"Acme {path.name}", _jobs(path, options, dropped), options, path=path, dropped=dropped
+        f"Acme {path.name}",
+        _jobs(path, options, dropped),
+        options,
+        path=path,
+        dropped=dropped,
+        id_column="job_id",
     )
 
 

@@ -22,7 +22,9 @@ def import_helios(source: Path, options: Options) -> Workload:
         InputError: when the file is missing, damaged or ambiguous.
     """
     path = pick_file(source, FILES, options.workload)
-    return rigid_workload(f"Helios {path.name}", _jobs(path), options, path=path, dropped=Counter())
+    return rigid_workload(
+        f"Helios {path.name}", _jobs(path), options, path=path, dropped=Counter(), id_column="job_id"
+    )
 
 
 def _jobs(path: Path) -> Iterator[RigidJob]:

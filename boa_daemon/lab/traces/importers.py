@@ -17,17 +17,22 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.lab.traces.acme import import_acme
 from boa_daemon.lab.traces.aws_batch import import_aws_batch
 from boa_daemon.lab.traces.gavel import import_gavel
+from boa_daemon.lab.traces.grid_engine import import_grid_engine
 from boa_daemon.lab.traces.helios import import_helios
+from boa_daemon.lab.traces.htcondor import import_htcondor
 from boa_daemon.lab.traces.itp import import_itp
 from boa_daemon.lab.traces.kubernetes import import_kubernetes
+from boa_daemon.lab.traces.lsf import import_lsf
 from boa_daemon.lab.traces.openb import import_openb
 from boa_daemon.lab.traces.pai import import_pai
+from boa_daemon.lab.traces.pbs import import_pbs
 from boa_daemon.lab.traces.philly import import_philly
 from boa_daemon.lab.traces.pollux import import_pollux
 from boa_daemon.lab.traces.ray_jobs import import_ray
 from boa_daemon.lab.traces.sacct import import_sacct
 from boa_daemon.lab.traces.shockwave import import_shockwave
 from boa_daemon.lab.traces.sia import import_sia
+from boa_daemon.lab.traces.swf import import_swf
 from boa_daemon.lab.traces.wandb_runs import import_wandb
 from boa_daemon.text_files import regular_file
 from boa_daemon.traces.workload import Options, Workload
@@ -91,6 +96,65 @@ HISTORIES: Mapping[str, History] = {
         left_out="steps, jobs that run or wait, without GPUs, on shares of GPUs (mps), of several GPU types",
         accepts=_DRAWN | {"time_zone"},
         example="sacct/sacct.txt",
+    ),
+    "pbs": History(
+        importer=import_pbs,
+        file="OpenPBS, PBS Professional, Torque: a file of `server_priv/accounting`, or the folder",
+        columns=(
+            "E and R records: `ctime`, `start`, `end`; `exec_vnode`, `exec_gpus`, else `Resource_List`'s "
+            "`ngpus`, `select`, `nodes`; `gpu_type`"
+        ),
+        job="a job, or a task of an array; its records are attempts",
+        size="GPUs × the time from `start` to `end`, whatever the exit status",
+        left_out="jobs that still run, without GPUs, of several GPU types; parents of arrays",
+        accepts=_DRAWN,
+        example="pbs/20250416",
+    ),
+    "lsf": History(
+        importer=import_lsf,
+        file="IBM Spectrum LSF: `lsb.acct`, or the folder with `lsb.acct.1` and so on",
+        columns=(
+            "`JOB_FINISH` records: times of submission, start and event; hosts; `ngpus_physical` in the "
+            "effective resource requirement"
+        ),
+        job="a job, or an element of an array; its records are attempts",
+        size="GPUs per host × hosts × run time, whatever the status",
+        left_out="other records, jobs without GPUs, that never ran",
+        accepts=_DRAWN,
+        example="lsf/lsb.acct",
+    ),
+    "grid-engine": History(
+        importer=import_grid_engine,
+        file="Grid Engine (SGE, Univa, Altair): `accounting`, or what `qacct -j` prints",
+        columns="submission, start and end time; `-l gpu=N` of the category, or of the command",
+        job="a job, or a task of an array; its records are attempts",
+        size="GPUs of the request × the time from start to end",
+        left_out="tasks of parallel jobs, jobs without GPUs, that never ran",
+        accepts=_DRAWN | {"time_zone"},
+        example="grid-engine/accounting",
+    ),
+    "htcondor": History(
+        importer=import_htcondor,
+        file="HTCondor: `condor_history -json`, `-jsonl` or `-long`, or the history file",
+        columns=(
+            "`ClusterId`, `ProcId`, `JobStatus`, `QDate`, `RemoteWallClockTime`; `GPUsProvisioned`, "
+            "`AssignedGPUs`, else `RequestGPUs`"
+        ),
+        job="a `ClusterId.ProcId`",
+        size="GPUs × `RemoteWallClockTime`, also of removed jobs",
+        left_out="jobs that run, wait or are held, without GPUs",
+        accepts=_DRAWN,
+        example="htcondor/history.json",
+    ),
+    "swf": History(
+        importer=import_swf,
+        file="the Standard Workload Format of the Parallel Workloads Archive (`.swf`), or `.gwf`",
+        columns="job, submission, wait, run time, processors given or else asked for, status",
+        job="a line; each processor counts as a GPU",
+        size="processors × run time, whatever the status",
+        left_out="bursts of a job (status 2 to 4), jobs that never ran",
+        accepts=_DRAWN,
+        example="swf/example.swf",
     ),
     "kubernetes": History(
         importer=import_kubernetes,

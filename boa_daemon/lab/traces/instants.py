@@ -19,6 +19,8 @@ from boa_daemon.time_text import UTC_NAMES, has_zone, instant_of_text, instant_s
 _PLAIN = "0000-00-00 00:00:00"
 _CLOCK = "00:00:00"
 _HOUR = 3600
+_CLOCKS_CHANGE = 3600.0
+"""Seconds by which clocks are set back: a run across it seems to end so much before its start."""
 
 
 def zone_of(name: str | None) -> tzinfo:
@@ -42,7 +44,11 @@ def column_seconds(rows: Rows, column: str, zone: tzinfo = UTC) -> list[float]:
     Raises:
         InputError: naming the line, when a cell is not a time.
     """
-    digits = _digits(rows.cells(column), _PLAIN)
+    cells = rows.cells(column)
+    if (text := "".join(cells)).isascii() and text.isdecimal() and set(map(len, cells)) <= {9, 10}:
+        # Seconds since 1970, which have no zone.
+        return list(map(float, cells))
+    digits = _digits(cells, _PLAIN)
     local = None if digits is None else _local_seconds(digits)
     found = None if local is None else _at_zone(local, zone)
     if found is None:
@@ -128,7 +134,7 @@ def run_seconds(started: str, ended: str, zone: tzinfo = UTC) -> float:
     first, last = instant_seconds(started, zone), instant_seconds(ended, zone)
     if has_zone(started) != has_zone(ended):
         raise ValueError(f"of {started} and {ended} one alone has a zone")
-    if last < first and has_zone(ended):
+    if last < first - (0.0 if has_zone(ended) else _CLOCKS_CHANGE):
         raise ValueError(f"{ended} is before {started}")
     if last < first and zone is not UTC:
         # A time that the clocks show twice is the second of the two where the first is before the start.

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.document_file import entries_of, listed_json
+from boa_daemon.inputs.document_file import entries_of
+from boa_daemon.inputs.json_stream import json_entries
 from boa_daemon.inputs.yaml_events import YamlProblem, parse_yaml
-from boa_daemon.text_files import read_whole_text
+from boa_daemon.text_files import MOST_STREAMED_BYTES, open_text, read_whole_text
 from boa_daemon.time_text import epoch_seconds, instant_seconds
 
 _OBJECTS = re.compile(r"\s*(?:---\s+)?(?:apiVersion|items|kind|metadata):")
 """How ``kubectl get -o yaml`` begins."""
+_BEGIN = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,17 @@ class Record:
             InputError: when a value on the way is of another kind than the path needs.
         """
         found: Any = self.content
+        try:
+            for key in keys:
+                if found.__class__ is str:
+                    break
+                found = found[key]
+            else:
+                return found
+        except (KeyError, IndexError, TypeError):
+            pass
+        # A part is missing, or is of another kind.
+        found = self.content
         for number, key in enumerate(keys):
             if found is None:
                 return None
@@ -131,17 +145,25 @@ def read_records(path: Path, lists: Sequence[str], *, noun: str, hint: str) -> I
     Raises:
         InputError: when it cannot be read, is no JSON, or holds something other than objects.
     """
-    text = read_whole_text(path)
-    if _OBJECTS.match(text):
-        documents = [part for part in re.split(r"(?m)^---\s*$", text) if part.strip()]
-        entries = entries_of([_of_yaml(part, path, hint) for part in documents], lists)
-    else:
-        entries = listed_json(text, str(path), lists, hint=hint)
-    for number, content in enumerate(entries):
-        if not isinstance(content, Mapping):
-            raise InputError(f"{noun} {number} is no object", file=path, hint=hint)
-        name = _name_of(content)
-        yield Record(content, path, f"{noun} {number}{f' ({name})' if name else ''}")
+    with ExitStack() as stack:
+        entries: Iterable[Any]
+        if _is_yaml(path):
+            documents = [part for part in re.split(r"(?m)^---\s*$", read_whole_text(path)) if part.strip()]
+            entries = entries_of([_of_yaml(part, path, hint) for part in documents], lists)
+        else:
+            file = stack.enter_context(open_text(path, most_bytes=MOST_STREAMED_BYTES))
+            entries = json_entries(file, str(path), lists, hint=hint)
+        for number, content in enumerate(entries):
+            if not isinstance(content, Mapping):
+                raise InputError(f"{noun} {number} is no object", file=path, hint=hint)
+            name = _name_of(content)
+            yield Record(content, path, f"{noun} {number}{f' ({name})' if name else ''}")
+
+
+def _is_yaml(path: Path) -> bool:
+    """Return whether a file begins like the YAML of ``kubectl get -o yaml``."""
+    with open_text(path) as file:
+        return _OBJECTS.match(file.read(_BEGIN)) is not None
 
 
 def _of_yaml(text: str, path: Path, hint: str) -> Any:

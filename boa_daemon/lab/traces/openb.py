@@ -42,7 +42,7 @@ def import_openb(source: Path, options: Options) -> Workload:
     # The only list of a million jobs is handed on, to be freed there.
     jobs = iter(found)
     del found
-    return rigid_workload(f"openb {path.name}", jobs, options, path=path, dropped=dropped)
+    return rigid_workload(f"openb {path.name}", jobs, options, path=path, dropped=dropped, id_column="name")
 
 
 def _pods(path: Path, dropped: Counter[str], job_ends: array[float]) -> Iterator[RigidJob]:

@@ -26,6 +26,7 @@ from itertools import repeat
 from pathlib import Path
 
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.tables import read_rows
 from boa_daemon.lab.traces.elastic import applications_in, profile_directory
 from boa_daemon.lab.traces.pollux import GPU_TYPES, application_classes
 from boa_daemon.traces.reader import TraceJob
@@ -99,10 +100,12 @@ def rigid_workload(
     path: Path,
     dropped: Counter[str],
     said: Sequence[str] = (),
+    id_column: str = "",
 ) -> Workload:
     """Return the workload of rigid jobs; time starts at the first submission of a job that ran.
 
-    `said` are notes of the importer; sequences are read after the jobs.
+    `said` are notes of the importer; sequences are read after the jobs. `id_column` is that of a table with a
+    row for each job: two rows of one job are refused with both lines.
 
     Raises:
         InputError: when a job has too many GPUs, no job is left, or a profile is missing.
@@ -117,6 +120,8 @@ def rigid_workload(
     dropped["without run time"] += len(with_gpus) - len(ran)
     zero = min((job.submitted_at_seconds for job in ran), default=0.0)
     del everything, with_gpus
+    if id_column and len({job.id for job in ran}) < len(ran):
+        raise _second_row(path, id_column, [job.id for job in ran])
     kept = cut(ran, lambda job: job.submitted_at_seconds - zero, options, dropped)
     del ran
     if options.profiles is None:
@@ -124,6 +129,20 @@ def rigid_workload(
     return _with_profiles(
         source, kept, profiles=options.profiles, options=options, path=path, dropped=dropped, said=said
     )
+
+
+def _second_row(path: Path, column: str, ids: Sequence[str]) -> InputError:
+    """Return the error for the first id that occurs twice, with the lines of both of its rows."""
+    twice = {name for name, number in Counter(ids).items() if number > 1}
+    first: dict[str, int] = {}
+    for row in read_rows(path, (column,)):
+        name = row.cells[column]
+        if name in first:
+            problem = f"{column} {name!r} occurs twice; the first is on line {first[name]}"
+            return row.refuse(problem, "Every job needs its own id")
+        if name in twice:
+            first[name] = row.line
+    return InputError(f"job {next(iter(twice))} occurs twice", file=path)
 
 
 def _as_measured(

@@ -28,6 +28,7 @@ from boa_daemon.lab.traces.instants import clock_seconds, column_seconds, run_se
 from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_jobs, rigid_workload
 from boa_daemon.lab.traces.sacct_json import COLUMNS, sacct_rows
 from boa_daemon.lab.traces.source_files import pick_file
+from boa_daemon.slurm.resources import read_gpus
 from boa_daemon.text_files import is_json, is_parquet
 from boa_daemon.time_text import duration_seconds
 from boa_daemon.traces.workload import Options, Workload
@@ -72,20 +73,12 @@ _WAITS = (
 )
 _STATES = (*_ENDED, *_RUNS, *_WAITS)
 _NO_TIME = ("", "Unknown", "None", "N/A")
+_CLOCKS_CHANGE = 3600.0
+"""Seconds by which clocks without a zone are set back."""
 _ELAPSED = re.compile(
     r"(?:(?:(?P<days>\d+)-)?(?P<hours>\d{1,2}):)?(?P<minutes>\d{1,2}):(?P<seconds>\d{1,2}(?:\.\d+)?)"
 )
 _JOB_ID = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[[^\]]*\]))?)(?:\+(?P<part>\d+))?(?P<step>\.\S+)?")
-_TRES = re.compile(r"gres/gpu(?::(?P<type>[^=]+))?=(?P<count>\d+)", re.IGNORECASE)
-_GRES = re.compile(r"gpu(?::(?P<type>[^:=\d][^:=]*))?(?::(?P<count>\d+))?", re.IGNORECASE)
-_GRES_PLACES = re.compile(r"\([^)]*\)")
-_NO_GPU = re.compile(
-    r"(?!gres/gpu[:=])(?:[a-z][\w.-]*(?:/[\w.:-]+)?=\S+|(?!gpu:|per_)[a-z][\w-]*(?::[\w.-]+)?:\d+[kmgt]?|\(null\))",
-    re.IGNORECASE,
-)
-"""A resource other than GPUs, in the words of now or of old versions."""
-_SHARES = re.compile(r"\bgres/(?:shard|mps)\b[^,]*=[1-9]", re.IGNORECASE)
-"""Parts of GPUs, which Slurm counts in units of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,37 +179,6 @@ def elapsed_seconds(text: str) -> float:
     return hours * 3600.0 + int(found["minutes"]) * 60.0 + float(found["seconds"])
 
 
-def gpus_of(tres: str) -> dict[str, int]:
-    """Return the GPUs by type in ``cpu=8,gres/gpu=2,gres/gpu:a100=2``; an unnamed type is ``gpu``.
-
-    Old versions write ``gpu:4`` or ``gpu:v100:4(IDX:0-3),craynetwork:1``.
-
-    Raises:
-        ValueError: for a cell that was cut off, that is no such list, or that counts per node.
-    """
-    named: Counter[str] = Counter()
-    total = 0
-    for item in map(str.strip, _GRES_PLACES.sub("", tres).split(",") if tres.strip() else ()):
-        if item.endswith("+"):
-            raise BadCell(f"{tres.strip()!r} was cut off by sacct", "Write it with -P, or -o AllocTRES%200")
-        found = _TRES.fullmatch(item) or _GRES.fullmatch(item)
-        if found is None:
-            if _NO_GPU.fullmatch(item):
-                continue
-            said = "is no number of GPUs" if "gpu" in item.lower() else "is not NAME=NUMBER"
-            raise BadCell(f"{item!r} {said}", f"Write the file with {COMMAND}")
-        if found["type"]:
-            named[found["type"].lower()] += int(found["count"] or 1)
-        elif "=" in item:
-            total = int(found["count"])
-        else:
-            named[GPU_TYPE] += int(found["count"] or 1)
-    rest = total - sum(named.values())
-    if rest > 0:
-        named[GPU_TYPE] += rest
-    return {name: n for name, n in named.items() if n}
-
-
 def _read(path: Path, zone: tzinfo, dropped: Counter[str], states: Counter[str]) -> _Columns:
     """Return the rows of jobs that have ended, on one type of GPU."""
     batches, at = _batches(path)
@@ -280,7 +242,7 @@ class _Reader:
     def __init__(self, at: dict[str, str], zone: tzinfo) -> None:
         self._at, self._zone = at, zone
         self._states: dict[str, str] = {}
-        self._gpus: dict[str, tuple[str, int] | None] = {}
+        self._gpus: dict[str, tuple[bool, tuple[str, int] | None]] = {}
 
     def ids(self, rows: Rows) -> list[tuple[str, str | None, str | None]]:
         """Return (job, part, step) of each row."""
@@ -320,7 +282,17 @@ class _Reader:
             if any(is_asked):
                 other = iter(rows.where(is_asked).each(column, _gpus, self._gpus))
                 found = [next(other) if asked else one for one, asked in zip(found, is_asked, strict=True)]
-        return found
+        return [
+            self._on_all_nodes(rows.row(index), one) if one and is_per_node else one
+            for index, (is_per_node, one) in enumerate(found)
+        ]
+
+    def _on_all_nodes(self, row: TableRow, one: tuple[str, int]) -> tuple[str, int]:
+        """Return (type, number) of the GPUs of a row that states them for each node."""
+        if not self._at["nnodes"]:
+            hint = f"Add the column NNodes, or write the file with {COMMAND}"
+            raise row.refuse("its GPUs are counted per node, and no column says how many nodes", hint)
+        return one[0], one[1] * row.whole(self._at["nnodes"])
 
     def spans(self, rows: Rows) -> tuple[list[float], list[float]]:
         """Return the start and the end of each row; not numbers where the file lacks one of them."""
@@ -339,10 +311,18 @@ class _Reader:
     def seconds(self, rows: Rows, starts: Sequence[float], ends: Sequence[float]) -> list[float]:
         """Return the run time of each row; that of Start and End if the file has no elapsed time."""
         at = self._at
-        if at["elapsedraw"]:
-            return rows.numbers(at["elapsedraw"])
-        if at["elapsed"]:
-            return clock_seconds(rows.cells(at["elapsed"])) or rows.each(at["elapsed"], _elapsed, {})
+        if at["elapsedraw"] or at["elapsed"]:
+            seconds = (
+                rows.numbers(at["elapsedraw"])
+                if at["elapsedraw"]
+                else clock_seconds(rows.cells(at["elapsed"])) or rows.each(at["elapsed"], _elapsed, {})
+            )
+            for index, (start, end, ran) in enumerate(zip(starts, ends, seconds, strict=True)):
+                # The clocks may have been set back meanwhile; where a time is missing this is false.
+                if ran and end < start and end - start < ran - _CLOCKS_CHANGE - 1.0:
+                    said = f"it ends {start - end:g} s before it starts, and Elapsed is {ran:g} s"
+                    raise rows.row(index).refuse(said)
+            return seconds
         return [
             0.0 if math.isnan(start) or math.isnan(end) else _between(rows.row(index), at, self._zone)
             for index, (start, end) in enumerate(zip(starts, ends, strict=True))
@@ -355,11 +335,24 @@ def _columns(known: dict[str, str], path: Path) -> dict[str, str]:
     Raises:
         InputError: when the header lacks what is needed.
     """
-    wanted = ("jobid", "submit", "elapsed", "elapsedraw", "start", "end", "state", "alloctres", "reqtres")
+    wanted = (
+        "jobid",
+        "submit",
+        "elapsed",
+        "elapsedraw",
+        "start",
+        "end",
+        "state",
+        "alloctres",
+        "reqtres",
+        "nnodes",
+    )
     at = {name: known.get(name, "") for name in wanted}
     at["jobid"] = at["jobid"] or known.get("jobidraw", "")
     # Before 20.11, and only there.
     at["alloctres"] = at["alloctres"] or known.get("allocgres", "")
+    at["reqtres"] = at["reqtres"] or known.get("reqgres", "")
+    at["nnodes"] = at["nnodes"] or known.get("allocnodes", "") or known.get("reqnodes", "")
     lacks = [text for name, text in (("jobid", "JobID"), ("submit", "Submit")) if not at[name]]
     if not (at["alloctres"] or at["reqtres"]):
         lacks.append("AllocTRES or ReqTRES")
@@ -395,12 +388,23 @@ def _states_like(word: str) -> tuple[str, ...]:
     return tuple(name for name in _STATES if name == word) or tuple(n for n in _STATES if n.startswith(word))
 
 
-def _gpus(text: str) -> tuple[str, int] | None:
-    """Return (type, number) of the GPUs in a cell; None for several types, and for parts of GPUs."""
-    found = gpus_of(text)
-    if not found and _SHARES.search(text):
-        return None
-    return None if len(found) > 1 else next(iter(found.items()), (GPU_TYPE, 0))
+def _gpus(text: str) -> tuple[bool, tuple[str, int] | None]:
+    """Return whether a cell counts GPUs per node, and (type, number) of one type; None for others.
+
+    Raises:
+        ValueError: for a cell that was cut off, or that is no list of resources.
+    """
+    found = read_gpus(text)
+    if text.rstrip().endswith("+"):
+        raise BadCell(f"{text.strip()!r} was cut off by sacct", "Write it with -P, or -o AllocTRES%200")
+    # A word without an amount is none of sacct's.
+    for item in (*found.unread, *(one for one in found.others if not re.search("[:=]", one))):
+        said = "is no number of GPUs" if "gpu" in item.lower() else "is not NAME=NUMBER"
+        raise BadCell(f"{item!r} {said}", f"Write the file with {COMMAND}")
+    if len(found.by_type) > 1 or (found.part_units and not found.by_type):
+        return found.is_per_node, None
+    name, number = next(iter(found.by_type.items()), (GPU_TYPE, 0))
+    return found.is_per_node, (name or GPU_TYPE, number)
 
 
 def _elapsed(text: str) -> float:

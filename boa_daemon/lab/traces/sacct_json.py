@@ -77,20 +77,21 @@ def _id(job: Record) -> str:
 def _number(job: Record, *keys: str) -> int | None:
     """Return a whole number; None where it is null or not set."""
     found: Any = job.get(*keys)
-    if isinstance(found, dict):
+    if found.__class__ is dict:
         found = found.get("number") if found.get("set") and not found.get("infinite") else None
     if found is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+    if found.__class__ is not int or found < 0:
         raise job.refuse(f"{'.'.join(keys)} must be a whole number; got {str(found)[:60]!r}")
-    return found
+    return int(found)
 
 
 def _tres(job: Record, which: str) -> str:
     """Return resources as ``cpu=8,gres/gpu:a100=2``."""
     found = []
     for one in job.objects("tres", which):
-        name = one.get("name")
-        count = _number(one, "count")
-        found.append(f"{one.text('type')}{f'/{name}' if name else ''}={0 if count is None else count}")
+        name, kind, count = one.get("name"), one.get("type"), one.get("count")
+        if kind.__class__ is not str or count.__class__ is not int or count < 0:
+            kind, count = one.text("type"), _number(one, "count") or 0
+        found.append(f"{kind}/{name}={count}" if name else f"{kind}={count}")
     return ",".join(found)

@@ -26,13 +26,27 @@ def pick_file(source: Path, patterns: Sequence[str], chosen: str | None) -> Path
     if source.is_file():
         return source
     if not source.is_dir():
-        raise InputError("no such file or directory", file=source)
+        said = "neither a file nor a folder" if source.exists() else "no such file or directory"
+        raise InputError(said, file=source)
     found = _matches(source, patterns)
     if len(found) == 1:
         return found[0]
     if not found:
         raise InputError(f"no {' or '.join(patterns)} in this directory", file=source)
     raise InputError(f"{len(found)} workloads, and none picked", file=source, hint=_listing(source, patterns))
+
+
+def all_files(source: Path, patterns: Sequence[str], chosen: str | None) -> list[Path]:
+    """Return the files of a log: `source` itself, the chosen file, or all of a folder that match, by name.
+
+    Raises:
+        InputError: when no file matches.
+    """
+    for pattern in patterns if chosen is None and source.is_dir() else ():
+        found = {path for packed in ("", *_PACKED) for path in source.glob(pattern + packed)}
+        if files := sorted(path for path in found if path.is_file()):
+            return files
+    return [pick_file(source, patterns, chosen)]
 
 
 def _matches(source: Path, patterns: Sequence[str]) -> list[Path]:

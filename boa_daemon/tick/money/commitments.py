@@ -143,7 +143,10 @@ class SiteCommitments:
     def priced(
         self, nodes: Iterable[NodeState], before: Mapping[str, NodeState], now: float
     ) -> dict[str, NodeState]:
-        """Return listed nodes with their uncovered prices; `before` are the nodes as last stored."""
+        """Return nodes with their uncovered prices, from those that the cloud lists, at list prices.
+
+        `before` are the nodes as last stored, with what they cost until now.
+        """
         nodes = list(nodes)
         if not self.levels:
             return {node.id: node for node in nodes}
@@ -160,7 +163,8 @@ class SiteCommitments:
                 found[node.id] = node
                 continue
             if node.ended_at is not None:
-                found[node.id] = node if known is None else replace(node, prices=known.prices)
+                is_free = bool(node.prices) and not any(usd for _, usd in node.prices)
+                found[node.id] = node if known is None or is_free else replace(node, prices=known.prices)
                 continue
             share = 0.0
             for at, (level, usd) in enumerate(left):
@@ -173,8 +177,11 @@ class SiteCommitments:
 
 
 def _at_share(node: NodeState, known: NodeState | None, share: float, now: float) -> NodeState:
-    """Return a node with its price from now on, when `share` of it is covered; earlier prices stay."""
-    on_demand = node.instance_type.usd_per_hour
+    """Return a node with its price from now on, when `share` of it is covered; earlier prices stay.
+
+    What is not covered is charged as the cloud lists the node now, so a list price that changes counts.
+    """
+    on_demand = node.prices[-1][1] if node.prices else node.instance_type.usd_per_hour
     usd = on_demand * (1.0 - share)
     if known is None:
         return replace(node, prices=((node.launched_at, usd),)) if share else node

@@ -54,8 +54,9 @@ def tab(browser: Any, site: Served) -> Iterator[Tab]:
 
 def signed_in(browser: Any, site: Served, **given: Any) -> Tab:
     """Return a tab that has signed in and shows the first view."""
+    now = given.pop("now", INSTANT)
     tab = Tab(browser, **given)
-    tab.page.clock.set_fixed_time(INSTANT)
+    tab.page.clock.set_fixed_time(now)
     tab.page.goto(site.url)
     tab.page.fill("input[type=password]", TOKEN)
     tab.page.keyboard.press("Enter")
@@ -278,10 +279,17 @@ def test_decisions_are_filtered_by_job_user_node_and_kind(tab: Tab, site: Served
 
 
 def test_a_decision_says_what_the_alternative_would_have_cost(tab: Tab, site: Served) -> None:
-    """In the line the difference in dollars, in the details both sums."""
+    """In the line another width and the difference in dollars, with a legend; in the details both sums."""
     tab.page.goto(f"{site.url}#decisions")
-    tab.page.locator(".tick .else", has_text="next best").first.wait_for()
-    row = tab.page.locator("details.tick", has_text="next best").first
+    tab.page.get_by_text("what it would have cost more (+) or less (−)").wait_for()
+    # A tick that started and stopped nothing weighed nothing that concerns it.
+    only = tab.page.locator(
+        "details.tick", has=tab.page.locator("summary strong", has_text=re.compile("^terminate [^,]*$"))
+    )
+    assert only.count()
+    assert set(only.locator("> summary .else").all_inner_texts()) <= {""}
+    tab.page.locator(".tick .else", has_text="instead: ").first.wait_for()
+    row = tab.page.locator("details.tick", has_text="instead: ").first
     row.locator("summary").click()
     assert "Money and waiting together: $" in row.inner_text()
 
@@ -435,6 +443,111 @@ def test_the_page_notes_an_unreachable_daemon_until_it_answers(browser: Any, tmp
         tab.page.wait_for_selector("#banner:empty", state="attached")
         tab.close()
     play.close()
+
+
+STRANGE_ANSWERS = {
+    "cut off": {"status": 200, "content_type": "application/json", "body": '{"as_of": 17'},
+    "of a proxy": {"status": 200, "content_type": "text/html", "body": "<html>Sign in</html>"},
+    "bad gateway": {"status": 502, "content_type": "text/html", "body": "<html>502</html>"},
+    "database busy": {"status": 503, "json": {"message": "the database is busy"}},
+    "too many": {"status": 429, "json": {"message": "too many requests at once"}},
+    "forbidden": {"status": 403, "json": {"message": "administrators only"}},
+}
+
+
+@pytest.mark.parametrize("answer", STRANGE_ANSWERS.values(), ids=STRANGE_ANSWERS)
+def test_every_view_keeps_its_figures_and_says_since_when_they_are_old(
+    tab: Tab, site: Served, answer: dict[str, Any]
+) -> None:
+    """Whatever comes in place of an answer, no figure vanishes and none is called live."""
+    for view in ("money", "decisions"):
+        show(tab, site, view)
+        cards = tab.page.locator("main .card").count()
+        tab.page.route("**/v1/**", lambda route: route.fulfill(**answer))
+        tab.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        tab.page.wait_for_selector("#banner >> text=What you see is as it was then.")
+        assert tab.page.locator("main .card").count() == cards, view
+        assert "not live" in tab.page.locator("#freshness").inner_text()
+        tab.page.unroute("**/v1/**")
+        tab.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        tab.page.wait_for_selector("#banner:empty", state="attached")
+
+
+def test_a_part_that_is_refused_says_so_in_its_place(tab: Tab, site: Served) -> None:
+    """The history alone is refused: the bills stay, and nothing claims that nothing was spent."""
+    refused = {"status": 422, "json": {"message": "the history cannot be read"}}
+    tab.page.route("**/v1/page/history*", lambda route: route.fulfill(**refused))
+    for view in ("now", "money"):
+        show(tab, site, view)
+        assert "the history cannot be read" in tab.page.locator("main").inner_text()
+        assert "Nothing was written down" not in tab.page.locator("main").inner_text()
+    assert tab.page.locator("h2", has_text="Who spent what").count() == 1
+
+
+def test_figures_of_a_session_that_has_ended_do_not_come_back(tab: Tab, site: Served) -> None:
+    """The page asks for a token and says why; a window that changes its size draws nothing old."""
+    show(tab, site, "decisions")
+    tab.page.route("**/v1/**", lambda route: route.fulfill(status=401, json={"message": "no token"}))
+    tab.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    tab.page.wait_for_selector("text=Your session has ended")
+    tab.page.set_viewport_size({"width": 900, "height": 700})
+    assert tab.page.locator("form.sign").count() == 1
+    assert tab.page.locator("#freshness").inner_text() == ""
+    tab.page.route(
+        "**/v1/session", lambda route: route.fulfill(status=429, json={"message": "too many tries"})
+    )
+    tab.page.fill("input[type=password]", TOKEN)
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector("text=too many tries")
+
+
+@pytest.mark.parametrize("skew", [-7200.0, 3600.0, 400 * 86400.0])
+def test_a_browsers_wrong_clock_changes_no_instant(browser: Any, site: Served, skew: float) -> None:
+    """The ends of jobs and the age of the figures are by the daemon's clock."""
+    row = "table[aria-label=Jobs] tbody tr td[data-head='ends, or starts']"
+    right, wrong = signed_in(browser, site), signed_in(browser, site, now=INSTANT + skew)
+    assert wrong.page.locator(row).all_inner_texts() == right.page.locator(row).all_inner_texts()
+    assert wrong.page.locator("#freshness").inner_text() == right.page.locator("#freshness").inner_text()
+    assert wrong.page.locator("#banner").inner_text() == ""
+    right.close()
+    wrong.close()
+
+
+def test_a_daemon_that_hangs_is_told_before_its_request_ends(tab: Tab, site: Served) -> None:
+    """The request stays open, and the hands of the clock go on; the day is named where it is not today."""
+    tab.page.route("**/v1/**", lambda _route: None)
+    tab.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    tab.page.clock.set_fixed_time(INSTANT + 30 * 3600.0)
+    tab.page.wait_for_selector("#banner >> text=has not answered for 30 h", timeout=8000)
+    assert "14 Nov 2026" in tab.page.locator("#freshness").inner_text()
+    tab.page.unroute_all(behavior="ignoreErrors")
+
+
+@pytest.mark.parametrize("place", ["#job/%E0%A4%A", "#toString", "#job/", "#nosuch", "#decisions/job=%"])
+def test_a_broken_link_shows_a_view(tab: Tab, site: Served, place: str) -> None:
+    """Nothing stays blank."""
+    tab.page.goto("about:blank")
+    tab.page.goto(f"{site.url}{place}")
+    tab.page.wait_for_selector("main .card")
+    assert tab.complaints == []
+
+
+def test_an_error_of_the_page_itself_is_shown(tab: Tab) -> None:
+    """In any script, not in the drawing alone."""
+    tab.page.evaluate("dispatchEvent(new ErrorEvent('error', {message: 'something strange'}))")
+    said = tab.page.locator("#banner").inner_text()
+    assert "something strange" in said
+    assert "reload" in said
+
+
+def test_days_and_months_of_purses_are_utc_in_every_zone(browser: Any, site: Served) -> None:
+    """A reader far from UTC sees the midnight at which a purse is filled again, with its zone."""
+    tab = signed_in(browser, site, zone="Pacific/Kiritimati")
+    show(tab, site, "money")
+    again = tab.page.locator("table[aria-label=Purses] td[data-head='filled again']")
+    assert {text[-9:] for text in again.all_inner_texts()} == {"00:00 UTC"}
+    assert "GMT+14" in tab.page.locator("#freshness").inner_text()
+    tab.close()
 
 
 def test_empty_views_say_so_and_what_to_do(browser: Any, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def problem() -> Problem:
         ("amount(12.34, 'gpus')", "12.3 GPUs"), ("amount(12.34, 'usd_per_hour')", "$12.34/h"),
         ("counted(1, 'node')", "1 node"), ("counted(2000, 'node')", "2,000 nodes"),
         ("span(0)", "0 s"), ("span(98)", "98 s"), ("span(120)", "2 min"), ("span(5940)", "1.7 h"),
-        ("span(172800)", "2.0 days"), ("span(null)", "–"), ("short(25000)", "25k"), ("short(2.5)", "2.5"),
+        ("span(172800)", "2 days"), ("span(null)", "–"), ("short(25000)", "25k"), ("short(2.5)", "2.5"),
         ("ticksOf(0, 10, 5)", [0, 2, 4, 6, 8, 10]), ("ticksOf(-1, 1, 4)", [-1, -0.5, 0, 0.5, 1]),
         ("ticksOf(3, 3, 4)", [3]), ("path([[0, 1], [2.25, 3]])", "M0.0 1.0L2.3 3.0"),
         ("hoursAt([[1, 8], [3, 4], [3, 2]], 0)", 8), ("hoursAt([[1, 8], [3, 4]], 2)", 6),

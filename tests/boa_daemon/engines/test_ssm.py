@@ -200,6 +200,25 @@ def test_a_silent_unit_is_unknown_and_is_asked_through_ssm(stage: Stage) -> None
     assert bench.report().phase == "running"
 
 
+def test_units_that_answer_and_never_report_are_a_lost_net(stage: Stage) -> None:
+    """The nodes' role, the queue's policy or the network keeps reports back: told within five minutes."""
+    bench = stage.started()
+    stage.say()
+    bench.report()
+    why = stage.bench.engine.nets()["reports"]
+    for at in (61.0, 82.0, 143.0, 164.0):
+        assert why() == ""
+        stage.clock.instant = at
+        stage.wires.answers = [("Success", STATUS + json.dumps(stage.sealed()))]
+        bench.report()
+    assert bench.report().phase == "running"
+    assert "i-1" in why()
+    assert "boa doctor" in why()
+    stage.say()
+    bench.report()
+    assert why() == ""
+
+
 def test_an_unreachable_ssm_is_tried_once_per_poll(stage: Stage) -> None:
     """One time-out per unit would hold up a tick for minutes."""
     bench = stage.started_on_two()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs import document_file
-from boa_daemon.inputs.document_file import Document, listed_json, read_document
+from boa_daemon.inputs.document_file import Document, read_document
 from boa_daemon.inputs.yaml_events import MAX_NESTING, line_in_yaml, parse_yaml
 
 
@@ -255,46 +255,6 @@ def test_the_python_parser_of_yaml_reads_the_same(monkeypatch: pytest.MonkeyPatc
 
     assert parse_yaml(text) == fast
     assert line_in_yaml(text, ("c", 1)) == 3
-
-
-ENTRIES = [{"id": 1}, {"id": 2}, {"id": 1234567890123456789}]
-LISTS = {
-    "an array": json.dumps(ENTRIES),
-    "an object with the array": json.dumps({"next": None, "items": ENTRIES}, indent=2),
-    "an object per line": "\r\n".join(json.dumps(one) for one in ENTRIES) + "\r\n",
-    "objects without line ends": "".join(json.dumps(one) for one in ENTRIES),
-    "pages, appended as they are printed": "\n".join(
-        json.dumps({"items": some}, indent=4) for some in (ENTRIES[:1], ENTRIES[1:])
-    ),
-    "pages on lines": "\n\n".join(json.dumps({"items": some}) for some in (ENTRIES[:2], [], ENTRIES[2:])),
-    "pages in an array": json.dumps([{"items": ENTRIES[:2]}, {"items": ENTRIES[2:]}]),
-    "arrays after each other": json.dumps(ENTRIES[:2]) + "\n" + json.dumps(ENTRIES[2:], indent=1),
-}
-
-
-@pytest.mark.parametrize("text", LISTS.values(), ids=LISTS)
-def test_lists_in_json_say_the_same(text: str) -> None:
-    """However a program prints them and people append them; a name of 19 digits is exact."""
-    assert listed_json(text, "a.json", ("jobs", "items"), hint="") == ENTRIES
-
-
-BROKEN_LISTS = {
-    "nothing": (" \n", "a.json: the file is empty"),
-    "cut within the second page": ('{"items": []}\n{"items": [\n{"id"', "a.json:3: not valid JSON"),
-    "other text behind": ('[{"id": 1}]\nDone.', "a.json:2: not valid JSON"),
-    "a key twice in the second line": (
-        '{"id": 1}\n{"id": 2, "id": 3}',
-        "a.json:2: the key 'id' is given twice",
-    ),
-    "nested too deeply": ("[" * 100_000, "nested too deeply"),
-}
-
-
-@pytest.mark.parametrize(("text", "said"), BROKEN_LISTS.values(), ids=BROKEN_LISTS)
-def test_broken_lists_in_json_are_refused_by_line(text: str, said: str) -> None:
-    """With the line in the file, not in the value."""
-    with pytest.raises(InputError, match=said):
-        listed_json(text, "a.json", ("items",), hint="")
 
 
 SETTINGS = '[budget]\nusd_per_day_cap = 300.0\n[daemon]\nstate_dir = "state"\n'

@@ -251,3 +251,40 @@ def test_a_machine_has_a_name_of_one_line_and_gpus(tmp_path: Path) -> None:
     found = read_price_table(path, as_of="2026-11-20", cloud="x")
     assert [(price.instance_type, price.market) for price in found.prices] == [("8x-a100-80gb", "spot")]
     assert found.left_out == {"with other accelerators": 2}
+
+
+DAYS: dict[str, tuple[tuple[str, ...], list[str] | str]] = {
+    "ISO": (("2026-11-01", "2026-01-11"), ["2026-11-01", "2026-01-11"]),
+    "the day first": (("01/11/2026", "13/11/2026"), ["2026-11-01", "2026-11-13"]),
+    "the month first": (("01/11/2026", "11/13/2026"), ["2026-01-11", "2026-11-13"]),
+    "dots": (("1.11.2026", "28.11.2026"), ["2026-11-01", "2026-11-28"]),
+    "one reading": (("11/11/2026", "2026-11-12"), ["2026-11-11", "2026-11-12"]),
+    "words and none": (("Nov 1, 2026", "n/a"), ["2026-11-01", ""]),
+    "two readings": (
+        ("01/11/2026", "02/11/2026"),
+        ":2: the day '01/11/2026' may be 2026-11-01 or 2026-01-11",
+    ),
+    "both orders": (
+        ("13/11/2026", "11/13/2026"),
+        ":3: '13/11/2026' has the day first, and '11/13/2026' the month",
+    ),
+    "no day": (("2026-11-01", "Marathon 3 2026"), ":3: 'Marathon 3 2026' is no day"),
+    "no such day": (("31/11/2026", "2026-11-01"), ":2: '31/11/2026' is no day: there is no such day"),
+}
+
+
+@pytest.mark.parametrize(("days", "expected"), DAYS.values(), ids=DAYS)
+def test_days_are_read_or_refused(days: tuple[str, ...], expected: list[str] | str, tmp_path: Path) -> None:
+    """A day with two readings is that of the rows with one; where there are none, both are named."""
+    path = tmp_path / "prices.csv"
+    rows = "".join(f'A100,{n},{n}.5,"{day}"\n' for n, day in enumerate(days, 1))
+    path.write_text(f"gpu,gpus,usd_per_hour,updated\n{rows}", encoding="utf-8")
+    if isinstance(expected, list):
+        assert [price.as_of for price in read_price_table(path, as_of="", cloud="x").prices] == expected
+    else:
+        with pytest.raises(InputError) as refused:
+            read_price_table(path, as_of="", cloud="x")
+        assert expected in str(refused.value)
+        assert {price.as_of for price in read_price_table(path, as_of="2026-11-20", cloud="x").prices} == {
+            "2026-11-20"
+        }

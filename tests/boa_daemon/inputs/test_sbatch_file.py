@@ -84,6 +84,14 @@ def a_script(folder: Path, *options: str, body: str = "srun python train.py") ->
         (["--stepmgr --oom-kill-step=1 --exclusive=user -G2"], {"min_gpus": 2}),
         (["-n4 --gpus-per-task=a100:1"], {"min_gpus": 4}),
         (["--gpus=1k"], {"min_gpus": 1024}),
+        (["-n4 --tres-per-task=gres/gpu:a100:2"], {"min_gpus": 8}),
+        (["-n4 --tres-per-task=cpu=6,gres/gpu=1,license/x=1"], {"min_gpus": 4, "cpus": 24.0}),
+        (["-n2 --tres-per-task=cpu:3,gres:gpu:1"], {"min_gpus": 2, "cpus": 6.0}),
+        (["--gres=gpu:3090:2"], {"min_gpus": 2}),
+        (["--gres=gpu:no_consume:2,craynetwork"], {"min_gpus": 2}),
+        (["--gres=gres:gpu:2 -N2"], {"min_gpus": 4}),
+        (["-G8 --gpus-per-task=2 -c4"], {"min_gpus": 8, "cpus": 16.0}),
+        (["-G8 --gpus-per-node=4 --cpus-per-gpu=2"], {"min_gpus": 8, "cpus": 8.0}),
     ],
 )  # fmt: skip
 def test_options_are_meant(tmp_path: Path, options: list[str], said: dict[str, Any]) -> None:

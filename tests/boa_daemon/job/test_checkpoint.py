@@ -286,3 +286,18 @@ def test_an_odd_manifest_never_hides_the_checkpoint_before_it(
     found, wrong = newest_checkpoint(folder)
     assert found is not None
     assert found.step == 1 if wrong else {"generation", "step", "files"} >= changes.keys()
+
+
+def test_what_killed_processes_were_writing_goes_with_the_next_generation(tmp_path: Path) -> None:
+    """A node that is taken back in the middle of each save must not fill the disk that the next one uses."""
+    write_checkpoint(tmp_path, generation=1, step=1, write=lambda file: file.write(b"1"))
+    older = [".g1-step2.ckpt.123-45", ".trial.g1.123", ".generation.123-45", ".manifest.json.123-45"]
+    own = [".g2-step3.ckpt.123-45", ".trial.g2.123", ".gitignore", ".generation"]
+    for name in (*older, *own):
+        (tmp_path / name).touch()
+    set_fence(tmp_path, 2)
+    hidden = {file.name for file in tmp_path.glob(".*")} - {".lock"}
+    assert hidden == set(own)
+    found = newest_checkpoint(tmp_path)[0]
+    assert found is not None
+    assert found.step == 1

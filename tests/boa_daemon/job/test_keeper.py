@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 from engine_bench import until
 
+from boa_daemon.job import keeper as keeping
 from boa_daemon.job.checkpoint import MANIFEST, write_checkpoint
 from boa_daemon.job.leavings import remove_trees, temporary_folder
-from boa_daemon.job.processes import started_ticks
+from boa_daemon.job.processes import carrying, started_ticks
 from boa_daemon.job.unit import KEPT, SCRATCH, Unit, read_json, read_own, status_of
 
 
@@ -465,6 +466,24 @@ def test_the_end_names_the_checkpoint_that_the_keeper_has_verified(tmp_path: Pat
     end = json.loads((unit.folder / "exit.json").read_text())
     (unit.folder / "exit.json").write_text(json.dumps({k: v for k, v in end.items() if "manifest" not in k}))
     assert status_of(unit.folder, verify=False)["manifest"] is None
+
+
+@pytest.mark.parametrize("hangs", ["keep", "after"])
+def test_a_last_errand_that_hangs_holds_up_nobody_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hangs: str
+) -> None:
+    """Who ends a unit without a keeper holds its lock, and may be a daemon in the middle of a tick."""
+    monkeypatch.setattr(keeping, "LAST_UPLOAD_SECONDS", 0.2)
+    monkeypatch.setattr(keeping, "ERRAND_SECONDS", 0.2)
+    errands = {slot: f"touch {tmp_path}/{slot}" for slot in ("keep", "after")}
+    errands[hangs] += f"; (LEFT={tmp_path} sleep 600); true"
+    unit = a_unit(tmp_path, **errands)
+    (unit.folder / "keeper.json").write_text('{"pid": 1, "born": "0"}')
+    keeping.settle(unit.folder)
+    assert (tmp_path / "keep").exists()
+    assert (tmp_path / "after").exists()
+    assert (read_own(unit.folder, "exit.json") or {})["agent_lost"]
+    assert not carrying(f"LEFT={tmp_path}")
 
 
 @pytest.mark.parametrize("settled", [False, True])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import threading
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from boa_daemon.job.whole_files import whole_file, write_whole
+from boa_daemon.job.whole_files import remove_torn, whole_file, write_whole
 
 
 def test_a_file_keeps_its_permissions_and_a_link_its_target(tmp_path: Path) -> None:
@@ -85,3 +87,30 @@ def test_a_private_file_is_private_from_its_first_byte(tmp_path: Path) -> None:
             assert aside.stat().st_mode & 0o777 == 0o600
     finally:
         os.umask(before)
+
+
+def test_what_a_killed_process_was_writing_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    """A copy of a database is as large as the database; what a living process writes stays."""
+    gone = subprocess.run(
+        ["/bin/sh", "-c", "echo $$"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    # In a container the next daemon may have the number of the one that was killed.
+    torn = [f".a.sqlite.{gone}-1", f".a.sqlite.{gone}-1-journal", f".last_state.{os.getpid()}-12345"]
+    others = [".a.sqlite.1-2", "a.sqlite", ".lock", ".a-1", f"a.{gone}-1"]
+    for name in (*torn, *others):
+        (tmp_path / name).touch()
+    is_written, is_done = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with whole_file(tmp_path / "b"):
+            is_written.set()
+            is_done.wait(20.0)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert is_written.wait(20.0)
+    remove_torn(tmp_path)
+    is_done.set()
+    thread.join()
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, "b"])
+    remove_torn(tmp_path / "no folder")

@@ -59,7 +59,7 @@ def test_the_frontier_equals_the_optimum_at_every_budget(problem: Problem) -> No
     for budget in (curve.cheapest_feasible_spend, 26.0, 31.7, 200.0):
         assert curve.hours_at(budget) == pytest.approx(solve(problem, budget).mean_jct_hours)
     assert curve.hours_at(1.0) == float("inf")
-    assert curve.plot(mark=30.0).get_xlabel() == "USD per hour"
+    assert curve.plot(mark=30.0).get_xlabel() == "dollars per hour"
     assert frontier(problem, unit="gpus").unit == "gpus"
 
 
@@ -196,7 +196,7 @@ def test_the_example_script_plots_the_curve_of_a_csv_file(
     done = subprocess.run(
         [sys.executable, "examples/curve_from_csv.py"], capture_output=True, text=True, check=True
     )
-    assert "knee at 26.42 USD/hour" in done.stdout
+    assert "knee at $26.42/hour" in done.stdout
     assert (tmp_path / "curve.png").stat().st_size > 5000
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmRefused, SlurmSilent, expand, gpus_of
+from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmRefused, SlurmSilent, expand
 
 
 @pytest.mark.parametrize(
@@ -59,32 +59,6 @@ def test_a_job_whose_nodes_cannot_be_read_has_none() -> None:
     """One bad line in the queue is not the end of the list."""
     assert SlurmJob(id="1", state="RUNNING", nodes="n[1-").hosts == []
     assert SlurmJob(id="1", state="RUNNING", nodes="n[1-2]").hosts == ["n1", "n2"]
-
-
-@pytest.mark.parametrize(
-    ("gres", "found"),
-    [
-        ("gpu:4", (4, "")),
-        ("gpu:a100:8(S:0-1)", (8, "a100")),
-        ("gpu:a100:2,gpu:v100:2", (4, "")),
-        ("nvme:1,gpu:h100:4(IDX:0-3)", (4, "h100")),
-        ("(null)", (0, "")),
-        ("gpu", (1, "")),
-        ("gpu:a100", (1, "a100")),
-        ("gpu:no_consume:4", (4, "")),
-        ("gpu:tesla:no_consume:2", (2, "tesla")),
-        ("gres/gpu:tesla=2", (2, "tesla")),
-        ("cpu=8,gres/gpu=4,gres/gpu:a100=4", (4, "a100")),
-        ("gpu:nvidia_a100_1g.5gb:7", (7, "nvidia_a100_1g.5gb")),
-        ("gpu:1g.10gb:7(S:0)", (7, "1g.10gb")),
-        ("gpu:4(S:0-1),mps:400,shard:16", (4, "")),
-        ("gpu:a100:4(S:0,1),gpu:a100:2(S:2-3)", (6, "a100")),
-        ("GPU:4", (4, "")),
-    ],
-)
-def test_gpus_are_counted(gres: str, found: tuple[int, str]) -> None:
-    """With the model, if there is one."""
-    assert gpus_of(gres) == found
 
 
 def fake(folder: Path, name: str, script: str) -> None:

@@ -19,6 +19,7 @@ from boa_daemon.store.database_setup import (
     StoreUnusable,
     backup,
     backups_in,
+    look_into,
     look_into_server,
     migrate,
     newest_backup_age,
@@ -154,3 +155,25 @@ def test_the_newest_backup_is_kept_and_first_whatever_the_clock_was(
     assert made is not None
     found = backups_in(folder)
     assert (found[0], len(found)) == (made, KEPT_BACKUPS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b", "q?x=1", "what?", "h#a", "p%20c", "100%", "%3F", "é ü", "quo'te", 'dou"ble', "a;b&c=d", "日本",
+     "co:lon", "back\\slash", "@host", "[br]", "a//b", "new\nline", "~", "$HOME"],
+)  # fmt: skip
+def test_a_database_is_where_its_path_says(tmp_path: Path, name: str) -> None:
+    """Signs of a URL in a folder's name led to a file elsewhere, or to none."""
+    folder = tmp_path / name
+    folder.mkdir(parents=True)
+    before = set(tmp_path.rglob("*"))
+    file = folder / "boa.sqlite"
+    for _ in range(2):
+        engine = open_engine(sqlite_url(file))
+        migrate(engine)
+        with engine.begin() as connection:
+            connection.execute(text("INSERT INTO meta (key, value) VALUES ('a', '7') ON CONFLICT DO NOTHING"))
+        engine.dispose()
+    assert file.stat().st_size > 0
+    assert look_into(file).revision == HEAD
+    assert {path.parent for path in set(tmp_path.rglob("*")) - before} == {folder}

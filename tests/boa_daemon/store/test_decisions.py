@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from boa_daemon.store.decisions import HELD, About
+from boa_daemon.store.database import Database
+from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
+from boa_daemon.store.decisions import HELD, About, DaemonStore
+from boa_daemon.store.queue import JobQueue
+from boa_daemon.testing import a_state
+from boa_daemon.tick.facts.limits import Held
+from boa_daemon.tick.facts.plan import Plan
 
 
 def decision(*, actions: tuple[dict[str, Any], ...] = (), held: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -39,3 +48,25 @@ def test_a_name_is_found_whole(
 ) -> None:
     """In actions and in what was held back, of which no name but that of its job or node is known."""
     assert about.is_in(decision(actions=actions, held=held)) is is_found
+
+
+def test_a_job_among_thousands_is_found_by_the_tick_that_began_to_hold_it_back(tmp_path: Path) -> None:
+    """Each tick counts all and names some of each code; the first one alone records all names."""
+    engine = open_engine(sqlite_url(tmp_path / "boa.db"))
+    migrate(engine)
+    database = Database(engine)
+    store = DaemonStore(database, JobQueue(database))
+    many = tuple(Held(what=f"job a-{number}", code="cap-day") for number in range(3000))
+    one = Held(what="node n-7", code="moved-recently")
+    for tick in (1, 2, 3):
+        store.record_decision(replace(a_state(), tick=tick, now=60.0 * tick), [], Plan(held=(*many, one)))
+    newest, _, first = store.decisions(limit=3)
+    for decision in (newest, first):
+        assert decision["held_counts"] == {"cap-day": 3000, "moved-recently": 1}
+        assert len(decision["held"]) == 50
+    assert {note["code"] for note in newest["held"]} == {"cap-day", "moved-recently"}
+    assert len(json.dumps(newest)) < 10_000
+    found = store.decisions(limit=9, about=About(job="a-2999"))
+    assert [decision["tick"] for decision in found] == [1]
+    assert found[0]["held"][0]["what"] == "job a-2999"
+    engine.dispose()

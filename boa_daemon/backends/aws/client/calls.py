@@ -22,6 +22,7 @@ from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError, SSLError
 
 from boa_daemon.backends.aws.client.answers import NO_ANSWER, answer_of, cleaned, mark_no_answer
+from boa_daemon.backends.aws.client.credential_source import CredentialSource, SourceHangs
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.client.rate_limits import OWN_RATES, bucket_name
 from boa_daemon.backends.aws.client.resource_names import home_region
@@ -150,6 +151,7 @@ class AwsCalls:
         self.on_date: Callable[[float], None] = lambda _instant: None
         self._make_session = make_session or (_own_session if session is None else lambda: session)
         self._session = session
+        self._source: CredentialSource | None = None
         self._monotonic = monotonic
         self._generation, self._session_at, self._renewed_at = 0, monotonic(), float("-inf")
         self.credentials_fault = ""
@@ -205,6 +207,11 @@ class AwsCalls:
         is_about_them = error.meaning == "credentials" or isinstance(error.__cause__, SSLError)
         if not is_about_them:
             return False
+        if isinstance(error.__cause__, SourceHangs):
+            # Another question would hang as well: the tick must not wait for it twice.
+            if self._source is not None and self._source.is_given_up:
+                self.renew()
+            return False
         with self._lock:
             if self._generation != generation:
                 return True
@@ -216,7 +223,7 @@ class AwsCalls:
     def renew(self) -> None:
         """Read credentials and certificates anew: the next call makes its session and client again."""
         with self._lock:
-            self._clients, self._session = {}, None
+            self._clients, self._session, self._source = {}, None, None
             self._generation += 1
             self._renewed_at = self._session_at = self._monotonic()
 
@@ -231,6 +238,11 @@ class AwsCalls:
             CallFailed: when AWS refuses, cannot be reached or does not answer.
         """
         self.counts[operation] += 1
+        try:
+            self._source_of_credentials().check()
+        except Exception as error:
+            # Nothing was sent, whatever the source raises: its file, its program or the person who types.
+            raise _without_credentials(operation, error) from error
         try:
             client = self._client(operation, region)
         except Exception as error:
@@ -284,6 +296,14 @@ class AwsCalls:
         """Take a token, under a lock: ticks and the refresh of prices run in different threads."""
         with self._lock:
             return bucket.take()
+
+    def _source_of_credentials(self) -> CredentialSource:
+        """Return the source of the present session's credentials."""
+        with self._lock:
+            if self._source is None:
+                self._session = self._session or self._make_session()
+                self._source = CredentialSource(self._session)
+            return self._source
 
     def _client(self, operation: str, region: str) -> Any:
         """Return the client for an operation; `Session.client` is not thread-safe, but clients are."""
@@ -416,6 +436,18 @@ def _failure_of(operation: str, response: Mapping[str, Any]) -> CallFailed:
     said = response.get("Error", {})
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return CallFailed(operation, said.get("Code", ""), said.get("Message", ""), http_status=status)
+
+
+def _without_credentials(operation: str, error: Exception) -> CallFailed:
+    """Return the failure of a call for which there are no credentials: nothing was sent."""
+    if isinstance(error, ClientError):
+        return _refused(operation, error)
+    name, said = type(error).__name__, cleaned(str(error)) or "no reason given"
+    if isinstance(error, EOFError) or name == "GetPassWarning":
+        said = "they want a code that a person types (MFA), and nobody is there: use a role without one"
+    elif not (_is_about_credentials(name) or isinstance(error, SourceHangs)):
+        said = f"{name}: {said}"
+    return CallFailed(operation, "NoCredentials", said, http_status=401)
 
 
 def _unusable(operation: str, error: Exception) -> CallFailed:

@@ -36,6 +36,7 @@ _BY_NAME: Mapping[str, Meaning] = MappingProxyType(
         "CapacityExceeded": "no-capacity",
         "Insufficient": "no-capacity",
         "LimitExceeded": "quota",
+        "IOPSLimit": "quota",
         "CountExceeded": "quota",
         "ExpiredToken": "credentials",
         "AccessDenied": "denied",
@@ -84,6 +85,8 @@ _OF_QUOTA_CALL = (
 )
 _ENDS = ("ec2:TerminateInstances", "ec2:StopInstances", "ec2:DeleteVolume", "ec2:DeleteNetworkInterface")
 """Calls that a protection of the resource refuses."""
+_CHANGES = ("ec2:StopInstances", "ec2:StartInstances")
+"""Calls about an instance that there is."""
 _LIMIT = re.compile(r"vCPU limit of (\d+)")
 _DENIED = re.compile(r"not authorized to perform: (\S+) on resource: (\S+)")
 _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
@@ -112,7 +115,12 @@ class CallFailed(CloudFailed):
         if meaning == "protected" and operation not in _ENDS:
             # The code is also that of an account that may not do something at all.
             meaning = "denied"
-        self.rule: RefusalRule = rule_of(code, meaning, message)
+        if meaning == "not-offered" and operation in _CHANGES:
+            # The code is about the market for a launch, and about the instance for a stop or a start.
+            meaning = "wrong-state"
+        self.rule: RefusalRule = (
+            BY_MEANING[meaning] if meaning == "wrong-state" else rule_of(code, meaning, message)
+        )
         # EC2 uses a code of credentials for an image that is not shared with the account, too.
         is_about_image = meaning == "credentials" and self.rule.scope == "image"
         self.meaning: Meaning = "denied" if is_about_image else meaning

@@ -306,8 +306,9 @@ BY_CODE: Mapping[str, RefusalRule] = MappingProxyType(
         "RequestTimeTooSkewed": _CLOCK,
         "NoCredentials": replace(
             BY_MEANING["credentials"],
-            advice="Renew the credentials: the environment, ~/.aws, or the role of this instance, which its "
-            "metadata service tells; BOA looks for them again by itself, and `boa doctor` says who it is",
+            advice="Renew the credentials: the environment, ~/.aws (with single sign-on: `aws sso login`), "
+            "or the role of this instance, which its metadata service tells; BOA looks for them again by "
+            "itself, and `boa doctor` says who it is",
         ),
         "Blocked": _ACCOUNT,
         "AccountDisabled": _ACCOUNT,
@@ -407,6 +408,7 @@ _BY_FAMILY: Sequence[tuple[str, str]] = (
     ("Image", "InvalidAMIID.NotFound"),
     ("InvalidSnapshot", "InvalidSnapshot.NotFound"),
     ("InvalidKMS", "InvalidKMSKeyId"),
+    ("InvalidKms", "InvalidKMSKeyId"),
     ("KMS", "KMSKeyNotAccessibleFault"),
     ("InvalidSubnet", "InvalidSubnetID.NotFound"),
     ("InvalidGroup", "InvalidGroup.NotFound"),
@@ -450,6 +452,38 @@ _OF_RESOURCE: Mapping[str, Scope] = MappingProxyType(
     }
 )
 """What a denial closes by the resource that its message names; every other resource: the offer."""
+
+
+_UNFIT = RefusalRule(
+    scope="type", stale="image",
+    advice="The image does not fit the type, as by its architecture, network driver, boot mode or licence: "
+    "name one that does under [cloud] images",
+)  # fmt: skip
+_CARDS = RefusalRule(
+    scope="type",
+    advice="The type does not take so many network cards with EFA: set [cloud] efa = false, or leave it out",
+)
+_BY_WORDS: Sequence[tuple[str, RefusalRule]] = (
+    (r"kms.*(disabled|incorrect state|pending deletion|does not exist)", replace(_KMS, advice=ENABLE_KEY)),
+    (r"capacity (reservation|block)", _RESERVATION),
+    (r"default subnet|no subnets found", RefusalRule(scope="zone", stale="subnets", advice=_SUBNET)),
+    (
+        r"ipv6",
+        RefusalRule(
+            scope="subnet", stale="subnets", rest_seconds=SUBNET_SECONDS,
+            advice="Nodes need an IPv4 address: name subnets that have them under [cloud] subnets",
+        ),
+    ),
+    (
+        r"placement group",
+        RefusalRule(scope="zone", advice="Name an existing group of the zone under [cloud] placement_groups"),
+    ),
+    (r"\befa\b|network (interface|card).*(exceed|maximum|limit|count)", _CARDS),
+    (r"elastic network adapter|architecture|boot mode|nitrotpm|\btpm\b|marketplace product", _UNFIT),
+)  # fmt: skip
+"""What words of a message say, as patterns in lower case, where EC2 gives one code to every fault."""
+_OF_EVERY_FAULT = ("InvalidParameter", "InvalidInput", "InvalidState", "MissingInput", "UnsupportedOperation")
+"""Beginnings of such codes."""
 
 
 def has_own_row(code: str) -> bool:
@@ -506,13 +540,24 @@ def rule_of(code: str, meaning: str, message: str) -> RefusalRule:
     if code.startswith("InvalidParameterValue") and "iam instance profile" in said:
         return BY_CODE["InvalidIamInstanceProfile"]
     if code.startswith("InvalidParameter") and ("kms" in said or "encryption key" in said):
-        return _KMS
+        is_off = re.search(_BY_WORDS[0][0], said) is not None
+        return _BY_WORDS[0][1] if is_off else _KMS
     if code in ("InvalidParameterValue", "InvalidParameter") and "security group" in said:
         return RefusalRule(scope="region", advice=_GROUP)
     if code in ("InvalidParameterValue", "InvalidParameter") and "availability zone" in said:
         return replace(BY_MEANING["not-offered"], scope="type in zone")
     if code in ("InvalidParameterValue", "InvalidParameter") and "instancetype" in said:
         return RefusalRule(scope="type", advice=_REQUEST)
+    if code.startswith(_OF_EVERY_FAULT) and meaning not in ("unknown", "throttled"):
+        found = next((row for words, row in _BY_WORDS if re.search(words, said)), None)
+        if found is not None:
+            return found
+    if meaning == "protected" and "disableapistop" in said:
+        return replace(
+            BY_MEANING["protected"],
+            advice="Remove the stop protection of the instance (`aws ec2 modify-instance-attribute "
+            "--no-disable-api-stop`): BOA ends it instead of keeping it stopped",
+        )
     if has_own_row(code):
         return BY_CODE[code]
     if meaning in ("bad-request", "denied", "no-capacity", "quota", "not-found"):

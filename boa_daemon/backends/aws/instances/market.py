@@ -20,8 +20,17 @@ from boa_daemon.backends.aws.client.refusal_codes import Fact
 from boa_daemon.backends.aws.instances.blocks import RECLAIM_SECONDS
 from boa_daemon.backends.aws.instances.node_from_instance import LEAST_PRICE
 from boa_daemon.backends.aws.prices.extra_costs import extras_of
-from boa_daemon.backends.aws.prices.list_prices import ask_price
+from boa_daemon.backends.aws.prices.list_prices import ask_terms, in_effect
+from boa_daemon.backends.aws.prices.price_steps import (
+    ListPrice,
+    PricePath,
+    PriceStep,
+    PriceSteps,
+    after_steps,
+    day_of,
+)
 from boa_daemon.backends.aws.prices.region_prices import catalog_of, price_file_stamp
+from boa_daemon.backends.region_names import is_plain_zone
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
@@ -72,11 +81,12 @@ class AwsMarket:
         self._spot: CachedValue[dict[tuple[str, str], list[tuple[float, float]]]] = CachedValue(
             SPOT_SECONDS, useless_seconds=SPOT_USELESS_SECONDS
         )
-        self._prices: dict[str, CachedValue[float]] = {}
+        self._prices: dict[str, CachedValue[tuple[ListPrice, ...]]] = {}
+        self._steps = PriceSteps()
         self._quotas: dict[str, CachedValue[float]] = {}
         self._reserved: CachedValue[dict[str, Reservation]] = CachedValue(_RESERVATION_SECONDS)
         self._unknown: set[str] = set()
-        self._lost_at: dict[str, float] = {}
+        self._lost_at: dict[str, tuple[float, float]] = {}
         self._spot_from: float | None = None
         self._asks = True
         self._changes: dict[str, tuple[float, str]] = {}
@@ -110,7 +120,7 @@ class AwsMarket:
     def _reread_prices(self) -> None:
         """Read the price file again if somebody has changed it; keep the prices if it cannot be read.
 
-        Lower prices let less count against the caps: those of the same file wait for a SIGHUP.
+        Lower prices let less count against the caps: those of the same file wait for `take_price_file`.
         """
         stamp = price_file_stamp(self.settings)
         if stamp == self._file_read:
@@ -156,7 +166,7 @@ class AwsMarket:
         )
         if not may_cheapen and any(now < was for was, now in changes.values()):
             raise InputError(
-                f"{file} has lower prices: {said}", hint="`kill -HUP` of the daemon has the caps count them"
+                f"{file} has lower prices: {said}", hint="`boa config apply --yes` has the caps count them"
             )
         if changes:
             self.tell(f"price file:{int(self._clock.now())}", f"{file} was changed: {said}")
@@ -169,7 +179,7 @@ class AwsMarket:
         name, oldest = min(known, key=lambda each: each[1].tried_at)
         oldest.refresh(partial(self._ask_price, name), now=now, keep_seconds=0.0)
 
-    def _price_of(self, name: str) -> CachedValue[float]:
+    def _price_of(self, name: str) -> CachedValue[tuple[ListPrice, ...]]:
         return self._prices.setdefault(name, CachedValue(PRICE_SECONDS, retry_seconds=110.0))
 
     def _quota_of(self, code: str) -> CachedValue[float]:
@@ -195,12 +205,13 @@ class AwsMarket:
             Offer(instance_type=name, zone=zone, market=market, nodes_left=0)
             for name in self.settings.instance_types
             for zone in zones.get(name, ("unknown",))
-            if not wanted or zone in wanted or zone == "unknown"
+            if zone == "unknown"
+            or ((not wanted or zone in wanted) and is_plain_zone(zone, self.settings.region))
             for market in self.settings.markets
         ]
 
     def zones(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the zones that rent each type, limited to the zones of the settings.
+        """Return the zones that rent each type, limited to those of the settings and at the region's prices.
 
         Raises:
             CallFailed: when the zones were never known and cannot be asked for.
@@ -209,11 +220,24 @@ class AwsMarket:
         if found is None:
             self._zones.forget()
             return self._ask_zones()
-        wanted = self.settings.zones
+        wanted, region = self.settings.zones, self.settings.region
         return {
-            name: tuple(zone for zone in zones if not wanted or zone in wanted)
+            name: tuple(
+                zone for zone in zones if (not wanted or zone in wanted) and is_plain_zone(zone, region)
+            )
             for name, zones in found.items()
         }
+
+    def _zones_fault(self) -> str:
+        """Return why zones are not known, or which of the settings have prices that nobody knows."""
+        region = self.settings.region
+        far = sorted(zone for zone in self.settings.zones if not is_plain_zone(zone, region))
+        if not far:
+            return self._zones.failed
+        return (
+            f"nothing is rented in {', '.join(far)}: a Local or Wavelength Zone has prices of its own, and a "
+            f"zone of another region is none of {region}'s. Take it out of [cloud] zones"
+        )
 
     def price(self, name: str, zone: str, market: Market) -> float | None:
         """Return the price in USD per hour; None if it is not known."""
@@ -227,8 +251,32 @@ class AwsMarket:
     def list_price(self, name: str) -> float | None:
         """Return the region's price on demand in USD per hour; None if it is not known."""
         now = self._clock.now()
-        live = self._price_of(name).get(partial(self._ask_price, name), now=now, may_ask=self._asks)
-        return live or self._catalog.entry(name).usd_per_hour
+        listed = self._price_of(name).get(partial(self._ask_price, name), now=now, may_ask=self._asks)
+        found = in_effect(listed or (), now)
+        if found is None:
+            entry = self._catalog.entry(name)
+            if entry.usd_per_hour is None:
+                return None
+            found = ListPrice(usd_per_hour=entry.usd_per_hour, since=day_of(entry.as_of))
+        changed = self._steps.note(name, found, now=now)
+        if changed is not None and found.is_live:
+            self._tell_of_price(name, *changed)
+        return found.usd_per_hour
+
+    def _tell_of_price(self, name: str, before: ListPrice, step: PriceStep) -> None:
+        since = datetime.fromtimestamp(step.since, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        usd, was = (price_in_dollars(each.usd_per_hour) for each in (step, before))
+        self.tell(
+            f"list price:{name}:{self.settings.region}:{int(step.since)}",
+            f"{name} costs {usd}/hour on demand in {self.settings.region} since {since}, was {was}: nodes on "
+            "demand that run are charged that from then on, and the caps count it",
+        )
+
+    def charged(self, name: str, path: PricePath) -> PricePath:
+        """Return what a running node on demand is charged over time: its path, and later list prices."""
+        if name in self.settings.instance_types:
+            self.list_price(name)
+        return after_steps(path, self._steps.of(name))
 
     def unpriced(self) -> list[str]:
         """Return a sentence on each type of the settings that cannot be rented for want of a price."""
@@ -313,8 +361,10 @@ class AwsMarket:
             self._lost_at.pop(pool, None)
             return []
         ends_at = found.ends_at if found is not None and found.ends_at is not None else now
-        since, price = self._lost_at.setdefault(pool, ends_at), self.list_price(name)
-        return [] if price is None else [(since, price)]
+        price = self.list_price(name)
+        if price is None:
+            return []
+        return list(self.charged(name, (self._lost_at.setdefault(pool, (ends_at, price)),)))
 
     def reserved_usd_per_hour(self, used: Mapping[str, int]) -> float:
         """Return what reservations cost per hour, used or not, without the part that others use.
@@ -347,6 +397,10 @@ class AwsMarket:
             each.left * (self.list_price(each.instance_type) or 0.0) for each in self.reservations().values()
         )
 
+    def take_price_file(self) -> None:
+        """Read the price file at the next refresh also if its prices are lower: somebody consented to it."""
+        self._may_cheapen = True
+
     def forget(self, fact: Fact | Literal["all"]) -> None:
         """Ask for a fact anew at its next use, or at the next refresh once `refresh` was called."""
         if fact in ("zones", "all"):
@@ -357,10 +411,9 @@ class AwsMarket:
             for cached in list(self._quotas.values()):
                 cached.forget()
         if fact == "all":
-            self._may_cheapen = True
             self._spot.forget()
-            for cached in list(self._prices.values()):
-                cached.forget()
+            for listed in list(self._prices.values()):
+                listed.forget()
 
     def ages(self) -> dict[str, float | None]:
         """Return the age of each cached fact in seconds; None for a fact that is not known."""
@@ -384,7 +437,7 @@ class AwsMarket:
             "price list": self._prices_fault,
             "price file": lambda: self._file_fault,
             "quotas": lambda: _first_fault(self._quotas),
-            "zones": lambda: self._zones.failed,
+            "zones": self._zones_fault,
             "spot prices": lambda: self._spot.failed,
             "reservations": lambda: self._reserved.failed or self._said_unknown(),
         }
@@ -484,8 +537,8 @@ class AwsMarket:
                 found.setdefault((row["InstanceType"], row["AvailabilityZone"]), []).append((at, price))
         return {key: sorted(prices) for key, prices in found.items()}
 
-    def _ask_price(self, name: str) -> float:
-        return ask_price(self._calls, self.settings.region, name)
+    def _ask_price(self, name: str) -> tuple[ListPrice, ...]:
+        return ask_terms(self._calls, self.settings.region, name)
 
     def _ask_quota(self, code: str) -> float:
         answer = self._calls.call("servicequotas:GetServiceQuota", ServiceCode="ec2", QuotaCode=code)
@@ -557,7 +610,7 @@ class AwsMarket:
         ]
 
 
-def _first_fault(cached: Mapping[str, CachedValue[float]]) -> str:
+def _first_fault(cached: Mapping[str, CachedValue[Any]]) -> str:
     return next((each.failed for each in list(cached.values()) if each.failed), "")
 
 

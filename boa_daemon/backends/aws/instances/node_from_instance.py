@@ -10,7 +10,7 @@ from __future__ import annotations
 import calendar
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from boa_daemon.backends.aws.instances.launch_request import (
@@ -23,6 +23,7 @@ from boa_daemon.backends.aws.instances.launch_request import (
 )
 from boa_daemon.backends.aws.instances.node_states import failed_to_start, is_free_interruption
 from boa_daemon.backends.aws.prices.extra_costs import extras_in
+from boa_daemon.backends.aws.prices.price_steps import PricePath
 from boa_daemon.tick.facts.offers import Market
 from boa_daemon.tick.facts.state import NodePhase, NodeState
 from policies.model import InstanceType
@@ -86,6 +87,7 @@ def node_of(
     kinds: Mapping[str, InstanceType],
     *,
     spot_prices: Sequence[tuple[float, float]] = (),
+    charged: Callable[[str, PricePath], PricePath] = lambda name, path: path,
     is_leaving: bool = False,
     ends_by: float | None = None,
     ready_at: float | None = None,
@@ -96,10 +98,11 @@ def node_of(
 ) -> NodeState:
     """Return an instance as a node without jobs.
 
-    `spot_prices` are (instant, USD per hour) of its spot market, in order of time. A node that `is_leaving`,
-    or whose end is announced (`ends_by`), counts as terminating, so that its jobs move at once. `name` is the
-    node id of its life. Unless it `may_have_run`, it is free if its launch failed, or if we ended it because
-    it stayed pending (`is_ended_pending`).
+    `spot_prices` are (instant, USD per hour) of its spot market, in order of time. `charged` returns what a
+    node on demand of a type is charged over time, from the path that begins with its price at launch. A node
+    that `is_leaving`, or whose end is announced (`ends_by`), counts as terminating, so that its jobs move at
+    once. `name` is the node id of its life. Unless it `may_have_run`, it is free if its launch failed, or if
+    we ended it because it stayed pending (`is_ended_pending`).
     """
     tags = tags_of_instance(instance)
     launched_at = instance["LaunchTime"].timestamp()
@@ -112,6 +115,8 @@ def node_of(
     left_at = ended_at(instance) or stopped_at
     end = left_at if phase == "terminated" else None
     prices = _prices(launched_at, price or kind.usd_per_hour, spot_prices)
+    if _market_of(instance, tags) == "on-demand":
+        prices = charged(instance["InstanceType"], prices)
     extras = extras_in(tags.get(EXTRAS_TAG, "")) or ()
     if state == "shutting-down" and left_at is not None:
         # EC2 bills the compute of a running instance only; it may take many minutes to shut down.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from boa_daemon.backends.aws.client.answers import reading
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.prices.price_steps import ListPrice
 
 _TERMS = {"operatingSystem": "Linux", "preInstalledSw": "NA", "tenancy": "Shared", "capacitystatus": "Used"}
 ATTRIBUTES: Mapping[str, str] = {
@@ -25,9 +26,22 @@ are cheaper."""
 
 
 def ask_price(calls: AwsCalls, region: str, name: str) -> float:
-    """Return the on-demand list price of a type: Linux, shared tenancy, no preinstalled software.
+    """Return the on-demand list price of a type that is in effect, as `ask_terms` does.
 
-    Of several prices that the attributes leave, the highest: a cap on it holds.
+    Raises:
+        CallFailed: when the call fails, or no price is listed in dollars.
+    """
+    found = in_effect(ask_terms(calls, region, name), datetime.now(UTC).timestamp())
+    if found is None:
+        raise _no_price(f"no price of {name} is in effect in {region}")
+    return found.usd_per_hour
+
+
+def ask_terms(calls: AwsCalls, region: str, name: str) -> tuple[ListPrice, ...]:
+    """Return the on-demand list prices of a type by date: Linux, shared tenancy, no preinstalled software.
+
+    Prices that begin later are among them. Of several that the attributes leave, the highest at each time: a
+    cap on it holds.
 
     Raises:
         CallFailed: when the call fails, or no price is listed in dollars.
@@ -42,14 +56,24 @@ def ask_price(calls: AwsCalls, region: str, name: str) -> float:
         entries = [json.loads(item) if isinstance(item, str) else item for item in answer["PriceList"]]
         wanted = {"regionCode": region, "instanceType": name, **ATTRIBUTES}
         own = [entry for entry in entries if matches(entry["product"]["attributes"], wanted)]
-        prices = [price for entry in own for price in _on_demand_prices(entry)]
+        prices = _highest([_on_demand_prices(entry) for entry in own])
         currencies = sorted({each for entry in own for each in _currencies(entry)} - {"USD"})
     if not prices:
         said = f"no price of {name} is listed in {region}"
         if currencies:
             said = f"{name} has a price in {', '.join(currencies)} alone, and budgets and caps count USD"
-        raise CallFailed("pricing:GetProducts", "NoPrice", said, http_status=404)
-    return max(prices)
+        raise _no_price(said)
+    return prices
+
+
+def in_effect(prices: Sequence[ListPrice], now: float) -> ListPrice | None:
+    """Return the price that has begun last; None if none has begun."""
+    begun = [price for price in prices if price.since is None or price.since <= now]
+    return max(begun, key=lambda price: price.since or 0.0, default=None)
+
+
+def _no_price(said: str) -> CallFailed:
+    return CallFailed("pricing:GetProducts", "NoPrice", said, http_status=404)
 
 
 def matches(attributes: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
@@ -68,21 +92,32 @@ def _currencies(entry: Any) -> set[str]:
     }
 
 
-def _on_demand_prices(entry: Any) -> list[float]:
-    """Return the positive hourly prices in dollars that are in effect: those of the newest begun term."""
-    now = datetime.now(UTC)
-    begun: dict[datetime, list[float]] = {}
+def _on_demand_prices(entry: Any) -> dict[float | None, float]:
+    """Return an entry's positive hourly prices in dollars by the instant at which they begin, the highest."""
+    found: dict[float | None, float] = {}
     for term in entry.get("terms", {}).get("OnDemand", {}).values():
-        since = begin_of(term.get("effectiveDate"))
-        if since > now:
-            continue
-        prices = (
-            float(each["pricePerUnit"].get("USD", 0))
-            for each in term["priceDimensions"].values()
-            if each.get("unit") == "Hrs"
+        text = term.get("effectiveDate")
+        since = begin_of(text).timestamp() if text else None
+        for each in term["priceDimensions"].values():
+            usd = float(each["pricePerUnit"].get("USD", 0)) if each.get("unit") == "Hrs" else 0.0
+            if usd > 0:
+                found[since] = max(usd, found.get(since, 0.0))
+    return found
+
+
+def _highest(entries: Sequence[Mapping[float | None, float]]) -> tuple[ListPrice, ...]:
+    """Return the highest price of all entries from each instant on at which one of them changes."""
+    instants = sorted({since for entry in entries for since in entry}, key=lambda since: since or 0.0)
+    found = []
+    for at in instants:
+        begun = [[since for since in entry if (since or 0.0) <= (at or 0.0)] for entry in entries]
+        usd = max(
+            entry[max(each, key=lambda since: since or 0.0)]
+            for entry, each in zip(entries, begun, strict=True)
+            if each
         )
-        begun.setdefault(since, []).extend(price for price in prices if price > 0)
-    return begun[max(begun)] if begun else []
+        found.append(ListPrice(usd_per_hour=usd, since=at, is_live=True))
+    return tuple(found)
 
 
 def begin_of(text: object) -> datetime:

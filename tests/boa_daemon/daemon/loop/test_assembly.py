@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from boa_daemon.backends.simulated import FileCloud
-from boa_daemon.daemon.loop.assembly import RECOVERED, open_daemon, open_world, try_database
+from boa_daemon.daemon.loop.assembly import open_daemon, open_world, try_database
 from boa_daemon.daemon.loop.last_state import LastStateFile
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.engines.run_reports import Generation
 from boa_daemon.engines.ssm import SsmEngine
 from boa_daemon.engines.ssm_runs import SsmRun
 from boa_daemon.errors import InputError
+from boa_daemon.store.database_setup import RECOVERED
 from boa_daemon.store.storage import Storage
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content

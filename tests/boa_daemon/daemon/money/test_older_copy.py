@@ -13,6 +13,7 @@ import pytest
 from daemon_time import pass_time
 
 from boa_daemon.daemon.loop.last_state import LastStateFile
+from boa_daemon.store.database_setup import StoreOfOthers
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.facts.state import NodeState
@@ -170,6 +171,21 @@ def test_money_spent_since_the_copy_counts_after_a_restart_on_it(site: Site) -> 
     site.open()
 
 
+def test_an_end_that_a_killed_daemon_recorded_without_its_bill_is_charged(site: Site) -> None:
+    """The next daemon starts when the cloud no longer lists the node."""
+    site.run_a_job("a")
+    spent = site.spent
+    site.play.close()
+    with closing(sqlite3.connect(site.live)) as database, database:
+        assert database.execute("DELETE FROM charges").rowcount == 1
+        database.execute("DELETE FROM charge_days")
+    for _ in range(2):
+        site.reopen([])
+        assert site.spent == spent > (0, 0)
+        site.play.close()
+    site.open()
+
+
 def test_what_the_cloud_still_lists_is_billed_once(site: Site) -> None:
     """A node that ended since the copy and is listed yet has its own bill again, and no second one."""
     spent = with_a_copy(site)
@@ -251,11 +267,19 @@ def test_another_database_in_its_place_is_not_used(site: Site, tmp_path: Path) -
         live.execute("UPDATE instances SET ended_at = NULL")
         live.execute("UPDATE instances SET id = 'theirs', node = json_set(node, '$.id', 'theirs')")
         live.commit()
+        before = list(live.iterdump())
+    site.cloud.forgets = True
     for _ in range(3):
         assert site.play.daemon.tick() is None
         assert "another database took the place" in site.play.daemon.standing.fault
+        with pytest.raises(StoreOfOthers):
+            site.play.service.submit([job_content("b")], user="ann")
+        # A node of its own is no news for the other's database.
+        (ended,) = site.play.cloud.everything()
+        site.cloud.lists = [replace(ended, id=f"node-{site.clock.now():.0f}", phase="ready", ended_at=None)]
         site.clock.instant += 300.0
     with closing(sqlite3.connect(site.live)) as live:
-        assert live.execute("SELECT ended_at FROM instances WHERE id = 'theirs'").fetchall() == [(None,)]
+        assert list(live.iterdump()) == before, "nothing is written in it"
+    site.cloud.lists = None
     site.restore()
     assert [site.play.daemon.tick() is not None for _ in range(2)][-1]

@@ -80,7 +80,7 @@ def test_coverage_passes_to_later_nodes_and_changes_no_past_cost() -> None:
     assert bill(after["a"], until=later) == 0
     whole = (bill(after["b"], until=later + HOUR), bill(after["c"], until=later + HOUR))
     assert list(whole) == pytest.approx([0.5e6, 1.5e6], rel=1e-3)
-    assert a_plan().priced(after.values(), after, later + 60.0) == after, "nothing is new: nothing is written"
+    assert a_plan().priced(ended, after, later + 60.0) == after, "nothing is new: nothing is written"
 
 
 def test_spot_stopped_and_reserved_nodes_and_the_last_hour_are_not_covered() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from boa_daemon.daemon.service.finish_forecast import FinishForecast, JobEstimat
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.testing import a_class, a_trace, an_instance_type
 from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.room_caps import RoomCap
 from policies.answer import Accrual
 from policies.model import Budget, GpuType, JobId, Problem, Width
 from policies.speedup import Amdahl
@@ -57,6 +60,20 @@ def test_what_is_beyond_the_budget_goes_at_the_lowest_balance_and_waits_again() 
     assert ends["a"] == 2.0
     assert ends["b"] == pytest.approx(3.5)
     assert starts["c"] == pytest.approx(3.5)
+
+
+def test_a_limit_on_nodes_holds_however_much_money_has_accrued() -> None:
+    """One node at most: the second and the third job start when the one before has ended, without a boot."""
+    limit = RoomCap(code="cap-instances", name="", size=1.0, node_sizes={"gpu": 1.0}, gpus={"gpu": 1})
+    accrual = Accrual(per_hour=1.0, balance=90.0, spread_hours=1.0)
+    waiting = {name: Course(width=ONE, hours=2.0) for name in "abc"}
+    free, _ = starts_by_accrual(accrual, machines(), {}, waiting, boot_hours=0.5)
+    assert free == {"a": 0.5, "b": 0.5, "c": 0.5}
+    limited = replace(machines(), limits=(limit,))
+    starts, _ = starts_by_accrual(accrual, limited, {}, waiting, boot_hours=0.5)
+    assert starts == pytest.approx({"a": 0.5, "b": 2.5, "c": 4.5})
+    wide = {"a": Course(width=Width("gpu", 2), hours=1.0)}
+    assert starts_by_accrual(accrual, limited, {}, wide, boot_hours=0.5)[0] == {}
 
 
 def test_a_job_is_not_started_before_its_own_cap_opens() -> None:

@@ -108,6 +108,37 @@ def test_a_job_that_slurm_holds_late_is_let_go_until_it_is_free(tmp_path: Path) 
     assert orders == ["requeue", "NumNodes", "StartTime", "release", "requeue", "StartTime", "release"]
 
 
+@pytest.mark.parametrize("listed", ["CONFIGURING", "RUNNING", "COMPLETING"])
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_requeued_job_that_is_still_listed_with_its_nodes_is_let_go(
+    tmp_path: Path, listed: str, refuses: bool
+) -> None:
+    """A second order to requeue it is refused, since it waits already; the first one holds it."""
+    world = a_world(tmp_path, usd_per_hour=1000.0)
+    requeue = world.slurm.requeue_held
+    comment = "boa:class=default,max_gpus=16,elastic"
+    was_asked = []
+
+    def requeue_once(number: str) -> None:
+        if was_asked and refuses:
+            raise SlurmRefused("scontrol: Job is pending execution for job 7")
+        was_asked.append(number)
+        if not refuses:
+            requeue(number)
+        world.slurm.queue = [a_job(node_count=1, nodes="c1", comment=comment, state=listed)]
+
+    world.slurm.requeue_held = requeue_once  # type: ignore[method-assign]
+    wants(world, a_job(node_count=1, nodes="c1", comment=comment))
+    for _ in range(MOST_REFUSALS):
+        passes(world)
+    assert was_asked
+    world.slurm.requeue_held = requeue  # type: ignore[method-assign]
+    requeue("7")
+    passes(world)
+    assert ("7", {"NumNodes": "4-4"}) in world.slurm.orders
+    assert ("7", {"release": ""}) in world.slurm.orders
+
+
 def test_a_waiting_job_is_changed_where_it_waits(tmp_path: Path) -> None:
     """A job that its user holds is changed too, and stays held."""
     world = a_world(tmp_path)

@@ -249,6 +249,19 @@ def test_a_missing_settings_file_is_an_error_and_not_the_defaults() -> None:
     assert read().budget.usd_per_hour == 3.0
 
 
+def test_a_file_that_is_put_right_after_a_start_without_it_is_taken() -> None:
+    """The files of the last daemon are remembered from the root, and `./boa.toml` is read from here."""
+    a_reader()
+    Path("boa.toml").write_text("[budget\n")
+    read = SettingsReader(None, {})
+    read()
+    read.confirm()
+    assert read.note
+    Path("boa.toml").write_text(REAL.replace("= 40.0", "= 30.0"))
+    assert read().budget.usd_per_hour == 30.0
+    assert read.note == ""
+
+
 def test_a_file_that_breaks_before_any_daemon_ran_is_an_error() -> None:
     """Nothing was applied, so there is nothing to go on with."""
     Path("boa.toml").write_text("[budget\n")
@@ -316,7 +329,7 @@ def test_a_wrong_database_can_be_taken_back_without_consent() -> None:
     right()
     right.confirm()
     Path("boa.toml").write_text(REAL)
-    assert SettingsReader(None, {})().daemon.database == "sqlite:///right.sqlite"
+    assert SettingsReader(None, {})().daemon.database == f"sqlite:///{Path('right.sqlite').absolute()}"
 
 
 def test_limits_in_force_that_cannot_be_read_stop_the_start() -> None:

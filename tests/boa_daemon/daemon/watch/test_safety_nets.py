@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -14,6 +15,7 @@ from aws_rigs import AwsRig, RigMaker, a_launch
 
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.instances.events import Listener
+from boa_daemon.backends.aws.rights.resource_policies import queue_policy
 from boa_daemon.daemon.settings.config import AlertSettings
 from boa_daemon.daemon.watch import alerts
 from boa_daemon.daemon.watch.alerts import Alerts
@@ -117,6 +119,11 @@ def test_a_deleted_queue_of_warnings_and_a_disabled_rule_are_told(make_rig: RigM
     events.put_targets(Rule="all", Targets=[{"Id": "queue", "Arn": arn}])
     rig.pass_time(241.0)
     rig.cloud.refresh()
+    assert "does not let EventBridge send" in rig.cloud.faults()["event rules"]
+    document = json.dumps(queue_policy("warnings", arn, arn.split(":")[4]))
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": document})
+    rig.pass_time(241.0)
+    rig.cloud.refresh()
     assert "event rules" not in rig.cloud.faults()
     events.disable_rule(Name="all")
     rig.pass_time(241.0)
@@ -137,6 +144,7 @@ def test_a_region_without_side_prices_is_a_note(make_rig: RigMaker) -> None:
     assert "boa prices --beside --region ap-southeast-6" in rig.cloud.faults()["side prices"]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_notifier_that_loses_messages_or_is_gone_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +165,15 @@ def test_a_notifier_that_loses_messages_or_is_gone_is_a_fault(
     found.settings = AlertSettings(webhook="http://127.0.0.1:9/secret")
     assert "webhook does not answer" in found.fault()
     assert "secret" not in found.fault()
+    for url in (
+        "mailto://me:secret@example.com:9?smtp=127.0.0.1&from=a@example.com",
+        "json://127.0.0.1:9/secret",
+    ):
+        found.settings = AlertSettings(apprise=[url])
+        assert "apprise[0] does not answer" in found.fault()
+        assert "secret" not in found.fault()
+    found.settings = AlertSettings(apprise=["slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/"])
+    assert found.fault() == found.fault().replace("apprise", "")
     found.close()
 
 

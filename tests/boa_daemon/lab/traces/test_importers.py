@@ -104,6 +104,68 @@ BY_HAND = {
         {"a100-4", "gpus-2"},
         {},
     ),
+    # 1 x 3330 s; 2 nodes x 4 x 2 h; 2 x 0.5 h, put back, and 2 x 1 h; Torque: 2 nodes x 2 x 0.5 h.
+    "pbs": ByHand(
+        "pbs",
+        "pbs/20250416",
+        {"4413086": 0.925, "4500001": 16.0, "4500002[3]": 3.0, "77": 2.0},
+        [0.0, 3600.0, 7200.0, 10800.0],
+        {"gp100-1", "a100-8", "gpus-2", "gpus-4"},
+        {"that are parents of arrays": 1, "that still run": 1, "without GPUs": 1},
+    ),
+    # 2 x 2 h; 2 hosts x 4 x 1 h; 4 x 0.5 h on eight slots of a host. The real record has no GPUs.
+    "lsf": ByHand(
+        "lsf",
+        "lsf/lsb.acct",
+        {"401": 4.0, "402[1]": 8.0, "402[2]": 2.0},
+        [0.0, 3600.0, 3600.0],
+        {"gpus-2", "gpus-8", "gpus-4"},
+        {"without GPUs": 1, "without run time": 1},
+    ),
+    # 2 x 2 h; 1 x 1 h; 4 x 0.5 h, which failed, and 4 x 1 h; 2 x 1 h, whose second task is a part of it.
+    "grid-engine": ByHand(
+        "grid-engine",
+        "grid-engine/accounting",
+        {"11": 4.0, "12.3": 1.0, "13": 6.0, "16": 2.0},
+        [0.0, 3600.0, 3600.0, 7200.0],
+        {"gpus-2", "gpus-1", "v100-4"},
+        {"that are tasks of a parallel job": 1, "without GPUs": 1, "without run time": 1},
+    ),
+    # 2 x 2 h; 1 x 0.5 h, with the times of Univa's qacct.
+    "grid-engine qacct": ByHand(
+        "grid-engine",
+        "grid-engine/qacct.txt",
+        {"21": 4.0, "22.7": 0.5},
+        [0.0, 3600.122999907],
+        {"gpus-2", "gpus-1"},
+        {"without run time": 1},
+    ),
+    # 2 x 2 h; 1 x 1.5 h, as it was given; 4 x 0.5 h, removed; 3 machines x 2 x 1 h.
+    "htcondor": ByHand(
+        "htcondor",
+        "htcondor/history.json",
+        {"7.0": 4.0, "7.1": 1.5, "8.0": 2.0, "12.0": 6.0},
+        [0.0, 0.0, 3600.0, 7200.0],
+        {"a100-2", "gpus-1", "gpus-4", "gpus-6"},
+        {"that still run": 1, "that are held": 1, "without GPUs": 1},
+    ),
+    "htcondor's history file": ByHand(
+        "htcondor",
+        "htcondor/history",
+        {"7.0": 4.0, "7.1": 1.5, "8.0": 2.0, "12.0": 6.0},
+        [0.0, 0.0, 3600.0, 7200.0],
+        {"a100-2", "gpus-1", "gpus-4", "gpus-6"},
+        {"that still run": 1, "that are held": 1, "without GPUs": 1},
+    ),
+    # 4 x 2 h; 8 x 1 h, as it asked; 2 x 0.5 h, failed; 1 x 1.5 h, without its bursts.
+    "swf": ByHand(
+        "swf",
+        "swf/example.swf",
+        {"1": 8.0, "2": 8.0, "3": 1.0, "5": 1.5},
+        [0.0, 3600.0, 3600.0, 7200.0],
+        {"gpus-4", "gpus-8", "gpus-2", "gpus-1"},
+        {"that are bursts of a job": 2, "without run time": 1},
+    ),
     # 2 x 1 GPU x 1 h; 0.5 x 1 h; 3 x 0.25 x 2 h. Quarters need 4 places. Arrivals: the table of jobs.
     "pai": ByHand(
         "pai",
@@ -130,7 +192,7 @@ def test_the_example_by_hand(case: ByHand, data: Path) -> None:
     """GPUs x hours, whatever the outcome; arrivals count from the first job that ran."""
     found = import_source(case.kind, data / case.file, case.options)
     assert gpu_hours(found) == case.hours
-    assert [job.arrived_at_seconds for job in found.trace.jobs] == case.arrivals
+    assert [round(job.arrived_at_seconds, 9) for job in found.trace.jobs] == case.arrivals
     assert {job_class.name for job_class in found.classes} == case.classes
     assert found.dropped == case.dropped
 

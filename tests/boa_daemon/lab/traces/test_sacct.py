@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from boa_daemon.cli import app
 from boa_daemon.errors import InputError
 from boa_daemon.lab.traces.importers import import_source
-from boa_daemon.lab.traces.sacct import elapsed_seconds, gpus_of, import_sacct
+from boa_daemon.lab.traces.sacct import elapsed_seconds, import_sacct
 from boa_daemon.traces.workload import Options, Workload
 
 Write = Callable[[str, str], Path]
@@ -65,34 +65,6 @@ def test_no_elapsed(text: str) -> None:
     """What Slurm does not print is refused."""
     with pytest.raises(ValueError, match=r"."):
         elapsed_seconds(text)
-
-
-TRES = {
-    "": {},
-    "cpu=4,mem=8G,node=1": {},
-    "cpu=4,gres/gpu=2,node=1": {"gpu": 2},
-    "gres/gpu:a100=2,gres/gpu=2": {"a100": 2},
-    "gres/gpu=2,gres/gpu:A100=2": {"a100": 2},
-    "gres/gpu:tesla_v100=4": {"tesla_v100": 4},
-    "gres/gpu=3,gres/gpu:a100=1,gres/gpu:v100=2": {"a100": 1, "v100": 2},
-    "gres/gpumem=40G,gres/gpuutil=90,gres/gpu=1": {"gpu": 1},
-    "gres/gpu:1g.5gb=1": {"1g.5gb": 1},
-    "gres/shard=4,cpu=1": {},
-    "GRES/GPU=2": {"gpu": 2},
-    "cpu=2, gres/gpu=2": {"gpu": 2},
-    "billing=8,cpu=1.5K,energy=0,fs/disk=10,license/matlab=1,mem=1.2T,vmem=2G,gres/gpu=2": {"gpu": 2},
-    "gpu": {"gpu": 1},
-    "gpu:2": {"gpu": 2},
-    "gpu:tesla": {"tesla": 1},
-    "gpu:v100:4(S:0-1),craynetwork:1": {"v100": 4},
-    "craynetwork:1,gpu:4(IDX:0-3,5)": {"gpu": 4},
-}
-
-
-@pytest.mark.parametrize(("tres", "gpus"), TRES.items(), ids=[text or "nothing" for text in TRES])
-def test_gpus_of_trackable_resources(tres: str, gpus: dict[str, int]) -> None:
-    """The typed count is the untyped one, not a further one."""
-    assert gpus_of(tres) == gpus
 
 
 def _set(number: int) -> dict[str, object]:
@@ -149,6 +121,12 @@ SHAPES = {
     "JSON of now": json.dumps({"meta": {}, "jobs": [answered()]}),
     "JSON of 21.08": json.dumps({"jobs": [answered("COMPLETED", number=int)]}),
     "JSON, tasks and parts": json.dumps({"jobs": [answered(["PENDING"]) | {"job_id": 8}, answered()]}),
+    "per node, on two": HEAD.replace("AllocTRES", "NNodes|ReqGRES")
+    + ROW.replace("gres/gpu=2", "2|PER_NODE:gpu:1"),
+    "as squeue writes it": HEAD.replace("AllocTRES", "NNodes|AllocTRES")
+    + ROW.replace("gres/gpu=2", "2|gres:gpu:1"),
+    "the plug-in's number": HEAD.replace("TRES", "GRES") + ROW.replace("gres/gpu=2", "7696487:2"),
+    "a node's list": HEAD + ROW.replace("gres/gpu=2", "gpu:2(IDX:0-1)"),
     "resized": HEAD + ROW.replace("COMPLETED", "CANCELLED by 0"),
 }  # fmt: skip
 
@@ -175,7 +153,7 @@ REFUSED = {
     "a number cut off": (HEAD + ROW.replace("gpu=2", "gpu=1+"), ":2: 'gres/gpu=1+' was cut off"),
     "an invalid cell": (HEAD + ROW.replace("gres/gpu=2", "INVALID"), ":2: 'INVALID' is not NAME=NUMBER"),
     "numbers of resources": (HEAD + ROW.replace("gres/gpu", "1001"), ":2: '1001=2' is not NAME=NUMBER"),
-    "per node": (HEAD + ROW.replace("gres/gpu=2", "PER_NODE:gpu:2"), "is no number of GPUs"),
+    "per node": (HEAD + ROW.replace("gres/gpu=2", "PER_NODE:gpu:2"), ":2: its GPUs are counted per node"),
     "aligned columns": ("JobID  Submit\n-----  ------\n7  2026-03-02T08:00:00\n", ":1: columns are aligned"),
     "another answer in JSON": (
         '{"jobs": [{"job_id": 1, "job_state": ["RUNNING"]}]}',

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from boa_daemon.testing import a_node, an_instance_type
 from boa_daemon.tick.facts.limits import FixedCost
 from boa_daemon.tick.money.commitments import CommitmentLevel, SiteCommitments
+from boa_daemon.tick.money.ledger import bill
 
 KIND = an_instance_type()
 PAID = SiteCommitments.of(
@@ -44,3 +46,21 @@ def test_a_covered_node_costs_nothing_more_from_the_begin_of_the_commitment() ->
     after = PAID.priced(nodes, before, 200.0)
     assert before["n"].usd_per_hour == KIND.usd_per_hour
     assert (after["n"].usd_per_hour, after["n"].prices[0][1]) == (0.0, KIND.usd_per_hour)
+
+
+def test_what_is_not_covered_follows_the_list_price_and_what_never_ran_is_free() -> None:
+    """Half of a node is covered: the other half costs half of what the cloud lists now."""
+    level = CommitmentLevel(
+        cost=FixedCost(name="half", usd_per_hour=0.5 * KIND.usd_per_hour),
+        rates={KIND.name: KIND.usd_per_hour},
+    )
+    paid = SiteCommitments.of([level], [KIND])
+    plain = replace(a_node("n", kind=KIND, launched_at=0.0), prices=((0.0, KIND.usd_per_hour),))
+    before = paid.priced([plain], {}, 50.0)
+    dearer = replace(plain, prices=(*plain.prices, (60.0, 3.0 * KIND.usd_per_hour)))
+    after = paid.priced([dearer], before, 100.0)
+    never = replace(plain, phase="terminated", ended_at=0.0, prices=((0.0, 0.0),))
+
+    assert before["n"].usd_per_hour == 0.5 * KIND.usd_per_hour
+    assert after["n"].prices == (*before["n"].prices, (100.0, 1.5 * KIND.usd_per_hour))
+    assert bill(paid.priced([never], after, 200.0)["n"], until=200.0) == 0

@@ -118,6 +118,26 @@ def test_a_refusal_closes_what_its_code_is_about_and_leaves_the_rest_open(
         ("InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM "
          "Instance Profile name", "region", "instance_profile"),
         ("InvalidParameterValue", "The KMS key is not accessible", "image", "kms:"),
+        ("InvalidParameterValue", "The KMS key k is disabled", "image", "enable-key"),
+        ("InvalidKmsKey.InvalidState", "The KMS key provided is in an incorrect state", "image", "key"),
+        ("InvalidParameterCombination", "Enhanced networking with the Elastic Network Adapter (ENA) is "
+         "required for the 'g5.xlarge' instance type", "type", "[cloud] images"),
+        ("InvalidParameterValue", "The architecture 'x86_64' of the specified instance type does not match "
+         "the architecture 'arm64' of the specified AMI", "type", "[cloud] images"),
+        ("InvalidParameterValue", "The boot mode of the AMI is legacy-bios", "type", "[cloud] images"),
+        ("UnsupportedOperation", "The instance configuration for this AWS Marketplace product is not "
+         "supported", "type", "[cloud] images"),
+        ("InvalidInput", "No default subnet for availability zone: 'us-east-1e'.", "zone", "subnets"),
+        ("MissingInput", "No subnets found for the default VPC 'vpc-1'", "zone", "subnets"),
+        ("UnsupportedOperation", "Instances in IPv6-only subnets must be Nitro based", "subnet", "IPv4"),
+        ("InvalidParameterValue", "The capacity reservation 'cr-1' does not match the instance type",
+         "reservation", "[cloud] reservations"),
+        ("InvalidState", "The Capacity Block is not active", "reservation", "[cloud] reservations"),
+        ("InvalidParameterValue", "Placement group 'pg' spans partitions", "zone", "placement_groups"),
+        ("InvalidParameterValue", "EFA interfaces are not supported on g5.xlarge", "type", "efa = false"),
+        ("InvalidParameterCombination", "The network interface count (33) exceeds the maximum", "type",
+         "efa = false"),
+        ("VolumeIOPSLimit", "You have reached the limit", "offer", "Service Quotas"),
         ("InvalidParameterValue", "Invalid value 'x' for InstanceType.", "type", "boa doctor"),
         ("InvalidParameterValue", "\"9\" is an invalid spot instance price", "offer", "boa doctor"),
         ("UnauthorizedOperation", f"{ON}instance/* because no permissions boundary allows the "

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aws_rigs import AwsRig, RigMaker, a_launch, ends
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.inputs.catalog import Catalog
@@ -30,6 +31,23 @@ def test_a_denied_price_list_falls_back_to_the_catalogue(rig: AwsRig) -> None:
 
     assert rig.offer().compute_usd_per_hour == pytest.approx(Catalog.load().price_of("g5.xlarge"))
     assert rig.cloud.market.ages()["price g5.xlarge"] is None
+
+
+@pytest.mark.parametrize("zones", [(), ("us-east-1a", "us-east-1-atl-2a"), ("us-east-1-wl1-bos-wlz-1",)])
+def test_nothing_is_rented_in_zones_with_prices_of_their_own(
+    make_rig: RigMaker, monkeypatch: pytest.MonkeyPatch, zones: tuple[str, ...]
+) -> None:
+    """A Local Zone costs more than its region, and the caps would not know; one in the settings is told."""
+    far = ("us-east-1-atl-2a", "us-east-1-wl1-bos-wlz-1")
+    plain = ("us-east-1a", "us-east-1b")
+    rows = [{"InstanceType": "g5.xlarge", "Location": zone} for zone in (*plain, *far)]
+    monkeypatch.setitem(INSTANCE_TYPE_OFFERINGS["availability-zone"], "us-east-1", rows)
+    rig = make_rig(Terms(), zones=zones, instance_types=("g5.xlarge",))
+    rig.cloud.refresh()
+
+    assert {offer.zone for offer in rig.cloud.offers()} == set(zones or plain) - set(far)
+    assert {offer.zone for offer in rig.cloud.market.known_offers()} == set(zones or plain) - set(far)
+    assert bool(rig.cloud.faults().get("zones")) == bool(set(zones) & set(far))
 
 
 def test_an_unknown_spot_price_is_none(make_rig: RigMaker) -> None:
@@ -180,12 +198,15 @@ def test_a_price_file_that_somebody_edits_is_read_again(make_rig: RigMaker, tmp_
         assert "prices.toml" in rig.cloud.nets()["price file"]()
     write(listed.format(0.5))
     assert rig.offer().compute_usd_per_hour == pytest.approx(2.5)
-    assert "kill -HUP" in rig.cloud.nets()["price file"]()
+    assert "boa config apply --yes" in rig.cloud.nets()["price file"]()
     rig.cloud.ask_anew()
+    rig.cloud.refresh()
+    assert rig.offer().compute_usd_per_hour == pytest.approx(2.5), "a reload alone is no consent"
+    rig.cloud.use(rig.settings)
     rig.cloud.refresh()
     assert rig.offer().compute_usd_per_hour == pytest.approx(0.5)
     assert any("was changed: g5.xlarge $0.50/hour, was $2.50" in said for _, said in rig.cloud.news())
-    rig.cloud.ask_anew()
+    rig.cloud.use(rig.settings)
     rig.cloud.refresh()
     write(listed.format(0.25))
     assert rig.offer().compute_usd_per_hour == pytest.approx(0.5), "the consent was to another file"

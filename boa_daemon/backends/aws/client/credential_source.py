@@ -1,0 +1,87 @@
+"""The source of a session's credentials, asked before a call and not within it.
+
+botocore asks it while it signs a call: a program (`credential_process`), a token file, a portal, the
+metadata service or a person who types a code. What goes wrong there then looks like an answer of AWS that was
+lost, and a launch would count as perhaps done; a program that hangs would hang the tick. So the source is
+asked in a thread, with a limit of time, before anything is sent.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from threading import Lock, Thread
+from typing import Any
+
+SOURCE_SECONDS, TYPED_SECONDS = 20.0, 120.0
+"""How long a source may take, and where a person may have to type a code."""
+GIVE_UP_SECONDS = 300.0
+"""A source that has hung for so long is left behind, and another session asks it."""
+_MANDATORY_SECONDS = 600
+"""botocore waits for new credentials from this long before the end of the present ones on."""
+
+
+class SourceHangs(TimeoutError):
+    """The source of credentials has not answered in time."""
+
+
+class CredentialSource:
+    """Asks for the credentials of a boto3 session; sessions of tests that have none are left alone."""
+
+    def __init__(self, session: Any, *, seconds: float | None = None) -> None:
+        self._session = session
+        limit = TYPED_SECONDS if sys.stdin is not None and sys.stdin.isatty() else SOURCE_SECONDS
+        self._seconds = limit if seconds is None else seconds
+        self._credentials: Any = None
+        self._thread: Thread | None = None
+        self._began_at = 0.0
+        self._error: Exception | None = None
+        self._lock = Lock()
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the source has hung for too long to be waited for."""
+        is_asked = self._thread is not None and self._thread.is_alive()
+        return is_asked and time.monotonic() - self._began_at >= GIVE_UP_SECONDS
+
+    def check(self) -> None:
+        """Return once there are credentials that can sign, or none at all, which botocore says itself.
+
+        Raises:
+            Exception: whatever the source fails with.
+            SourceHangs: when it has not answered in time.
+        """
+        if not hasattr(self._session, "get_credentials") or not self._needs(None):
+            return
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._error, self._began_at = None, time.monotonic()
+                self._thread = Thread(target=self._ask, name="boa-credentials", daemon=True)
+                self._thread.start()
+            thread, left = self._thread, self._began_at + self._seconds - time.monotonic()
+        thread.join(max(left, 0.0))
+        if thread.is_alive():
+            if self._credentials is not None and not self._needs(_MANDATORY_SECONDS):
+                return
+            seconds = time.monotonic() - self._began_at
+            raise SourceHangs(f"the source of the credentials has not answered for {seconds:.0f} s")
+        if self._error is not None:
+            raise self._error
+
+    def _needs(self, seconds: int | None) -> bool:
+        """Whether credentials are to be had: there are none yet, or they end within so many seconds."""
+        known = self._credentials
+        if known is None:
+            return True
+        needs = getattr(known, "refresh_needed", None)
+        return bool(needs is not None and needs(seconds))
+
+    def _ask(self) -> None:
+        try:
+            found = self._session.get_credentials()
+            if found is not None:
+                found.get_frozen_credentials()
+            self._credentials = found
+        # Sources raise whatever their programs and files do.
+        except Exception as error:
+            self._error = error

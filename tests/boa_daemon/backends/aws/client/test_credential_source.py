@@ -1,0 +1,128 @@
+"""`client/credential_source.py`: what a source of credentials does wrong is told, and nothing is sent.
+
+Real sessions of boto3, with the files and programs that people have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.backends.aws.client import credential_source
+from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.settings import AwsSettings
+
+PROCESS = "[profile x]\ncredential_process = DIR/program\n"
+ROLE = "[profile x]\nrole_arn = arn:aws:iam::123456789012:role/r\nsource_profile = y\n"
+SSO = "[profile x]\nsso_start_url = https://a.test/start\nsso_region = us-east-1\nsso_account_id = 1\n"
+EXPIRED = {
+    "Version": 1, "AccessKeyId": "A", "SecretAccessKey": "B", "SessionToken": "C",
+    "Expiration": "2020-01-01T00:00:00Z",
+}  # fmt: skip
+KEYS = "[profile y]\naws_access_key_id = A\naws_secret_access_key = B\n"
+_OPEN = os.open
+Case = tuple[str, str, str]
+CASES: Mapping[str, Case] = {
+    "a program that is not there": (PROCESS, "", "No such file"),
+    "a program that fails": (PROCESS, "echo no token >&2; exit 3", "no token"),
+    "a program that prints a page": (PROCESS, "echo '<html>'", "JSONDecodeError"),
+    "a program that prints nothing": (PROCESS, "true", "JSONDecodeError"),
+    "a program of another version": (PROCESS, """echo '{"Version": 2}'""", "Unsupported version"),
+    "a program whose keys have expired": (PROCESS, f"echo '{json.dumps(EXPIRED)}'", "still expired"),
+    "a program that hangs": (PROCESS, "sleep 3", "has not answered"),
+    "a role without its source": (ROLE, "", "does not exist"),
+    "a role that wants a code of a person": (
+        f"{ROLE}mfa_serial = arn:aws:iam::123456789012:mfa/me\n{KEYS}", "", "MFA",
+    ),
+    "a web identity without its file": (
+        "[profile x]\nrole_arn = arn:aws:iam::1:role/x\nweb_identity_token_file = DIR/none\n", "",
+        "No such file",
+    ),
+    "single sign-on without a login": (f"{SSO}sso_role_name = r\n", "", "SSO"),
+    "a profile that is not there": (KEYS, "", "could not be found"),
+    "a file cut short": ("[profile x\nregion", "", "parse config file"),
+}  # fmt: skip
+
+
+def a_profile(folder: Path, patch: pytest.MonkeyPatch, config: str, program: str) -> None:
+    """Write the files of a profile, and choose it."""
+    (folder / "config").write_text(config.replace("DIR", str(folder)))
+    if program:
+        (folder / "program").write_text(f"#!/bin/sh\n{program}\n")
+        (folder / "program").chmod(0o755)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        patch.delenv(name, raising=False)
+    patch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+    patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "none"))
+    patch.setenv("HOME", str(folder))
+    patch.setenv("AWS_PROFILE", "x")
+    # Nobody sits there: a terminal of the test's own would be asked for the code.
+    patch.setattr("getpass.fallback_getpass", _nobody)
+    patch.setattr("os.open", _no_terminal)
+
+
+def _nobody(*_words: object) -> str:
+    raise EOFError
+
+
+def _no_terminal(path: str, *arguments: int, **options: int) -> int:
+    if path == "/dev/tty":
+        raise OSError("no terminal")
+    return _OPEN(path, *arguments, **options)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("operation", ["ec2:RunInstances", "ec2:DescribeInstances"])
+def test_a_source_that_fails_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, operation: str
+) -> None:
+    """A launch is refused, not lost: nothing was sent. The net of the credentials says why."""
+    config, program, said = CASES[name]
+    a_profile(tmp_path, monkeypatch, config, program)
+    if "hangs" in name:
+        monkeypatch.setattr(credential_source, "SOURCE_SECONDS", 0.3)
+        monkeypatch.setattr(credential_source, "TYPED_SECONDS", 0.3)
+    calls = AwsCalls(AwsSettings(endpoint="http://127.0.0.1:9"), tries=1)
+    with pytest.raises(CallFailed) as failed:
+        calls.call(operation)
+
+    assert failed.value.meaning == "credentials"
+    assert said in str(failed.value)
+    assert "aws sso login" in calls.credentials_fault
+
+
+def test_a_source_that_hangs_is_waited_for_once_and_used_when_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other calls fail at once meanwhile, and no second program is started."""
+    keys = json.dumps(EXPIRED | {"Expiration": "2099-01-01T00:00:00Z"})
+    program = f"echo x >> {tmp_path}/runs; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo '{keys}'"
+    a_profile(tmp_path, monkeypatch, PROCESS, program)
+    source = credential_source.CredentialSource(_session(), seconds=0.2)
+    for most in (1.5, 0.15):
+        began = time.monotonic()
+        with pytest.raises(credential_source.SourceHangs):
+            source.check()
+        assert time.monotonic() - began < most
+    (tmp_path / "go").touch()
+    until = time.monotonic() + 20.0
+    while time.monotonic() < until:
+        try:
+            source.check()
+            break
+        except credential_source.SourceHangs:
+            time.sleep(0.05)
+    assert source._credentials.get_frozen_credentials().access_key == "A"
+    assert (tmp_path / "runs").read_text() == "x\n"
+
+
+def _session() -> object:
+    import boto3
+
+    return boto3.session.Session()
