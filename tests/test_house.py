@@ -72,6 +72,7 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/gate/test_faults.py": "broker, server and client while jobs and gates fail",
     "boa_daemon/inputs/test_calendar_mistakes.py": "lists, hours, budgets and changes typed wrong",
     "boa_daemon/inputs/test_problem_file_network.py": "problem_file.py: what classes send",
+    "boa_daemon/lab/traces/test_strangers.py": "files of people, by every reader of tables",
     "boa_daemon/job/test_inject.py": "the package job/inject, in a job's Python",
     "boa_daemon/job/test_job.py": "what boa_daemon.job exports",
     "boa_daemon/lab/test_apart.py": "the program without the laboratory",

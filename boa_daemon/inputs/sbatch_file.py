@@ -322,7 +322,10 @@ def _count(said: _Said, key: str, value: str) -> int:
 def _gres(said: _Said, value: str) -> None:
     found = _resources(said, "gres", value)
     for item in found.others:
-        said.note("gres", f"{item} is no GPU", "ignored")
+        said.note("gres", f"{item} is no whole GPU" if found.part_units else f"{item} is no GPU", "ignored")
+    if found.part_units and not found.by_type:
+        said.sizes["gpus-per-node"] = 1
+        said.note("gres", "parts of a GPU (shard, mps) count as a GPU")
     for name in found.by_type:
         is_slice = _SLICE.search(name) is not None
         said.note(

@@ -265,7 +265,7 @@ class CalendarPlan:
             said.append(f"No place within the budget and the quota for: {names}.")
         elif found.gap is not None:
             which = " that keeps these dates" if due else ""
-            gap = found.gap_with_dates
+            gap = found.gap_with_dates or 0.0
             best = f"At best, another calendar{which} would cut the mean JCT by {gap:.0%}."
             said.append(best if gap >= 0.005 else f"No other calendar{which} has a shorter mean JCT.")
         if self.spot is not None:

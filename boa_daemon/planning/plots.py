@@ -323,7 +323,7 @@ def dollar_ticks() -> Any:
     """Return a formatter of dollars that writes cents at all ticks of an axis or at none."""
     from matplotlib.ticker import FuncFormatter  # noqa: PLC0415 - see check_plot_path
 
-    class Dollars(FuncFormatter):  # type: ignore[misc]
+    class Dollars(FuncFormatter):
         def format_ticks(self, values: Sequence[float]) -> list[str]:
             said = [_short_usd(value) for value in values]
             is_mixed = any("." in one for one in said) and not any(one.endswith("k") for one in said)

@@ -240,14 +240,16 @@ def _amount(amount: float, unit: str) -> str:
 
 def _reason(unit: str, position: Position, step: Step | None, job: Job) -> str:
     """Return the reason of a width: the price of an hour of waiting, and how long the money must last."""
-    counted = "whatever it costs"
+    counted = ", whatever it costs"
     if position.multiplier > 0.0:
-        counted = f"an hour of waiting counted as {_amount(1.0 / position.multiplier, unit)}"
+        counted = f" counts an hour of waiting as {_amount(1.0 / position.multiplier, unit)}"
     lasts = ""
     if step is not None:
         load = step.load_correction * step.load_hours / step.horizon_hours
-        lasts = f", so that the money lasts {step.horizon_hours:.0f} h at {load:.2f} times the stated load"
-    return f"the plan for the rest of a job of class {job.class_name}, {counted}{lasts}"
+        time = step.horizon_hours
+        said = f"{time:.0f} h" if time < 48.0 else f"{time / 24.0:.1f} days"
+        lasts = f", so that the money lasts {said} at {load:.2f} times the stated load"
+    return f"the plan for the rest of a job of class {job.class_name}{counted}{lasts}"
 
 
 def _free_reason(unit: str, free: FreeUsage, part: int, job: Job) -> str:

@@ -18,6 +18,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from boa_daemon.backends.aws.client.answers import cleaned
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.tick.facts.ports import Clock
@@ -80,7 +81,8 @@ class ClusterClaim:
             return ""
         if not self._etag and self._written(max(self.epoch, 1), IfNoneMatch="*"):
             return ""
-        found, etag, age = self._read()
+        text, etag, age = self._read()
+        found = _claim_in(text)
         epoch = found["epoch"] if isinstance(found.get("epoch"), int) else 0
         if found.get("books") == self._ledger_id:
             return "" if self._written(epoch, IfMatch=etag) else self._lost()
@@ -93,6 +95,13 @@ class ClusterClaim:
             )
             return ""
         self._etag = ""
+        if "books" not in found:
+            # An answer that is none may pass at once, so the next tick asks again.
+            self._looked_at = None
+            return (
+                f"the owner of cluster {self._cluster} cannot be read from S3, only {cleaned(text)!r}: "
+                "this one only observes until it can be read, or is ten minutes old"
+            )
         return (
             f"cluster {self._cluster} belongs to another database ({found.get('books')}, whose daemon is on "
             f"{found.get('host')}; ours is {self._ledger_id}). This one only observes. Give each cluster a "
@@ -119,14 +128,19 @@ class ClusterClaim:
         self._etag, self.epoch, self._written_at = str(answer["ETag"]), epoch, self._looked_at
         return True
 
-    def _read(self) -> tuple[Mapping[str, Any], str, float | None]:
-        """Return the claim, its ETag, and seconds since its renewal; None if S3's answer has no date."""
+    def _read(self) -> tuple[bytes, str, float | None]:
+        """Return the claim's text, its ETag, and seconds since its renewal, None if S3 says no date."""
         answer = self._calls.call("s3:GetObject", **self._where)
-        try:
-            found = json.loads(answer["Body"].read(65_536))
-        except ValueError:
-            found = None
-        return found if isinstance(found, dict) else {}, str(answer["ETag"]), _age_of(answer)
+        return answer["Body"].read(65_536), str(answer["ETag"]), _age_of(answer)
+
+
+def _claim_in(text: bytes) -> Mapping[str, Any]:
+    """Return the claim in a text; empty if it is none."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("books"), str) else {}
 
 
 def _age_of(answer: Mapping[str, Any]) -> float | None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 from boa_daemon.tick.facts.limits import FixedCost, Window, day_of, month_of
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.money.team_caps import usd_per_hour
-from boa_daemon.units import SECONDS_PER_HOUR
+from boa_daemon.units import SECONDS_PER_HOUR, format_hours
 from policies.money_text import in_dollars
 
 PurseKind: TypeAlias = Literal["team", "user", "job", "commitment"]
@@ -209,7 +209,7 @@ def _forecast_sentence(purse: Purse, ahead: float) -> str:
     return (
         f"{purse.whose}: at {in_dollars(purse.usd_per_hour)}/hour the cap "
         f"of {in_dollars(purse.cap_usd)} is used "
-        f"up in {left:.1f} hours; without it {in_dollars(ahead)} would be spent at the end"
+        f"up in {format_hours(left)}; without it {in_dollars(ahead)} would be spent at the end"
     )
 
 

@@ -59,7 +59,7 @@ def import_grid_engine(source: Path, options: Options) -> Workload:
             task = values["taskid"]
             yield Attempt(
                 job=values["jobnumber"] + ("" if task in _NEVER else f".{task}"),
-                at=line,
+                at=line.place,
                 submitted_at_seconds=submitted,
                 start=start,
                 end=end if start else 0.0,
@@ -93,9 +93,10 @@ def _records(paths: Iterable[Path]) -> Iterator[tuple[Line, Mapping[str, str]]]:
     """Yield the records with the line on which each begins."""
     block: dict[str, str] = {}
     begin: Line | None = None
+    summed: Path | None = None
     for line in lines_of(paths):
         text = line.text.strip()
-        if text.startswith("#"):
+        if text.startswith("#") or line.path == summed:
             continue
         if set(text) == {"="}:
             if begin is not None:
@@ -104,7 +105,10 @@ def _records(paths: Iterable[Path]) -> Iterator[tuple[Line, Mapping[str, str]]]:
         elif begin is not None:
             name, _, value = text.partition(" ")
             if name == "Total":
-                break
+                # A table of all jobs follows, up to the end of the file.
+                yield begin, _whole(begin, block)
+                begin, summed = None, line.path
+                continue
             block.setdefault(
                 {"job_number": "jobnumber", "task_number": "taskid"}.get(name, name), value.strip()
             )

@@ -97,7 +97,7 @@ def _attempt(line: Line, values: Sequence[str], dropped: Counter[str]) -> Attemp
     start = line.seconds("startTime", values[_STARTED])
     return Attempt(
         job=values[_JOB] + (f"[{index}]" if index else ""),
-        at=line,
+        at=line.place,
         submitted_at_seconds=line.seconds("submitTime", values[_SUBMITTED]),
         start=start,
         end=line.seconds("the time of the event", values[_ENDED]) if start else 0.0,

@@ -23,7 +23,7 @@ _RECORD = re.compile(
     r"\s*(?:\S+: )?\d{2}/\d{2}/\d{4} \d{2}:\d{2}:\d{2}(?:\.\d+)?;"
     r"(?P<kind>[A-Za-z]{1,2});(?P<job>[^;]*);(?P<rest>.*)"
 )
-_PAIR = re.compile(r"""([\w.\-\[\]]+)=("(?:[^"\\]|\\.)*"|'[^']*'|\S*)(?:\s+|$)""")
+_PAIR = re.compile(r"""(?:^|(?<=\s))([\w.\-\[\]]+)=("(?:[^"\\]|\\.)*"|'[^']*'|\S*)(?:\s+|$)""")
 _JOB = re.compile(r"(?P<number>\d+)(?P<task>\[\d*\]|-\d+)?(?:\..*)?", re.ASCII)
 _TYPES = ("gpu_type", "gputype", "gpu_model", "accelerator_model", "accelerator_type", "gpu_name")
 _HINT = "It is a file of server_priv/accounting, one for each day"
@@ -72,7 +72,7 @@ def _attempts(paths: Iterable[Path], dropped: Counter[str]) -> Iterator[Attempt]
             raise line.refuse(f"job {job} has no {'end' if submitted else 'ctime'}")
         yield Attempt(
             job=job,
-            at=line,
+            at=line.place,
             submitted_at_seconds=line.seconds("ctime", submitted),
             start=start,
             end=end if start else 0.0,
@@ -93,21 +93,15 @@ def _job(line: Line, text: str) -> str:
 
 def _values(line: Line, text: str) -> dict[str, str]:
     """Return the values of a record by name."""
-    values: dict[str, str] = {}
-    place = 0
-    text = text.strip()
-    while place < len(text):
-        pair = _PAIR.match(text, place)
-        if pair is None:
-            # Names of jobs, and times of a hook, have spaces.
-            place += len(text[place:].split(maxsplit=1)[0])
-            place += len(text[place:]) - len(text[place:].lstrip())
-            continue
-        if pair[1] in values and pair[1] in ("start", "end", "ctime"):
-            raise line.refuse(f"{pair[1]} is given twice")
-        values[pair[1]] = pair[2].strip("\"'")
-        place = pair.end()
-    return values
+    # Words that are no pair are passed over: names of jobs, and times of a hook, have spaces.
+    pairs = _PAIR.findall(text)
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        for name in ("start", "end", "ctime"):
+            if names.count(name) > 1:
+                raise line.refuse(f"{name} is given twice")
+    return {name: value.strip("\"'") for name, value in values.items()}
 
 
 def _types(values: Mapping[str, str]) -> set[str]:

@@ -55,7 +55,7 @@ def _attempts(paths: Iterable[Path], dropped: Counter[str]) -> Iterator[Attempt]
         )
         name = f"{job:.0f}"
         if status in _BURSTS:
-            bursts.setdefault(name, []).append(line)
+            bursts.setdefault(name, []).append(line.place)
             continue
         whole.add(name)
         if submit < 0:
@@ -63,7 +63,7 @@ def _attempts(paths: Iterable[Path], dropped: Counter[str]) -> Iterator[Attempt]
         begin = started + submit + max(wait, 0.0)
         yield Attempt(
             job=name,
-            at=line,
+            at=line.place,
             submitted_at_seconds=started + submit,
             start=begin,
             end=begin + max(run, 0.0),

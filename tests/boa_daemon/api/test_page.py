@@ -513,6 +513,7 @@ def test_a_browsers_wrong_clock_changes_no_instant(browser: Any, site: Served, s
     wrong.close()
 
 
+@pytest.mark.exhaustive
 def test_a_daemon_that_hangs_is_told_before_its_request_ends(tab: Tab, site: Served) -> None:
     """The request stays open, and the hands of the clock go on; the day is named where it is not today."""
     tab.page.route("**/v1/**", lambda _route: None)
@@ -530,6 +531,17 @@ def test_a_broken_link_shows_a_view(tab: Tab, site: Served, place: str) -> None:
     tab.page.goto(f"{site.url}{place}")
     tab.page.wait_for_selector("main .card")
     assert tab.complaints == []
+
+
+def test_the_list_of_jobs_says_what_each_waits_for(tab: Tab, site: Served) -> None:
+    """Also those beyond the first hundreds of the queue; a name that is not listed is a link."""
+    show(tab, site, "jobs")
+    waiting = tab.page.locator("table[aria-label=Jobs] tr", has=tab.page.locator(".chip.waiting"))
+    said = waiting.locator("td[data-head='waits for']").all_inner_texts()
+    assert said
+    assert all(re.match(r"[a-z-]+, number \d+", one) for one in said)
+    tab.page.fill("input[type=search]", "other-9999")
+    assert tab.page.get_by_role("link", name="Open job other-9999").count() == 1
 
 
 def test_an_error_of_the_page_itself_is_shown(tab: Tab) -> None:

@@ -88,6 +88,8 @@ def a_script(folder: Path, *options: str, body: str = "srun python train.py") ->
         (["-n4 --tres-per-task=cpu=6,gres/gpu=1,license/x=1"], {"min_gpus": 4, "cpus": 24.0}),
         (["-n2 --tres-per-task=cpu:3,gres:gpu:1"], {"min_gpus": 2, "cpus": 6.0}),
         (["--gres=gpu:3090:2"], {"min_gpus": 2}),
+        (["--gres=shard:4 -N2"], {"min_gpus": 2}),
+        (["--gres=gpu:2,mps:100"], {"min_gpus": 2}),
         (["--gres=gpu:no_consume:2,craynetwork"], {"min_gpus": 2}),
         (["--gres=gres:gpu:2 -N2"], {"min_gpus": 4}),
         (["-G8 --gpus-per-task=2 -c4"], {"min_gpus": 8, "cpus": 16.0}),
@@ -112,6 +114,7 @@ def test_options_are_meant(tmp_path: Path, options: list[str], said: dict[str, A
         "--time=\u0663", "--time=1:2:3:4", "--begin=25:00", "--umask=022", "packjob", "--gpus=a100:2,v100",
         "--comment=boa:max_usd=x", "--job-name", "--clusters=b", "'unclosed", "-Z 1", "--container=x",
         "--container-image=a#b", "--ntasks-p=2", "--gres=gpu/a100:2", "--job_name=x",
+        "--tres-per-task=gres/gpu:0", "--tres-per-task=gpus=2", "--gpus=2,", "--gres=gpu:a:b:2", "--gpus=0",
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_by_line(tmp_path: Path, option: str) -> None:

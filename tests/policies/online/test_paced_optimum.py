@@ -154,7 +154,7 @@ def test_every_job_gets_a_width_and_a_reason() -> None:
     allocation = POLICY.allocate(jobs, now=0.0, money=Money(spent=0.0, elapsed_hours=1.0))
 
     assert allocation.widths.keys() == allocation.reasons.keys() == set(SIZES)
-    assert "an hour of waiting counted as" in allocation.reasons["vision"]
+    assert "counts an hour of waiting as" in allocation.reasons["vision"]
 
 
 def test_few_jobs_grow_until_they_use_the_committed_usage() -> None:
@@ -206,12 +206,12 @@ def test_reasons_state_the_price_of_waiting_and_how_long_the_money_lasts() -> No
     def said(policy: PacedBudgetOptimal, money: Money | None = None) -> str:
         return policy.allocate([job], now=0.0, money=money).reasons["a"]
 
-    assert said(POLICY) == f"{best}, an hour of waiting counted as {in_dollars(counted)}"
+    assert said(POLICY) == f"{best} counts an hour of waiting as {in_dollars(counted)}"
     assert said(PacedBudgetOptimal.from_problem(gpus, Pace(budget=60.0))).endswith(" GPU-hours")
     money = Money(spent=0.0, elapsed_hours=1.0, period_elapsed_hours=1.0, period_left_hours=729.0)
     step = POLICY.step([job], money)
     load = step.load_correction * step.load_hours / step.horizon_hours
-    lasts = f"so that the money lasts 729 h at {load:.2f} times the stated load"
+    lasts = f"so that the money lasts 30.4 days at {load:.2f} times the stated load"
     assert said(POLICY, money).endswith(f", {lasts}")
     flat = replace(POLICY.table, multipliers=np.zeros_like(POLICY.table.multipliers))
     assert said(replace(POLICY, table=flat)) == f"{best}, whatever it costs"

@@ -151,12 +151,45 @@ def test_a_daemon_that_cannot_renew_its_claim_stops_acting_before_it_is_stale() 
     assert claim.hold() == ""
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"epoch": "x"}', b"\xff"])
-def test_a_malformed_claim_counts_as_owned_by_another_database(body: bytes) -> None:
-    """A fresh claim whose content is not readable is never taken over."""
+NO_CLAIMS = [
+    b"",
+    b"[]",
+    b"{",
+    b'{"epoch": "x"}',
+    b"\xff",
+    b"<html>Sign in</html>",
+    b'{"books": null}',
+    b"null",
+]
+
+
+@pytest.mark.parametrize("body", NO_CLAIMS)
+def test_a_malformed_claim_is_taken_over_only_when_it_is_old(body: bytes) -> None:
+    """Whose it is, is not known; its age is."""
     bucket, clock = Bucket(), ManualClock(START)
     bucket.body, bucket.tag, bucket.written_at = body, 1, START
-    assert "belongs to another database" in a_claim(bucket, "one", clock).hold()
+    claim = a_claim(bucket, "one", clock)
+    assert "cannot be read from S3" in claim.hold()
+    bucket.now = clock.instant = START + STALE_SECONDS - 1.0
+    assert "cannot be read from S3" in claim.hold()
+    bucket.now = clock.instant = START + STALE_SECONDS + 1.0
+    assert claim.hold() == ""
+
+
+@pytest.mark.parametrize("body", NO_CLAIMS)
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_answer_that_is_no_claim_passes_by_the_next_tick(body: bytes, is_known: bool) -> None:
+    """A proxy may answer in the place of S3 once; the owner goes on a second later, not after a minute."""
+    bucket, clock = Bucket(), ManualClock(START)
+    first = a_claim(bucket, "one", clock)
+    assert first.hold() == ""
+    claim = first if is_known else a_claim(bucket, "one", clock)
+    clock.instant += RENEW_SECONDS + 1.0
+    true, bucket.body, bucket.tag = bucket.body, body, bucket.tag + 1
+    assert "cannot be read from S3" in claim.hold()
+    bucket.body = true
+    clock.instant += 1.0
+    assert claim.hold() == ""
 
 
 @mock_aws

@@ -30,12 +30,11 @@ from boa_daemon.tick.facts.limits import DAY_SECONDS
 from boa_daemon.tick.facts.ports import Charge
 
 Boa = Callable[..., tuple[int, str]]
-TODAY = datetime.now(UTC).date()
 
 
 def days_ago(number: int) -> date:
     """Return the day that many days before today."""
-    return TODAY - timedelta(days=number)
+    return datetime.now(UTC).date() - timedelta(days=number)
 
 
 @pytest.fixture
@@ -128,7 +127,7 @@ def test_final_days_within_the_tolerance_are_no_drift(boa: Boa, bill: list[dict[
     assert document["drift"] == []
     by_day = {row["day"]: row for row in document["days"]}
     assert by_day[days_ago(3).isoformat()]["difference_usd"] == pytest.approx(0.4)
-    assert by_day[TODAY.isoformat()]["cost_explorer_usd"] is None
+    assert by_day[days_ago(0).isoformat()]["cost_explorer_usd"] is None
 
 
 def test_a_final_day_that_differs_is_drift(boa: Boa, bill: list[dict[str, Any]]) -> None:
@@ -202,7 +201,7 @@ def test_cost_explorer_is_asked_for_whole_days_by_tag_and_service(
     found = explorer_days(calls, "lab", days_ago(2), days_ago(1))
     assert found == {days_ago(2): {"compute": 1.0}, days_ago(1): {"compute": 2.0}}
     assert asked[0]["operation"] == "ce:GetCostAndUsage"
-    assert asked[0]["TimePeriod"] == {"Start": days_ago(2).isoformat(), "End": TODAY.isoformat()}
+    assert asked[0]["TimePeriod"] == {"Start": days_ago(2).isoformat(), "End": days_ago(0).isoformat()}
     tags = [{"Tags": {"Key": key, "Values": ["lab"]}} for key in ("boa:cluster", "boa:stack", "boa:image")]
     assert {"Or": tags} in asked[0]["Filter"]["And"]
     assert {"Dimensions": {"Key": "SERVICE", "Values": list(SERVICES)}} in asked[0]["Filter"]["And"]

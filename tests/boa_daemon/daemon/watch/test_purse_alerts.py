@@ -78,7 +78,7 @@ def test_a_forecast_says_when_the_cap_is_used_up() -> None:
         forecast_usd=156.0, reserved_usd=2.0,
     )  # fmt: skip
     sentences = {key: said for _, key, said in due_purse_alerts([purse], FRACTIONS)}
-    assert "used up in 5.0 hours" in sentences["team:red:day:1970-01-15:forecast"]
+    assert "used up in 5.00 h" in sentences["team:red:day:1970-01-15:forecast"]
     assert "running jobs have $2.00 reserved" in sentences["team:red:day:1970-01-15:0.5"]
 
 

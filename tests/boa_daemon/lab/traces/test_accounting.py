@@ -134,7 +134,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
         ONE + ONE,
         ":2: a second record of job 7 at the same time; the first is on line 1",
     ),
-    "PBS, no end": ("pbs", ONE.replace(" end=", " ende="), ":1: job 7 has no end"),
+    "PBS, no end": ("pbs", ONE.replace(" end=", " finish="), ":1: job 7 has no end"),
     "PBS, no time": ("pbs", ONE.replace("ctime=", "c=").replace("qtime=", "q="), ":1: job 7 has no ctime"),
     "PBS, a word for a time": (
         "pbs",
@@ -231,3 +231,12 @@ def test_parallel_environments_are_said(tmp_path: Path) -> None:
     found = import_source("grid-engine", path, Options())
     assert gpu_hours(found) == {"7": 1.0}
     assert any("1 jobs asked for GPUs in a parallel environment" in note for note in found.notes)
+
+
+def test_the_sums_below_qacct_end_a_file_and_not_the_folder(data: Path, tmp_path: Path) -> None:
+    """Two of its files are read whole."""
+    text = (data / "grid-engine" / "qacct.txt").read_text()
+    (tmp_path / "qacct.1").write_text(text)
+    (tmp_path / "qacct.2").write_text(text.replace("jobnumber    2", "jobnumber    3"))
+    found = import_source("grid-engine", tmp_path, Options())
+    assert gpu_hours(found) == {"21": 4.0, "22.7": 0.5, "31": 4.0, "32.7": 0.5}

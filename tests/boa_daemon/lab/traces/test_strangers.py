@@ -65,7 +65,7 @@ SACCT: dict[str, tuple[bytes, dict[str, float] | str]] = {
     "UTF-16": ((HEAD + ROW).encode("utf-16"), {"7": 2.0}),
     "UTF-16 without its mark": ((HEAD + ROW).encode("utf-16-le"), {"7": 2.0}),
     "UTF-16 of the other order": ((HEAD + ROW).encode("utf-16-be"), {"7": 2.0}),
-    "cp1252": (f"JobName|{HEAD}caf\xe9|{ROW}".encode("cp1252"), ":2: not UTF-8 text: byte 0xe9"),
+    "cp1252": (f"JobName|{HEAD}M\xfcller|{ROW}".encode("cp1252"), ":2: not UTF-8 text: byte 0xfc"),
     "Shift-JIS": (f"JobName|{HEAD}\u5b66\u7fd2|{ROW}".encode("shift-jis"), ":2: not UTF-8 text: byte 0x8a"),
     "cp1252, packed": (gzip.compress(f"JobName|{HEAD}\xe9|{ROW}".encode("cp1252")), ":2: not UTF-8 text"),
     "zero bytes": ((HEAD + ROW).encode() + bytes(40), ":3: zero bytes in its text. It was not written whole"),
