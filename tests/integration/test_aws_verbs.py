@@ -16,6 +16,7 @@ import boto3
 import pytest
 from verbs import exit_code
 
+from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import AwsSettings, SidePrices
 from boa_daemon.daemon.loop.assembly import open_storage
@@ -50,6 +51,8 @@ def boa(
 ) -> Boa:
     """Return a function that runs a command beside a boa.toml: exit code, JSON answer, printed text."""
     monkeypatch.chdir(tmp_path)
+    # Our own rate limit would have two commands in a row wait for AWS's real quotas (client/test_calls.py).
+    monkeypatch.setattr(AwsCalls, "_pace", lambda calls, operation: None)
     Path("boa.toml").write_text(
         '[cloud]\nprovider = "aws"\ninstance_types = ["g5.xlarge"]\nzones = ["us-east-1a"]\n'
         '[engine]\nname = "ssm"\n'
