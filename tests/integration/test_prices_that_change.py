@@ -157,7 +157,8 @@ def in_a_file(usd: float) -> Change:
         _from_a_file(priced)
         priced.write(usd)
         if usd < PRICE:
-            priced.day.rig.cloud.ask_anew()
+            # As a SIGHUP does once somebody has consented.
+            priced.day.rig.cloud.use(priced.day.rig.settings)
         return [(priced.now(), usd)]
 
     return do

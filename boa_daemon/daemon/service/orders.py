@@ -25,7 +25,9 @@ class CannotRehearse(BoaError):
     """The job has no node that could be interrupted."""
 
 
-def resize(daemon: Daemon, record: JobRecord, gpus: int | None, *, note: Note) -> JobRecord | None:
+def resize(
+    daemon: Daemon, record: JobRecord, gpus: int | None, *, note: Note = lambda _job: None
+) -> JobRecord | None:
     """Make a job run on `gpus` GPUs, or, with None, within the limits of its file.
 
     Return the changed job, or None when it is over.
@@ -58,7 +60,7 @@ def _with_width(content: Mapping[str, Any], gpus: int | None) -> Mapping[str, An
     return {**plain, "min_gpus": gpus, "max_gpus": gpus, ORDERED: gpus, IN_FILE: [least, most]}
 
 
-def hold(daemon: Daemon, record: JobRecord, *, user: str, note: Note) -> JobRecord | None:
+def hold(daemon: Daemon, record: JobRecord, *, user: str, note: Note = lambda _job: None) -> JobRecord | None:
     """Make a job wait until it is released; a running one saves and stops first. None when it is over.
 
     Raises:
@@ -72,7 +74,7 @@ def hold(daemon: Daemon, record: JobRecord, *, user: str, note: Note) -> JobReco
     return daemon.change(record.id, lambda job: replace(job, content={**job.content, HELD_BY: user}), note)
 
 
-def release(daemon: Daemon, record: JobRecord, *, note: Note) -> JobRecord | None:
+def release(daemon: Daemon, record: JobRecord, *, note: Note = lambda _job: None) -> JobRecord | None:
     """End a hold; None when the job is over."""
 
     def how(job: JobRecord) -> JobRecord:
@@ -81,7 +83,9 @@ def release(daemon: Daemon, record: JobRecord, *, note: Note) -> JobRecord | Non
     return daemon.change(record.id, how, note)
 
 
-def weigh(daemon: Daemon, record: JobRecord, weight: float, *, note: Note) -> JobRecord | None:
+def weigh(
+    daemon: Daemon, record: JobRecord, weight: float, *, note: Note = lambda _job: None
+) -> JobRecord | None:
     """Set the worth of an hour of a job's time, as `weight` in its file; None when it is over."""
     return daemon.change(record.id, lambda job: replace(job, content={**job.content, "weight": weight}), note)
 

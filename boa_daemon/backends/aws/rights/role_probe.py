@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from boa_daemon.backends.aws.client.calls import AwsCalls
+from boa_daemon.backends.aws.client.calls import NODE_OPERATIONS, AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.client.resource_names import (
     bucket_and_prefix,
@@ -22,7 +22,7 @@ from boa_daemon.backends.aws.client.resource_names import (
 )
 from boa_daemon.backends.aws.instances.instance_lives import LIFE_TAG
 from boa_daemon.backends.aws.instances.launch_request import CLUSTER_TAG
-from boa_daemon.backends.aws.rights.policy_statements import UsedResources
+from boa_daemon.backends.aws.rights.policy_statements import UsedResources, actions_of
 from boa_daemon.tick.facts.ports import Clock
 
 PROBE_SECONDS = 170.0
@@ -81,9 +81,8 @@ class RoleProbe:
             )
         if node and uses.reports_queue_url:
             arn = queue_arn(settings, uses.reports_queue_url, self._account)
-            yield RoleNeed(
-                role=node, action="sqs:SendMessage", resource=arn, otherwise="nodes cannot report on jobs"
-            )
+            (tell,) = actions_of("tell", NODE_OPERATIONS)
+            yield RoleNeed(role=node, action=tell, resource=arn, otherwise="nodes cannot report on jobs")
         if settings.pool_end_role and settings.warm_pool_nodes:
             yield RoleNeed(
                 role=settings.pool_end_role,
