@@ -32,6 +32,8 @@ POINTS = {
     "a copy of the database": ("warning", "backup|os.rename:state/backups"),
 }
 """Stories and points, spread over the life."""
+STEP = 9
+"""Of how many points one is tried in an exhaustive run."""
 FIRST_POINTS = 40
 """How many points of a successor are chosen from."""
 
@@ -62,8 +64,10 @@ def server() -> Iterator[PostgresServer]:
 @pytest.mark.parametrize(("story", "at"), POINTS.values(), ids=list(POINTS))
 def test_a_killed_daemon_costs_nothing(a_life: Callable[..., Life], story: str, at: str) -> None:
     """The successor finds nothing but the files, and all comes as if nothing had happened."""
-    life = a_life(story)
-    assert life.see_through(at), "it did not come to this point"
+    # What depends on the pace of the job's own processes may not be met at once.
+    lives = (a_life(story) for _ in range(3))
+    life = next((life for life in lives if life.see_through(at)), None)
+    assert life is not None, "it did not come to this point"
     assert not faults_of(life)
 
 
@@ -71,14 +75,14 @@ def test_a_killed_daemon_costs_nothing(a_life: Callable[..., Life], story: str, 
 @pytest.mark.parametrize("deaths", [1, 2])
 @pytest.mark.parametrize("story", ["resize", "warning"])
 def test_a_death_at_any_point_costs_nothing(a_life: Callable[..., Life], story: str, deaths: int) -> None:
-    """The points are those of an undisturbed life: every third, or all with BOA_TEST_ALL_DEATHS=1.
+    """The points are those of an undisturbed life: every ninth, or all with BOA_TEST_ALL_DEATHS=1.
 
     With two deaths the successor is killed at one of its first points, while it takes over.
     """
     calm = a_life(story)
     assert not calm.see_through()
     assert not faults_of(calm)
-    step = 1 if os.environ.get("BOA_TEST_ALL_DEATHS") else 3
+    step = 1 if os.environ.get("BOA_TEST_ALL_DEATHS") else STEP
     fail_at_none(a_life, story, calm.points[deaths - 1 :: step], deaths)
 
 
@@ -95,7 +99,7 @@ def test_a_death_at_a_commit_to_a_server_costs_nothing(
     assert not faults_of(calm)
     points = [point for point in calm.points if "|commit|" in point]
     assert len(points) > 20
-    step = 1 if os.environ.get("BOA_TEST_ALL_DEATHS") else 3
+    step = 1 if os.environ.get("BOA_TEST_ALL_DEATHS") else STEP
     fail_at_none(partial(a_life, url=server.url), story, points[::step], 1)
 
 
