@@ -20,7 +20,7 @@ import ast
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,7 +108,7 @@ def imports(files: Mapping[str, Path]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, path in files.items():
         wanted = found.setdefault(name, set())
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in _statements(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 wanted.update(alias.name for alias in node.names if alias.name in files)
             elif isinstance(node, ast.ImportFrom):
@@ -118,6 +118,14 @@ def imports(files: Mapping[str, Path]) -> dict[str, set[str]]:
                     wanted.update({module if module in files else source} & files.keys())
         wanted.discard(name)
     return found
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below a node, without looking into expressions: most of a module are those."""
+    for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for each in getattr(node, field, ()):
+            yield each
+            yield from _statements(each)
 
 
 def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:

@@ -16,7 +16,9 @@ import boto3
 import pytest
 from verbs import exit_code
 
+from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.instances import receipt
 from boa_daemon.backends.settings import AwsSettings, SidePrices
 from boa_daemon.daemon.loop.assembly import open_storage
 from boa_daemon.daemon.money.standing_costs import StandingCosts
@@ -50,6 +52,9 @@ def boa(
 ) -> Boa:
     """Return a function that runs a command beside a boa.toml: exit code, JSON answer, printed text."""
     monkeypatch.chdir(tmp_path)
+    # Our own rate limit would have two commands in a row wait for AWS's real quotas (client/test_calls.py).
+    monkeypatch.setattr(AwsCalls, "_pace", lambda calls, operation: None)
+    monkeypatch.setattr(receipt, "_LOOK_SECONDS", 0.05)
     Path("boa.toml").write_text(
         '[cloud]\nprovider = "aws"\ninstance_types = ["g5.xlarge"]\nzones = ["us-east-1a"]\n'
         '[engine]\nname = "ssm"\n'

@@ -22,7 +22,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from boa_daemon.api.admission import MOST_BYTES
-from boa_daemon.api.app import create_app
+from boa_daemon.api.app import REFUSALS, create_app
 from boa_daemon.api.authentication import Authenticator, read_tokens, user_name
 from boa_daemon.api.client import Client, DaemonUnreachable, RefusedByDaemon
 from boa_daemon.api.log_limits import FewLines
@@ -235,6 +235,21 @@ def test_the_plan_shows_the_actions_of_the_next_tick_without_doing_them(play: Da
     decision = play.daemon.tick()
     assert decision is not None
     assert [action.reason for action in decision.actions] == [action["reason"] for action in shown]
+
+
+def test_the_openapi_document_describes_each_refusal_of_each_route_as_json(play: DaemonInAFolder) -> None:
+    """Refusals are documents of one form, whatever a route answers otherwise: metrics are text."""
+    document = create_app(play.service, Authenticator(ApiSettings())).openapi()
+    problem = document["components"]["schemas"]["Problem"]
+    assert set(problem["required"]) == {"error", "message", "exit_code"}
+    for path, methods in document["paths"].items():
+        for answers in (each["responses"] for each in methods.values()):
+            for status, words in REFUSALS.items():
+                answer = answers[str(status)]
+                assert answer["description"] == words
+                assert answer["content"] == {
+                    "application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+                }, (path, status)
 
 
 def test_generated_requests_are_answered_as_the_openapi_document_says(

@@ -21,6 +21,7 @@ from small_disk import a_small_disk
 
 from boa_daemon.engines.local_units import send_to_keeper
 from boa_daemon.job import guard
+from boa_daemon.job.course import OUTPUT
 from boa_daemon.job.guard import Guard, Orders
 from boa_daemon.job.processes import children, descendants, kill_all_carrying, started_ticks
 from boa_daemon.job.unit import Unit, read_json, read_own
@@ -79,7 +80,7 @@ def test_what_a_command_prints_last_is_there_though_no_keeper_lives(unit: Any, t
     """It writes and ends after its keeper was killed and before there is another one."""
     made, process = unit("echo told; while [ ! -e go ]; do sleep 0.05; done; echo late; touch ended")
     until(lambda: "told" in printed(made))
-    time.sleep(0.1)  # The keeper has told the guard that the pipe is there.
+    until(lambda: has_open(process.pid, made.folder / OUTPUT))
     process.send_signal(signal.SIGSTOP)
     os.kill(keeper(made), signal.SIGKILL)
     (tmp_path / "go").touch()

@@ -443,7 +443,7 @@ def test_a_kill_ends_the_reading_of_a_checkpoint(tmp_path: Path) -> None:
         time.sleep(1.0)
         assert keeper.poll() is None
         keeper.send_signal(signal.SIGUSR1)
-        assert keeper.wait(timeout=20) == 0
+        assert keeper.wait(timeout=60) == 0
     assert (
         status_of(unit.folder, verify=False)["wrong_manifest"]
         == "the checkpoint could not be read to its end"
@@ -456,7 +456,7 @@ def test_the_end_names_the_checkpoint_that_the_keeper_has_verified(tmp_path: Pat
     folder = Path(unit.checkpoint_dir)
     write_checkpoint(folder, generation=1, step=7, write=lambda file: file.write(b"x"))
     with kept(unit) as keeper:
-        assert keeper.wait(timeout=20) == 0
+        assert keeper.wait(timeout=60) == 0
     found = status_of(unit.folder, verify=False)
     assert found["manifest"]["step"] == 7
     assert not {"manifest", "wrong_manifest"} & found["exit"].keys()

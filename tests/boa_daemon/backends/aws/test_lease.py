@@ -26,6 +26,7 @@ class Metadata(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.pages: dict[str, str] = {}
         self.without_token = 0
+        self.answered = 0
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -41,6 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.without_token += 1
             self._say(401, "")
             return
+        self.server.answered += 1
         page = self.server.pages.get(self.path.removeprefix("/latest/meta-data/"))
         self._say(404 if page is None else 200, page or "")
 
@@ -54,9 +56,27 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class NodeClock:
+    """The clock of a node, by a program `date` that comes first on its path."""
+
+    def __init__(self, folder: Path, now: int) -> None:
+        self.programs, self._file = folder / "programs", folder / "now"
+        self.programs.mkdir()
+        self.set(now)
+        date = self.programs / "date"
+        date.write_text(f"#!/bin/sh\nexec cat {self._file}\n")
+        date.chmod(0o755)
+
+    def set(self, now: int) -> None:
+        """Set it to a time in seconds since the Unix epoch."""
+        new = self._file.with_suffix(".new")
+        new.write_text(f"{now}\n")
+        new.replace(self._file)
+
+
 @contextmanager
 def a_node(
-    folder: Path, lease: float, pages: dict[str, str]
+    folder: Path, lease: float, pages: dict[str, str], clock: NodeClock | None = None
 ) -> Iterator[tuple[subprocess.Popen[bytes], Metadata]]:
     """Run the script as a node would, with a power-off command that creates the file `off`."""
     metadata = Metadata()
@@ -65,7 +85,7 @@ def a_node(
     script = folder / "lease.sh"
     script.write_text(lease_script(lease))
     environment = {
-        "PATH": os.environ["PATH"],
+        "PATH": os.environ["PATH"] if clock is None else f"{clock.programs}:{os.environ['PATH']}",
         "BOA_IMDS": f"http://127.0.0.1:{metadata.server_port}",
         "BOA_RUN": str(folder / "run"),
         "BOA_POLL_SECONDS": "0.05",
@@ -90,6 +110,14 @@ def wait_for(path: Path, seconds: float = 120.0) -> None:
         time.sleep(0.02)
 
 
+def looks(metadata: Metadata) -> None:
+    """Wait until the node has looked at its metadata twice more, which it asks for two things each time."""
+    enough, deadline = metadata.answered + 6, time.monotonic() + 120.0
+    while metadata.answered < enough:
+        assert time.monotonic() < deadline, "the node looks no more"
+        time.sleep(0.02)
+
+
 def test_a_node_powers_off_when_its_lease_is_over(tmp_path: Path) -> None:
     """Unreadable metadata does not prolong the lease."""
     with a_node(tmp_path, time.time() - 1.0, {}) as (node, _):
@@ -99,16 +127,18 @@ def test_a_node_powers_off_when_its_lease_is_over(tmp_path: Path) -> None:
 
 def test_a_renewed_lease_keeps_the_node_running(tmp_path: Path) -> None:
     """The tag takes precedence over the first lease; if the tag disappears the last known lease applies."""
-    later = str(int(time.time()) + 3600)
-    born = time.time() + 10.0
-    with a_node(tmp_path, born, {"tags/instance/boa:lease": later}) as (node, metadata):
+    begun, first, renewed = 1_800_000_000, 1_800_000_010, 1_800_003_600
+    clock = NodeClock(tmp_path, begun)
+    with a_node(tmp_path, first, {"tags/instance/boa:lease": str(renewed)}, clock) as (node, metadata):
         wait_for(tmp_path / "run" / "lease")
-        time.sleep(max(0.0, born + 0.5 - time.time()))
-        assert (tmp_path / "run" / "lease").read_text().strip() == later
+        clock.set(first + 1)
+        looks(metadata)
+        assert (tmp_path / "run" / "lease").read_text() == f"{renewed}\n"
         metadata.pages.clear()
-        time.sleep(0.5)
+        looks(metadata)
         assert node.poll() is None
-        metadata.pages["tags/instance/boa:lease"] = str(int(time.time()) - 1)
+        assert (tmp_path / "run" / "lease").read_text() == f"{renewed}\n"
+        clock.set(renewed)
         wait_for(tmp_path / "off")
         assert metadata.without_token == 0
 
