@@ -327,7 +327,7 @@ def dollar_ticks() -> Any:
         def format_ticks(self, values: Sequence[float]) -> list[str]:
             said = [_short_usd(value) for value in values]
             is_mixed = any("." in one for one in said) and not any(one.endswith("k") for one in said)
-            return [f"${value:,.2f}" for value in values] if is_mixed and min(values) >= 0.0 else said
+            return [in_dollars(value) for value in values] if is_mixed else said
 
     return Dollars(lambda value, _: _short_usd(value))
 

@@ -80,7 +80,8 @@ def _offerings() -> None:
     original = backend.describe_instance_type_offerings
     if hasattr(original, "__wrapped__"):
         return
-    by_type: dict[tuple[str, str], dict[str, list[Any]]] = {}
+    listed = instance_types.INSTANCE_TYPE_OFFERINGS
+    by_type: dict[tuple[str, str], tuple[Any, dict[str, list[Any]]]] = {}
 
     @functools.wraps(original)
     def describe(self: Any, location_type: str | None = None, filters: Any = None) -> list[Any]:
@@ -88,11 +89,13 @@ def _offerings() -> None:
         if not wanted:
             return list(original(self, location_type, filters))
         place = (location_type or "region", self.region_name)
-        if place not in by_type:
-            by_type[place] = {}
+        # A test may put a list of its own in the place of moto's.
+        source = listed.get(place[0], {}).get(place[1])
+        if place not in by_type or by_type[place][0] is not source:
+            by_type[place] = source, {}
             for each in original(self, location_type, {}):
-                by_type[place].setdefault(each["InstanceType"], []).append(each)
-        rows = (each for name in sorted(set(wanted)) for each in by_type[place].get(name, ()))
+                by_type[place][1].setdefault(each["InstanceType"], []).append(each)
+        rows = (each for name in sorted(set(wanted)) for each in by_type[place][1].get(name, ()))
         return [each for each in rows if self.matches_filters(each, filters, place[0])]
 
     backend.describe_instance_type_offerings = describe
