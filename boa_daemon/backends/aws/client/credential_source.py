@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from threading import Lock, Thread
 from typing import Any
 
@@ -25,24 +26,43 @@ class SourceHangs(TimeoutError):
     """The source of credentials has not answered in time."""
 
 
+class _Question(Thread):
+    """One question to a session, with its own error: others may ask again meanwhile."""
+
+    def __init__(self, ask: Callable[[], None]) -> None:
+        super().__init__(name="boa-credentials", daemon=True)
+        self._ask, self.began_at = ask, time.monotonic()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Ask, and keep what goes wrong."""
+        try:
+            self._ask()
+        # Sources raise whatever their programs and files do.
+        except Exception as error:
+            self.error = error
+
+
 class CredentialSource:
-    """Asks for the credentials of a boto3 session; sessions of tests that have none are left alone."""
+    """Asks for the credentials of a boto3 session; sessions of tests that have none are left alone.
+
+    A session that has none is asked once: it would look at the metadata service before each call.
+    """
 
     def __init__(self, session: Any, *, seconds: float | None = None) -> None:
         self._session = session
         limit = TYPED_SECONDS if sys.stdin is not None and sys.stdin.isatty() else SOURCE_SECONDS
         self._seconds = limit if seconds is None else seconds
         self._credentials: Any = None
-        self._thread: Thread | None = None
-        self._began_at = 0.0
-        self._error: Exception | None = None
+        self._question: _Question | None = None
+        self._has_none = False
         self._lock = Lock()
 
     @property
     def is_given_up(self) -> bool:
         """Whether the source has hung for too long to be waited for."""
-        is_asked = self._thread is not None and self._thread.is_alive()
-        return is_asked and time.monotonic() - self._began_at >= GIVE_UP_SECONDS
+        asked = self._question
+        return asked is not None and asked.is_alive() and time.monotonic() - asked.began_at >= GIVE_UP_SECONDS
 
     def check(self) -> None:
         """Return once there are credentials that can sign, or none at all, which botocore says itself.
@@ -51,22 +71,21 @@ class CredentialSource:
             Exception: whatever the source fails with.
             SourceHangs: when it has not answered in time.
         """
-        if not hasattr(self._session, "get_credentials") or not self._needs(None):
+        if self._has_none or not hasattr(self._session, "get_credentials") or not self._needs(None):
             return
         with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                self._error, self._began_at = None, time.monotonic()
-                self._thread = Thread(target=self._ask, name="boa-credentials", daemon=True)
-                self._thread.start()
-            thread, left = self._thread, self._began_at + self._seconds - time.monotonic()
-        thread.join(max(left, 0.0))
-        if thread.is_alive():
+            asked = self._question
+            if asked is None or not asked.is_alive():
+                asked = self._question = _Question(self._ask)
+                asked.start()
+        asked.join(max(asked.began_at + self._seconds - time.monotonic(), 0.0))
+        if asked.is_alive():
             if self._credentials is not None and not self._needs(_MANDATORY_SECONDS):
                 return
-            seconds = time.monotonic() - self._began_at
+            seconds = time.monotonic() - asked.began_at
             raise SourceHangs(f"the source of the credentials has not answered for {seconds:.0f} s")
-        if self._error is not None:
-            raise self._error
+        if asked.error is not None:
+            raise asked.error
 
     def _needs(self, seconds: int | None) -> bool:
         """Whether credentials are to be had: there are none yet, or they end within so many seconds."""
@@ -77,11 +96,7 @@ class CredentialSource:
         return bool(needs is not None and needs(seconds))
 
     def _ask(self) -> None:
-        try:
-            found = self._session.get_credentials()
-            if found is not None:
-                found.get_frozen_credentials()
-            self._credentials = found
-        # Sources raise whatever their programs and files do.
-        except Exception as error:
-            self._error = error
+        found = self._session.get_credentials()
+        if found is not None:
+            found.get_frozen_credentials()
+        self._credentials, self._has_none = found, found is None

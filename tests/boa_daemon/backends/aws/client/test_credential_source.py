@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,61 @@ def test_a_source_that_hangs_is_waited_for_once_and_used_when_it_answers(
             time.sleep(0.05)
     assert source._credentials.get_frozen_credentials().access_key == "A"
     assert (tmp_path / "runs").read_text() == "x\n"
+
+
+class Slow:
+    """A session whose credentials take as long as `waits` says, by the number of the question."""
+
+    def __init__(self, answer: object, *waits: threading.Event) -> None:
+        self.answer, self.waits, self.asked = answer, waits, 0
+
+    def get_credentials(self) -> object:
+        """Wait, and return or raise the answer."""
+        self.asked += 1
+        if self.waits:
+            self.waits[min(self.asked, len(self.waits)) - 1].wait(10.0)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_a_session_without_credentials_is_asked_once() -> None:
+    """Before each call it would look at the metadata service, which takes seconds where none answers."""
+    session = Slow(None)
+    source = credential_source.CredentialSource(session)
+    for _ in range(3):
+        source.check()
+
+    assert session.asked == 1
+
+
+def test_each_of_two_callers_hears_of_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for a question that failed is told so also if another caller asks again meanwhile."""
+    first, second = threading.Event(), threading.Event()
+    session = Slow(ValueError("no token"), first, second)
+    source = credential_source.CredentialSource(session, seconds=10.0)
+    join = threading.Thread.join
+
+    def joined(thread: threading.Thread, timeout: float | None = None) -> None:
+        join(thread, timeout)
+        if thread.name == "boa-credentials" and session.asked == 1:
+            # The other caller comes before this one has looked at the answer.
+            monkeypatch.undo()
+            other.start()
+            while session.asked < 2:
+                time.sleep(0.01)
+
+    def ask_again() -> None:
+        with suppress(ValueError):
+            source.check()
+
+    other = threading.Thread(target=ask_again)
+    monkeypatch.setattr(threading.Thread, "join", joined)
+    first.set()
+    with pytest.raises(ValueError, match="no token"):
+        source.check()
+    second.set()
+    other.join()
 
 
 def _session() -> object:
