@@ -22,21 +22,28 @@ from boa_daemon.backends.aws.client.resource_names import (
 )
 from boa_daemon.backends.aws.instances.instance_lives import LIFE_TAG
 from boa_daemon.backends.aws.instances.launch_request import CLUSTER_TAG
+from boa_daemon.backends.aws.rights.missing_rights import may_not_ask
 from boa_daemon.backends.aws.rights.policy_statements import UsedResources, actions_of
 from boa_daemon.tick.facts.ports import Clock
 
-PROBE_SECONDS = 170.0
+PROBE_SECONDS, UNREACHED_SECONDS = 170.0, 3600.0
+"""How often IAM is asked, and again where it does not answer, as in a network without a way to it: each try
+holds the tick until its time is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleNeed:
-    """An action that a role must be allowed, and what fails without it; one `is_named` in the settings."""
+    """An action that a role must be allowed, and what fails without it; one `is_named` in the settings.
+
+    Where `has_policy` the resource may allow it by a policy of its own, which the simulator does not know.
+    """
 
     role: str
     action: str
     resource: str
     otherwise: str
     is_named: bool = False
+    has_policy: bool = False
     context: dict[str, str] = field(default_factory=dict)
 
 
@@ -47,6 +54,8 @@ class RoleProbe:
         self._calls, self._uses, self._clock = calls, uses, clock
         self._ask_at = 0.0
         self._account = ""
+        self._allowed: set[tuple[str, str]] = set()
+        """Roles with an action that the simulator has found allowed."""
         self.fault = ""
 
     def forget(self) -> None:
@@ -65,9 +74,10 @@ class RoleProbe:
         try:
             self._account = self._account or str(self._calls.call("sts:GetCallerIdentity")["Account"])
             self.fault = "; ".join(said for need in self._needs() if (said := self._lack(need)))
-        except CallFailed:
+        except CallFailed as error:
             # Whatever keeps us from asking says nothing of the roles, and is told where it matters.
-            return
+            if error.meaning == "unknown":
+                self._ask_at = now + UNREACHED_SECONDS
 
     def _needs(self) -> Iterator[RoleNeed]:
         """Yield what the roles of the settings have to do."""
@@ -77,12 +87,22 @@ class RoleProbe:
             bucket, prefix = bucket_and_prefix(uses.uri)
             arn = f"arn:{partition(settings)}:s3:::{bucket}/{prefix}x"
             yield RoleNeed(
-                role=node, action="s3:PutObject", resource=arn, otherwise="no checkpoint of a job is saved"
+                role=node,
+                action="s3:PutObject",
+                resource=arn,
+                otherwise="no checkpoint of a job is saved",
+                has_policy=True,
             )
         if node and uses.reports_queue_url:
             arn = queue_arn(settings, uses.reports_queue_url, self._account)
             (tell,) = actions_of("tell", NODE_OPERATIONS)
-            yield RoleNeed(role=node, action=tell, resource=arn, otherwise="nodes cannot report on jobs")
+            yield RoleNeed(
+                role=node,
+                action=tell,
+                resource=arn,
+                otherwise="nodes cannot report on jobs",
+                has_policy=True,
+            )
         if settings.pool_end_role and settings.warm_pool_nodes:
             yield RoleNeed(
                 role=settings.pool_end_role,
@@ -117,10 +137,15 @@ class RoleProbe:
         except CallFailed as error:
             if error.code == "NoSuchEntity" and need.is_named:
                 return f"{need.role} does not exist: {need.otherwise}. `boa up --yes` makes it again"
-            if error.meaning in ("credentials", "throttled"):
-                raise
+            if may_not_ask(error):
+                return ""
+            raise
+        decisions = {row.get("EvalDecision") for row in answer.get("EvaluationResults", ())}
+        if decisions <= {"allowed"}:
+            self._allowed.add((need.role, need.action))
             return ""
-        if all(row.get("EvalDecision") == "allowed" for row in answer.get("EvaluationResults", ())):
+        may_be_allowed = need.has_policy and (need.role, need.action) not in self._allowed
+        if may_be_allowed and "explicitDeny" not in decisions:
             return ""
         return (
             f"{need.role} may not {need.action} on {need.resource}: {need.otherwise}. `boa doctor` prints "

@@ -78,6 +78,44 @@ def test_who_may_not_ask_knows_nothing(make_rig: RigMaker, code: str) -> None:
     assert probe.fault == ""
 
 
+@pytest.mark.parametrize("sid", ["Checkpoints", "Reports"])
+def test_a_right_that_the_policy_of_the_resource_gives_is_no_loss(make_rig: RigMaker, sid: str) -> None:
+    """IAM's simulator does not know the policies of buckets and queues; a denial holds whatever they say."""
+    rig, probe = a_site(make_rig)
+    without(sid, NODE)(rig)
+    probe.refresh()
+    assert probe.fault == ""
+    denial = {"Sid": "No", "Effect": "Deny", "Action": ["s3:PutObject", "sqs:SendMessage"], "Resource": ["*"]}
+    (document,) = rig.fake.iam.principals[NODE].documents
+    rows = [*document["Statement"], denial]
+    rig.fake.iam.principals[NODE] = Principal(NODE, [{**document, "Statement": rows}])
+    rig.pass_time(PROBE_SECONDS)
+    probe.refresh()
+
+    assert "no checkpoint" in probe.fault
+    assert "cannot report" in probe.fault
+
+
+@pytest.mark.parametrize("operation", ["SimulatePrincipalPolicy", "GetCallerIdentity"])
+def test_where_iam_does_not_answer_it_is_asked_seldom(make_rig: RigMaker, operation: str) -> None:
+    """A network without a way to IAM lets each call wait for its end, within the tick."""
+    rig, probe = a_site(make_rig)
+    rig.fake.faults.plan(operation, "drop", times=999)
+    counts = rig.cloud.calls.counts
+    before = counts.total()
+    probe.refresh()
+    first = counts.total()
+    assert counts["iam:SimulatePrincipalPolicy"] <= 1
+    for _ in range(5):
+        rig.pass_time(PROBE_SECONDS)
+        probe.refresh()
+    assert counts.total() == first > before
+
+    probe.forget()
+    probe.refresh()
+    assert counts.total() > first
+
+
 def test_a_site_without_roles_asks_nothing(make_rig: RigMaker) -> None:
     """No call is made for nothing."""
     rig = make_rig()
