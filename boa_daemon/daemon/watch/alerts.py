@@ -391,6 +391,10 @@ def _unreachable(settings: AlertSettings) -> Iterator[str]:
             yield f"{what} does not answer: {error.strerror or type(error).__name__}"
 
 
+_WITHOUT_ANSWER = ("rsyslog",)
+"""Services of apprise that send datagrams, which nobody confirms and no connection can try."""
+
+
 def _servers(address: str) -> Iterator[tuple[str, int]]:
     """Yield host and port of an apprise URL that names its own server, such as one of mail."""
     try:
@@ -399,6 +403,8 @@ def _servers(address: str) -> Iterator[tuple[str, int]]:
         service = Apprise.instantiate(address)
     except Exception:
         # What apprise cannot use is refused with the settings, and told when a message is sent.
+        return
+    if getattr(service, "protocol", "") in _WITHOUT_ANSWER:
         return
     host = getattr(service, "smtp_host", None) or getattr(service, "host", None)
     port = getattr(service, "port", None)
