@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import delete, select
@@ -53,9 +53,10 @@ class OrderLog:
         with self._database.read() as connection:
             return [json.loads(row.document) for row in connection.execute(query)]
 
-    def lower(self, window: str, usd: float | None) -> None:
-        """Lower a cap to `usd` dollars; None means what the settings say."""
+    def lower(self, window: str, usd: float | None, note: Callable[[], None] = lambda: None) -> None:
+        """Lower a cap to `usd` dollars, with `note` in one transaction; None means what the settings say."""
         with self._database.write() as connection:
+            note()
             if usd is None:
                 where = (DOCUMENTS.c.kind == CAP, DOCUMENTS.c.key == window)
                 connection.execute(delete(DOCUMENTS).where(*where))

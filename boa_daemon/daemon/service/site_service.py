@@ -236,12 +236,14 @@ class SiteService(ServiceBase):
                 hint="Change the settings file and run `boa config apply`",
             )
         after = lowest(before["usd_in_settings"], usd)
-        with self._storage().store.database.write():
+
+        def note() -> None:
             if after != before["usd"]:
                 both = ("none" if one is None else in_dollars(one) for one in (before["usd"], after))
                 said = f"the cap of a {window} was changed from {' to '.join(both)}"
                 self.note_order(user, "cap", window, said)
-            self._storage().orders.lower(window, usd)
+
+        self._storage().orders.lower(window, usd, note)
         self.daemon.wake(0.0)
         return self.caps()
 

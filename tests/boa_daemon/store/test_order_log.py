@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 
 from boa_daemon.store.order_log import KEPT_SECONDS, OrderLog, lowest
 from boa_daemon.testing import ManualClock
@@ -44,3 +47,20 @@ def test_lowered_caps_outlive_a_restart_and_never_raise_a_cap(play: DaemonInAFol
         *(12.5, 10.0, 12.5, 20.0),
     ]
     assert lowest(None, None) is None
+
+
+def test_an_order_that_is_not_stored_changes_no_cap(play: DaemonInAFolder) -> None:
+    """Who orders it hears that it failed: the cap in memory stays what the database says."""
+    database = play.storage.store.database
+    play.service.lower_cap("day", 12.5, user="ann")
+
+    def refuse(_connection: Any) -> None:
+        raise OperationalError("COMMIT", {}, Exception("disk full"))
+
+    event.listen(database.engine, "commit", refuse)
+    with pytest.raises(OperationalError):
+        play.service.lower_cap("day", None, user="ann")
+    event.remove(database.engine, "commit", refuse)
+
+    assert play.storage.orders.lower_caps == OrderLog(database).lower_caps == {"day": 12.5}
+    assert [one["what"] for one in play.storage.orders.newest(10)] == ["cap"]
