@@ -22,7 +22,7 @@ from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError, SSLError
 
 from boa_daemon.backends.aws.client.answers import NO_ANSWER, answer_of, cleaned, mark_no_answer
-from boa_daemon.backends.aws.client.credential_source import CredentialSource, SourceHangs
+from boa_daemon.backends.aws.client.credential_source import GIVE_UP_SECONDS, CredentialSource, SourceHangs
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.client.rate_limits import OWN_RATES, bucket_name
 from boa_daemon.backends.aws.client.resource_names import home_region
@@ -152,6 +152,7 @@ class AwsCalls:
         self._make_session = make_session or (_own_session if session is None else lambda: session)
         self._session = session
         self._source: CredentialSource | None = None
+        self._give_up_seconds = GIVE_UP_SECONDS
         self._monotonic = monotonic
         self._generation, self._session_at, self._renewed_at = 0, monotonic(), float("-inf")
         self.credentials_fault = ""
@@ -192,7 +193,7 @@ class AwsCalls:
             except CallFailed as again:
                 self._note_credentials(again)
                 raise
-        self.credentials_fault = ""
+        self.credentials_fault, self._give_up_seconds = "", GIVE_UP_SECONDS
         return answer
 
     def _note_credentials(self, error: CallFailed) -> None:
@@ -210,6 +211,8 @@ class AwsCalls:
         if isinstance(error.__cause__, SourceHangs):
             # Another question would hang as well: the tick must not wait for it twice.
             if self._source is not None and self._source.is_given_up:
+                # Each time later: a thread and perhaps a program stay behind, for as long as they hang.
+                self._give_up_seconds *= 2.0
                 self.renew()
             return False
         with self._lock:
@@ -302,7 +305,7 @@ class AwsCalls:
         with self._lock:
             if self._source is None:
                 self._session = self._session or self._make_session()
-                self._source = CredentialSource(self._session)
+                self._source = CredentialSource(self._session, give_up_seconds=self._give_up_seconds)
             return self._source
 
     def _client(self, operation: str, region: str) -> Any:

@@ -17,7 +17,8 @@ from typing import Any
 SOURCE_SECONDS, TYPED_SECONDS = 20.0, 120.0
 """How long a source may take, and where a person may have to type a code."""
 GIVE_UP_SECONDS = 300.0
-"""A source that has hung for so long is left behind, and another session asks it."""
+"""A source that has hung for so long is left behind, and another session asks it; the next time after twice
+as long."""
 _MANDATORY_SECONDS = 600
 """botocore waits for new credentials from this long before the end of the present ones on."""
 
@@ -49,8 +50,10 @@ class CredentialSource:
     A session that has none is asked once: it would look at the metadata service before each call.
     """
 
-    def __init__(self, session: Any, *, seconds: float | None = None) -> None:
-        self._session = session
+    def __init__(
+        self, session: Any, *, seconds: float | None = None, give_up_seconds: float = GIVE_UP_SECONDS
+    ) -> None:
+        self._session, self._give_up_seconds = session, give_up_seconds
         limit = TYPED_SECONDS if sys.stdin is not None and sys.stdin.isatty() else SOURCE_SECONDS
         self._seconds = limit if seconds is None else seconds
         self._credentials: Any = None
@@ -62,7 +65,9 @@ class CredentialSource:
     def is_given_up(self) -> bool:
         """Whether the source has hung for too long to be waited for."""
         asked = self._question
-        return asked is not None and asked.is_alive() and time.monotonic() - asked.began_at >= GIVE_UP_SECONDS
+        if asked is None or not asked.is_alive():
+            return False
+        return time.monotonic() - asked.began_at >= self._give_up_seconds
 
     def check(self) -> None:
         """Return once there are credentials that can sign, or none at all, which botocore says itself.

@@ -179,6 +179,29 @@ def test_each_of_two_callers_hears_of_the_failure(monkeypatch: pytest.MonkeyPatc
     other.join()
 
 
+def test_a_source_that_hangs_on_leaves_few_threads_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that hangs for days is not started again every few minutes of them."""
+    sessions: list[Slow] = []
+    never = threading.Event()
+
+    def make() -> Slow:
+        sessions.append(Slow(None, never))
+        return sessions[-1]
+
+    monkeypatch.setattr(credential_source, "SOURCE_SECONDS", 0.0)
+    monkeypatch.setattr(credential_source, "TYPED_SECONDS", 0.0)
+    monkeypatch.setattr("boa_daemon.backends.aws.client.calls.GIVE_UP_SECONDS", 0.02)
+    calls = AwsCalls(AwsSettings(), make_session=make)
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        with pytest.raises(CallFailed, match="has not answered"):
+            calls.call("sts:GetCallerIdentity")
+        time.sleep(0.01)
+    never.set()
+
+    assert 2 <= len(sessions) <= 6
+
+
 def _session() -> object:
     import boto3
 
