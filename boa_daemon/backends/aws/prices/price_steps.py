@@ -54,10 +54,9 @@ class PriceSteps:
                 return None
             self._last[name] = price
             if last is None:
-                if price.since is not None:
-                    step = PriceStep(
-                        since=price.since, usd_per_hour=price.usd_per_hour, is_firm=price.is_live
-                    )
+                since = now if price.since is None and price.is_live else price.since
+                if since is not None:
+                    step = PriceStep(since=since, usd_per_hour=price.usd_per_hour, is_firm=price.is_live)
                     self._steps[name] = (step,)
                 return None
             if is_same_price(last.usd_per_hour, price.usd_per_hour):

@@ -23,6 +23,7 @@ NOTED: dict[str, tuple[list[ListPrice], PricePath]] = {
     "one price": ([live(1.0, 50.0)], ((100.0, 1.0),)),
     "a later one": ([live(1.0, 50.0), live(2.0, 300.0)], ((100.0, 1.0), (300.0, 2.0))),
     "one without a date": ([live(1.0), live(2.0)], ((100.0, 1.0), (1000.0, 2.0))),
+    "another than that of the launch, without a date": ([live(2.0)], ((100.0, 1.0), (1000.0, 2.0))),
     "another one of the same date": ([live(1.0, 50.0), live(2.0, 50.0)], ((100.0, 1.0), (1000.0, 2.0))),
     "one before the launch": ([live(2.0, 60.0)], ((100.0, 1.0), (100.0, 2.0))),
     "the same price with another date": ([live(1.0, 50.0), live(1.0, 300.0)], ((100.0, 1.0),)),
