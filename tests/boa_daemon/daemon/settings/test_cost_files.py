@@ -265,3 +265,32 @@ def test_a_price_of_a_further_region_is_one_of_that_region(tmp_path: Path) -> No
     assert "by_region.us-west-2] prices, p5.48xlarge: 98.0 -> 9.0" in read.note
     with pytest.raises(LooserLimits):
         read()
+
+
+def applied(prices: str, classes: str) -> SettingsReader:
+    """Return the reader of a daemon that applied other texts."""
+    Path("prices.toml").write_text(prices)
+    Path("classes.yaml").write_text(classes)
+    SettingsReader(None, {}).accept()
+    read = SettingsReader(None, {})
+    read()
+    read.confirm()
+    assert read.note == ""
+    return read
+
+
+def test_a_class_file_that_stays_is_no_change_when_the_list_price_moves() -> None:
+    """Its price was that of the list by chance, below the shipped one; the list rises, also with a version."""
+    read = applied(PRICES.replace("1.5", "0.9"), CLASSES.replace("1.4", "0.9"))
+    Path("prices.toml").write_text(PRICES)
+    read()
+    assert read.note == ""
+
+
+def test_a_class_file_that_undercuts_the_price_file_waits_for_consent() -> None:
+    """What counted before was the price file's, and not the lower one of the shipped list."""
+    own = "{usd_per_gpu_hour: 1.4, instance_type: g5.xlarge}"
+    read = applied(PRICES, CLASSES.replace(own, "{instance_types: [g5.xlarge]}"))
+    Path("classes.yaml").write_text(CLASSES)
+    with pytest.raises(LooserLimits, match="classes, g5.xlarge"):
+        read()
