@@ -64,7 +64,9 @@ def cost_changes(
             if (was is None or _is_over(was, now)) and (will is None or _is_over(will, now)):
                 continue
             why = _OTHER
-        elif path[-1] not in settings.cloud.instance_types:
+        elif path[-1] not in settings.cloud.instance_types or (
+            path[1] == "by_region" and path[2] not in _regions(settings)
+        ):
             continue
         else:
             why = _price_loosening(path, was, will, settings, before)
@@ -78,7 +80,7 @@ def _named_files(settings: Settings) -> Iterator[tuple[SettingPath, str]]:
     if prices := getattr(cloud, "prices", None):
         yield _PRICES, prices
     for region, own in (getattr(cloud, "by_region", None) or {}).items():
-        if own.prices:
+        if own.prices and region in _regions(settings):
             yield ("cloud", "by_region", region, "prices"), own.prices
     if cloud.commitments:
         yield _COMMITMENTS, cloud.commitments
@@ -86,6 +88,11 @@ def _named_files(settings: Settings) -> Iterator[tuple[SettingPath, str]]:
         yield _BLOCKS, cloud.blocks
     if settings.workload.classes:
         yield ("workload", "classes"), settings.workload.classes
+
+
+def _regions(settings: Settings) -> set[str]:
+    """Return the regions in which the settings rent."""
+    return {settings.cloud.region, *(getattr(settings.cloud, "regions", None) or ())}
 
 
 def _costs(settings: Settings, named: Mapping[SettingPath, str]) -> Iterator[tuple[SettingPath, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -232,8 +233,6 @@ def test_what_an_earlier_version_applied_is_compared_with_nothing() -> None:
     applied = Path("state/applied_settings.json")
     text = applied.read_text()
     assert '"costs"' in text
-    import json
-
     document = json.loads(text)
     del document["costs"], document["cost_files"]
     applied.write_text(json.dumps(document))
@@ -294,3 +293,40 @@ def test_a_class_file_that_undercuts_the_price_file_waits_for_consent() -> None:
     Path("classes.yaml").write_text(CLASSES)
     with pytest.raises(LooserLimits, match=r"classes, g5\.xlarge"):
         read()
+
+
+def test_a_region_in_which_nothing_is_rented_costs_nothing() -> None:
+    """Its price file is not asked for before it is in the list of regions, and not missed after it was."""
+    west = '[cloud.by_region.us-west-2]\nprices = "west.toml"\n[workload]'
+    Path("boa.toml").write_text(SETTINGS.replace("[workload]", west))
+    SettingsReader(None, {}).accept()
+    read = SettingsReader(None, {})
+    read()
+    assert read.note == ""
+    Path("west.toml").write_text(PRICES.replace("us-east-1", "us-west-2"))
+    both = f'regions = ["us-east-1", "us-west-2"]\n{west}'
+    Path("boa.toml").write_text(SETTINGS.replace("[workload]", both))
+    SettingsReader(None, {}).accept()
+    Path("boa.toml").write_text(SETTINGS.replace("[workload]", both.replace(', "us-west-2"', "")))
+    changes = SettingsReader(None, {}).pending().changes
+    assert not [change.sentence for change in changes if "prices" in change.name]
+
+
+def test_an_earlier_version_looked_for_prices_of_regions_in_the_working_folder() -> None:
+    """Its word for the same file is no change, and the file is read."""
+    both = """regions = ["us-east-1", "us-west-2"]
+[cloud.by_region.us-west-2]
+prices = "west.toml"
+[workload]"""
+    Path("boa.toml").write_text(SETTINGS.replace("[workload]", both))
+    Path("west.toml").write_text(PRICES.replace("us-east-1", "us-west-2"))
+    SettingsReader(None, {}).accept()
+    applied = Path("state/applied_settings.json")
+    document = json.loads(applied.read_text())
+    del document["costs"], document["cost_files"]
+    applied.write_text(
+        json.dumps(document).replace(json.dumps(str(Path("west.toml").absolute())), '"west.toml"')
+    )
+    read = SettingsReader(None, {})
+    read()
+    assert read.note == ""
