@@ -79,6 +79,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Exclude the collected tests, about a million objects, from later garbage collections."""
+    if "moto" in sys.modules:
+        from boa_daemon.testing.moto_speed import speed_up
+
+        speed_up()
     gc.collect()
     gc.freeze()
     gc.enable()

@@ -28,10 +28,8 @@ JOB_COLUMNS = ("id", "user", "class")
 
 def standing_document(service: Service) -> dict[str, Any]:
     """Return of when the figures of every view are, and what is wrong: what stands above each."""
-    status = service.status()
-    names = ("as_of", "now", "fault", "is_down", "notes")
     return {
-        **{name: status[name] for name in names},
+        **service.condition(),
         "tick_every_seconds": service.daemon.settings.daemon.tick_seconds,
         "version": __version__,
     }

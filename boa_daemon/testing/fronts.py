@@ -57,8 +57,6 @@ FAKE_CREDENTIALS = {
 }
 _NO_ANSWER_SECONDS = 3600.0
 
-speed_up()
-
 
 @contextmanager
 def mocked(cloud: FakeCloud) -> Iterator[FakeCloud]:
@@ -256,6 +254,7 @@ def _reset(environ: dict[str, Any]) -> Iterable[bytes]:
 
 def main() -> None:
     """Run the server by itself until it is interrupted."""
+    speed_up()
     parser = argparse.ArgumentParser(description="A fake AWS for trying things out; nothing costs money.")
     parser.add_argument("--port", type=int, default=5001)
     parser.add_argument("--boot-seconds", type=float, default=5.0)

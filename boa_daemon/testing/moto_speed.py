@@ -3,6 +3,9 @@
 Half of the processor time of a call to the fake cloud is spent on this: how an attribute of a model may be
 called, which methods a class has, and keys of 2,048 bits that nothing is ever encrypted with. The functions
 are private to moto; where a version has others, its own are left in place and only take longer.
+
+For a process that has moto for BOA alone: our tests, and the fake cloud by itself. Tests of other projects
+may use `fronts` beside their own mocks, in which two keys differ and the library `requests` is redirected.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any
 
 
 def speed_up() -> None:
-    """Replace moto's functions by ones that remember; a second call changes nothing."""
+    """Replace moto's functions in this process by ones that remember; a second call changes nothing."""
     for each in (_names_of_attributes, _methods_of_classes, _names_of_elements, _keys, _requests, _offerings):
         with suppress(ImportError, AttributeError):
             each()

@@ -44,18 +44,24 @@ from policies.online.pacing import Pace
 class SiteService(ServiceBase):
     """Answers requests about the site of one daemon."""
 
+    def condition(self) -> dict[str, Any]:
+        """Return of when the daemon's figures are, and what is wrong with it; this costs little."""
+        return {
+            "as_of": self._as_of(),
+            "now": self.daemon.world.clock.now(),
+            "fault": self.daemon.standing.fault,
+            "is_down": self.daemon.standing.is_down,
+            "notes": [*self._notes(), *self._late()],
+        }
+
     def status(self) -> dict[str, Any]:
         """Return the daemon's status from memory, at once, whatever a tick is doing."""
         standing = self.daemon.standing
         picture = standing.picture
         document: dict[str, Any] = {
-            "as_of": self._as_of(),
-            "now": self.daemon.world.clock.now(),
-            "fault": standing.fault,
+            **self.condition(),
             "is_observing": self.daemon.storage is None or self.daemon.settings.daemon.observe,
-            "is_down": standing.is_down,
             "leader": self._leader(),
-            "notes": [*self._notes(), *self._late()],
             "setting_warnings": list(standing.setting_warnings),
             "best_effort": self._best_effort(),
             "tick_seconds": standing.tick_seconds,

@@ -23,7 +23,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.document_file import read_document
 from boa_daemon.inputs.problem_file import load_problem
 
-_COMMITMENTS, _BLOCKS = ("cloud", "commitments"), ("cloud", "blocks")
+_PRICES, _COMMITMENTS, _BLOCKS = ("cloud", "prices"), ("cloud", "commitments"), ("cloud", "blocks")
 _LOWER = "less would count against the caps"
 _OTHER = "other costs would count against the caps"
 _LOST = "the file stated it, and another price would take its place"
@@ -64,10 +64,12 @@ def cost_changes(
             if (was is None or _is_over(was, now)) and (will is None or _is_over(will, now)):
                 continue
             why = _OTHER
-        elif path[-1] not in settings.cloud.instance_types:
+        elif path[-1] not in settings.cloud.instance_types or (
+            path[1] == "by_region" and path[2] not in _regions(settings)
+        ):
             continue
         else:
-            why = _price_loosening(path, was, will, settings)
+            why = _price_loosening(path, was, will, settings, before)
         found.append(SettingChange(path=path, before=was, after=will, why=why))
     return found
 
@@ -76,9 +78,9 @@ def _named_files(settings: Settings) -> Iterator[tuple[SettingPath, str]]:
     """Yield the settings that name files of costs, with the files."""
     cloud = settings.cloud
     if prices := getattr(cloud, "prices", None):
-        yield ("cloud", "prices"), prices
+        yield _PRICES, prices
     for region, own in (getattr(cloud, "by_region", None) or {}).items():
-        if own.prices:
+        if own.prices and region in _regions(settings):
             yield ("cloud", "by_region", region, "prices"), own.prices
     if cloud.commitments:
         yield _COMMITMENTS, cloud.commitments
@@ -88,10 +90,15 @@ def _named_files(settings: Settings) -> Iterator[tuple[SettingPath, str]]:
         yield ("workload", "classes"), settings.workload.classes
 
 
+def _regions(settings: Settings) -> set[str]:
+    """Return the regions in which the settings rent."""
+    return {settings.cloud.region, *(getattr(settings.cloud, "regions", None) or ())}
+
+
 def _costs(settings: Settings, named: Mapping[SettingPath, str]) -> Iterator[tuple[SettingPath, Any]]:
     """Yield what each file says of costs, by setting and name."""
     shipped = Catalog.load()
-    home = [named[path] for path in (("cloud", "prices"),) if path in named]
+    home = [named[_PRICES]] if _PRICES in named else []
     for path, file in named.items():
         if path == _BLOCKS:
             for block in read_blocks(Path(file)):
@@ -114,10 +121,11 @@ def _costs(settings: Settings, named: Mapping[SettingPath, str]) -> Iterator[tup
                     yield (*path, f"{row.get('name')} from {row.get('begins', 'the first day')}"), dict(row)
         elif path[0] == "workload":
             catalog = Catalog.load(*home, region=settings.cloud.region if home else "")
-            for machine in load_problem(file, catalog=catalog, require_rates=False).instance_types.values():
-                listed = catalog.entries.get(machine.name)
-                if listed is None or listed.usd_per_hour != machine.usd_per_hour:
-                    yield (*path, machine.name), machine.usd_per_hour
+            found = load_problem(file, catalog=catalog, require_rates=False)
+            # A price that only the catalogue states is not the file's: it may change with the version.
+            for price in found.prices:
+                if price.source == f"set in {found.path}":
+                    yield (*path, price.instance_type), price.usd_per_hour
         else:
             region = settings.cloud.region if path[1] == "prices" else path[2]
             for name, entry in Catalog.load(file, region=region).entries.items():
@@ -125,10 +133,14 @@ def _costs(settings: Settings, named: Mapping[SettingPath, str]) -> Iterator[tup
                     yield (*path, name), entry.usd_per_hour
 
 
-def _price_loosening(path: SettingPath, was: float | None, will: float | None, settings: Settings) -> str:
+def _price_loosening(
+    path: SettingPath, was: float | None, will: float | None, settings: Settings, before: CostFiles
+) -> str:
     """Return why another price lets less count against the caps; empty when it does not."""
     if will is None:
         return _LOST
+    if was is None and path[0] == "workload":
+        was = before.costs.get((*_PRICES, path[-1]))
     if was is None:
         region = path[2] if path[1] == "by_region" else settings.cloud.region
         entry = Catalog.load().in_region(region).entries.get(path[-1])

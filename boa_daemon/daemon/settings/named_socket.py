@@ -52,9 +52,13 @@ def folder_of(file: Path) -> Path:
 
 
 def placed(path: str, beside: Path | None) -> str:
-    """Return a path of the settings: `~` is the home of a user, and a relative one starts from a folder."""
-    path = os.path.expanduser(path)
-    return path if beside is None else str(beside / path)
+    """Return a path of the settings: `~` is the home of a user, and a relative one starts from a folder.
+
+    A folder that is called `~` was made by a version that did not know the sign: there the state is still.
+    """
+    found = path if beside is None else str(beside / path)
+    home = os.path.expanduser(path)
+    return found if home == path or os.path.lexists(found) else home
 
 
 def named_socket(explicit: Path | None = None) -> Path | None:

@@ -26,7 +26,7 @@ from boa_daemon.daemon.settings.config import (
 )
 from boa_daemon.daemon.settings.named_socket import folder_of, setting_files
 from boa_daemon.daemon.settings.setting_conflicts import SettingConflict, refused, warned_of
-from boa_daemon.daemon.settings.setting_paths import with_paths
+from boa_daemon.daemon.settings.setting_paths import MAY_BE_EMPTY, PATHS, with_paths
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_document
@@ -271,6 +271,8 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]
         if key not in kind.model_fields:
             hint = did_you_mean(key, kind.model_fields)
             raise InputError(f"the environment variable {name} names no setting of [{section}]", hint=hint)
+        if not text and key in PATHS and key not in MAY_BE_EMPTY:
+            continue  # A variable that a container or a service leaves empty names no file.
         tables.setdefault(section, {})[key] = _value(text, kind, key)
     return tables
 

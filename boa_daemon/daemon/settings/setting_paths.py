@@ -8,11 +8,12 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from boa_daemon.daemon.settings.named_socket import placed
 from boa_daemon.errors import InputError
 
-_PATHS = (
+PATHS = (
     "classes",
     "commitments",
     "blocks",
@@ -24,7 +25,7 @@ _PATHS = (
     "tls_key",
     "secrets_file",
 )
-_MAY_BE_EMPTY = ("prices", "secrets_file")
+MAY_BE_EMPTY = ("prices", "secrets_file")
 """Paths that are unset where they are empty."""
 _SQLITE = "sqlite:///"
 
@@ -36,7 +37,7 @@ def with_paths(section: str, values: Mapping[str, Any], beside: Path | None) -> 
         InputError: when a text is no path, or one that only a shell would complete.
     """
     table = dict(values)
-    _place(table, _PATHS, beside, (section,))
+    _place(table, PATHS, beside, (section,))
     if isinstance(regions := table.get("by_region"), Mapping):
         table["by_region"] = {name: dict(own) for name, own in regions.items()}
         for name, own in table["by_region"].items():
@@ -54,7 +55,7 @@ def _place(table: dict[str, Any], keys: Sequence[str], beside: Path | None, sect
     """
     for key in keys:
         text = table.get(key)
-        if not isinstance(text, str) or (not text and key in _MAY_BE_EMPTY):
+        if not isinstance(text, str) or (not text and key in MAY_BE_EMPTY):
             continue
         if problem := _no_path(text):
             said, hint = problem
@@ -85,12 +86,29 @@ def _placed_database(url: str, beside: Path | None) -> str:
     """Return a database's URL with the path of a SQLite file made whole.
 
     The working folder is another one for systemd than for a person, and there the database would be empty.
+    A file in it was made by a version that looked there, and that did not know `~`.
+
+    Raises:
+        InputError: when a file is there and in the working folder: only one has what was spent.
     """
     begin, path = url[: len(_SQLITE)], url[len(_SQLITE) :]
     if begin != _SQLITE or path.startswith(("/", ":", "file:")) or not path:
         return url
-    if beside is not None and not path.startswith("~") and os.path.exists(path.partition("?")[0]):
-        beside = Path.cwd()  # It was made by a version that looked there.
-    if beside is not None:
-        beside = Path(str(beside).replace("%", "%25").replace("?", "%3F"))
-    return f"{begin}{placed(path, beside)}"
+    file = unquote(path.partition("?")[0])
+    if not os.path.exists(file):
+        return begin + placed(path, None if beside is None else Path(_in_url(beside)))
+    if beside is None:
+        return url
+    there = beside / file
+    if there.exists() and not there.samefile(file):
+        raise InputError(
+            f"[daemon] database: {file} is in {Path.cwd()} and in {beside}",
+            hint="Write the path of the one that is meant, from the root: sqlite:////...",
+            setting=("daemon", "database"),
+        )
+    return f"{begin}{_in_url(Path.cwd())}/{path}"
+
+
+def _in_url(folder: Path) -> str:
+    """Return a folder as it stands in a URL, where these two signs have another meaning."""
+    return str(folder).replace("%", "%25").replace("?", "%3F")

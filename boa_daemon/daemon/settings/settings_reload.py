@@ -27,6 +27,7 @@ from boa_daemon.daemon.settings.daemon_paths import daemon_paths
 from boa_daemon.daemon.settings.named_socket import placed
 from boa_daemon.daemon.settings.setting_changes import SettingChange, changes_between, code_of, refusal
 from boa_daemon.daemon.settings.setting_layers import LoadedSettings, load_settings, origin_of, with_flags
+from boa_daemon.daemon.settings.setting_paths import with_paths
 from boa_daemon.errors import InputError
 
 _LOG = logging.getLogger("boa")
@@ -224,6 +225,8 @@ class SettingsReader:
     ) -> PendingChanges:
         """Return what changes between settings that were applied and those of the files."""
         new = _applied(loaded, costs)
+        if last is not None and last.costs is None:
+            last = replace(last, given=_from_here(last.given), complete=_from_here(last.complete))
         changes = () if last is None else tuple(
             changes_between(last.complete, new.complete, given_before=last.given, given_after=new.given)
         )  # fmt: skip
@@ -299,6 +302,11 @@ def _forgotten_state(last: AppliedSettings, loaded: LoadedSettings) -> str:
 def _database_of(applied: AppliedSettings) -> str | None:
     """Return the URL of the database that settings give; None: the file in the state folder."""
     return dict(applied.given.get("daemon") or {}).get("database")
+
+
+def _from_here(content: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what an earlier version applied: it looked for price files of regions in the working folder."""
+    return {**content, "cloud": with_paths("cloud", content.get("cloud", {}), Path.cwd())}
 
 
 def _applied(loaded: LoadedSettings, costs: CostFiles | None) -> AppliedSettings:

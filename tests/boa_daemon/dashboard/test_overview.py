@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from boa_daemon.dashboard.job_page import job_document
-from boa_daemon.dashboard.overview import MOST_JOBS, overview_document
+from boa_daemon.dashboard.overview import MOST_JOBS, overview_document, standing_document
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
@@ -67,4 +69,19 @@ def test_the_time_left_of_a_running_job_shrinks_with_its_progress(tmp_path: Path
     (row,) = overview_document(play.service)["queue"]
 
     assert 1.9 * 3600.0 < row["seconds_left"] < 2.9 * 3600.0
+    play.close()
+
+
+def test_what_stands_above_each_view_takes_no_whole_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each view asks for it every few seconds, and a status prices the plan when an hour begins."""
+    play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0))
+    status = play.service.status()
+    monkeypatch.setattr(type(play.service), "status", lambda _self: pytest.fail("a whole status"))
+    found = standing_document(play.service)
+    assert (
+        found.items()
+        >= {name: status[name] for name in ("as_of", "now", "fault", "is_down", "notes")}.items()
+    )
     play.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from moto.core import models, responses, serialize
 from moto.ec2.models import instance_types
 from moto.kms import models as kms
 
-from boa_daemon.testing import ManualClock
+from boa_daemon.testing import ManualClock, fronts, moto_speed
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fronts import mocked
 from boa_daemon.testing.moto_speed import speed_up
@@ -80,3 +81,11 @@ def test_a_version_of_moto_with_other_functions_is_left_alone(monkeypatch: pytes
     monkeypatch.delattr(kms, "generate_private_key")
     monkeypatch.delattr(models, "RESPONSES_METHODS")
     speed_up()
+
+
+def test_tests_of_other_projects_keep_moto_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The import of the fake cloud changes nothing: their keys differ, and `requests` is redirected."""
+    called: list[str] = []
+    monkeypatch.setattr(moto_speed, "speed_up", lambda: called.append("speed_up"))
+    runpy.run_path(str(fronts.__file__), run_name="imported")
+    assert not called

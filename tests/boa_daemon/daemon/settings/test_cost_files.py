@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -232,8 +233,6 @@ def test_what_an_earlier_version_applied_is_compared_with_nothing() -> None:
     applied = Path("state/applied_settings.json")
     text = applied.read_text()
     assert '"costs"' in text
-    import json
-
     document = json.loads(text)
     del document["costs"], document["cost_files"]
     applied.write_text(json.dumps(document))
@@ -265,3 +264,69 @@ def test_a_price_of_a_further_region_is_one_of_that_region(tmp_path: Path) -> No
     assert "by_region.us-west-2] prices, p5.48xlarge: 98.0 -> 9.0" in read.note
     with pytest.raises(LooserLimits):
         read()
+
+
+def applied(prices: str, classes: str) -> SettingsReader:
+    """Return the reader of a daemon that applied other texts."""
+    Path("prices.toml").write_text(prices)
+    Path("classes.yaml").write_text(classes)
+    SettingsReader(None, {}).accept()
+    read = SettingsReader(None, {})
+    read()
+    read.confirm()
+    assert read.note == ""
+    return read
+
+
+def test_a_class_file_that_stays_is_no_change_when_the_list_price_moves() -> None:
+    """Its price was that of the list by chance, and below the shipped one; the list rises."""
+    read = applied(PRICES.replace("1.5", "0.9"), CLASSES.replace("1.4", "0.9"))
+    Path("prices.toml").write_text(PRICES)
+    read()
+    assert read.note == ""
+
+
+def test_a_class_file_that_undercuts_the_price_file_waits_for_consent() -> None:
+    """What counted before was the price file's, and not the lower one of the shipped list."""
+    own = "{usd_per_gpu_hour: 1.4, instance_type: g5.xlarge}"
+    read = applied(PRICES, CLASSES.replace(own, "{instance_types: [g5.xlarge]}"))
+    Path("classes.yaml").write_text(CLASSES)
+    with pytest.raises(LooserLimits, match=r"classes, g5\.xlarge"):
+        read()
+
+
+def test_a_region_in_which_nothing_is_rented_costs_nothing() -> None:
+    """Its price file is not asked for before it is in the list of regions, and not missed after it was."""
+    west = '[cloud.by_region.us-west-2]\nprices = "west.toml"\n[workload]'
+    Path("boa.toml").write_text(SETTINGS.replace("[workload]", west))
+    SettingsReader(None, {}).accept()
+    read = SettingsReader(None, {})
+    read()
+    assert read.note == ""
+    Path("west.toml").write_text(PRICES.replace("us-east-1", "us-west-2"))
+    both = f'regions = ["us-east-1", "us-west-2"]\n{west}'
+    Path("boa.toml").write_text(SETTINGS.replace("[workload]", both))
+    SettingsReader(None, {}).accept()
+    Path("boa.toml").write_text(SETTINGS.replace("[workload]", both.replace(', "us-west-2"', "")))
+    changes = SettingsReader(None, {}).pending().changes
+    assert not [change.sentence for change in changes if "prices" in change.name]
+
+
+def test_an_earlier_version_looked_for_prices_of_regions_in_the_working_folder() -> None:
+    """Its word for the same file is no change, and the file is read."""
+    both = """regions = ["us-east-1", "us-west-2"]
+[cloud.by_region.us-west-2]
+prices = "west.toml"
+[workload]"""
+    Path("boa.toml").write_text(SETTINGS.replace("[workload]", both))
+    Path("west.toml").write_text(PRICES.replace("us-east-1", "us-west-2"))
+    SettingsReader(None, {}).accept()
+    applied = Path("state/applied_settings.json")
+    document = json.loads(applied.read_text())
+    del document["costs"], document["cost_files"]
+    applied.write_text(
+        json.dumps(document).replace(json.dumps(str(Path("west.toml").absolute())), '"west.toml"')
+    )
+    read = SettingsReader(None, {})
+    read()
+    assert read.note == ""

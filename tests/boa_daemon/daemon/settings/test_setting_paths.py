@@ -132,3 +132,43 @@ def test_variables_and_flags_know_the_home(folder: Path) -> None:
     assert (folder / "home" / "boa" / "applied_settings.json").exists()
     with pytest.raises(InputError, match="settings have none"):
         load_settings(environment={"BOA_DAEMON_STATE_DIR": "$HOME/boa"})
+
+
+def test_a_folder_called_by_the_sign_of_a_home_was_made_by_an_earlier_version(folder: Path) -> None:
+    """What was spent stands there: in a new folder nothing would be counted. It is so for every writer."""
+    file, old = folder / "site" / "boa.toml", folder / "elsewhere" / "~" / "boa"
+    (folder / "site" / "~" / "boa").mkdir(parents=True)
+    old.mkdir(parents=True)
+    file.write_text('[daemon]\nstate_dir = "~/boa"\n')
+    assert load_settings(file, environment={}).settings.daemon.state_dir == str(folder / "site/~/boa")
+    assert named_socket(file) == folder / "site/~/boa/boa.sock"
+    for environment, flags in (({"BOA_DAEMON_STATE_DIR": "~/boa"}, {}), ({}, {"daemon.state_dir": "~/boa"})):
+        read = SettingsReader(None, flags, environment=environment)
+        assert Path(read().daemon.state_dir or "").absolute() == old
+    (old / "boa.sqlite").touch()
+    environment = {"BOA_DAEMON_DATABASE": "sqlite:///~/boa/boa.sqlite"}
+    assert (
+        load_settings(environment=environment).settings.daemon.database == environment["BOA_DAEMON_DATABASE"]
+    )
+
+
+def test_of_two_sqlite_files_none_is_taken(folder: Path) -> None:
+    """One has what was spent, and nobody but a person knows which; by a link they are one."""
+    file = folder / "site" / "boa.toml"
+    (folder / "site" / "boa.sqlite").touch()
+    (folder / "elsewhere" / "boa.sqlite").touch()
+    file.write_text('[daemon]\ndatabase = "sqlite:///boa.sqlite"\n')
+    with pytest.raises(InputError, match="Write the path of the one that is meant") as refused:
+        load_settings(file, environment={})
+    assert f"{file}:2: " in str(refused.value)
+    (folder / "elsewhere" / "boa.sqlite").unlink()
+    (folder / "elsewhere" / "boa.sqlite").symlink_to(folder / "site" / "boa.sqlite")
+    assert load_settings(file, environment={}).settings.daemon.database
+
+
+@pytest.mark.parametrize(
+    "name", ["DAEMON_STATE_DIR", "DAEMON_SOCKET", "API_TOKENS", "WORKLOAD_CLASSES", "CLOUD_COMMITMENTS"]
+)
+def test_a_variable_that_is_empty_names_no_path(name: str) -> None:
+    """A compose file gives one for each variable that its host lacks; the daemon started with it before."""
+    assert load_settings(environment={f"BOA_{name}": ""}).given == {}
