@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -51,11 +52,12 @@ def whole_file(path: str | Path, *, mode: int | None = None, durable: bool = Tru
             flush(target.parent)
 
 
-def remove_torn(folder: Path) -> None:
+def remove_torn(folder: Path, *, unless_of_last_seconds: float = 0.0) -> None:
     """Remove what processes that were killed had begun to write beside the files of a folder.
 
-    Only processes of this machine may write in the folder: others are not known to live. A folder that cannot
-    be read, and a file that cannot be removed, stay as they are.
+    Processes of another machine or container are not known to live: where one may write in the folder, name
+    the time within which it would have gone on writing. A folder that cannot be read, and a file that cannot
+    be removed, stay as they are.
     """
     threads = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
     try:
@@ -69,8 +71,9 @@ def remove_torn(folder: Path) -> None:
         pid, thread = int(found[1]), int(found[2])
         # In a container each daemon has the number of the one before.
         is_written = thread in threads if pid == os.getpid() else os.path.exists(f"/proc/{pid}")
-        if not is_written:
-            with suppress(OSError):
+        with suppress(OSError):
+            is_fresh = time.time() - os.stat(folder / name).st_mtime < unless_of_last_seconds
+            if not is_written and not is_fresh:
                 os.unlink(folder / name)
 
 

@@ -82,8 +82,9 @@ from policies import plugins
 from policies.model import NodeId
 
 _LOG = logging.getLogger("boa.cloud")
-AGAIN_SECONDS, DAMAGED_SECONDS = 1.0, 60.0
-"""Seconds until a database is tried again: one whose trouble passes, and one that a person must mend."""
+AGAIN_SECONDS, DAMAGED_SECONDS, TORN_SECONDS = 1.0, 60.0, 600.0
+"""Seconds until a database is tried again: one whose trouble passes, and one that a person must mend; and for
+how long a part of a file may still be written by somebody whose processes are not seen here."""
 _Part = TypeVar("_Part")
 
 
@@ -544,7 +545,8 @@ def open_daemon(
     there = daemon_paths(settings)
     make_folder(there.state)
     for folder in (there.state, there.backups):
-        remove_torn(folder)
+        # A half backup may be what fills the disk; a fresh one may be that of a leader in another container.
+        remove_torn(folder, unless_of_last_seconds=TORN_SECONDS)
     engine = engine_kind(settings.engine.name)
     if settings.engine.own_user and engine.on_this_machine and os.geteuid() == 0:
         with suppress(OSError):
@@ -553,6 +555,9 @@ def open_daemon(
     fault, again = "", None
     if storage is None:
         storage, fault, again = try_database(settings, lead)
+    if storage is not None:
+        for folder in (there.state, there.backups):
+            remove_torn(folder)
     if fault:
         _LOG.error("%s", fault)
     last_file = LastStateFile(there.last_state)

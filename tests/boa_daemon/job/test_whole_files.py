@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -114,3 +115,18 @@ def test_what_a_killed_process_was_writing_is_removed_and_nothing_else(tmp_path:
     thread.join()
     assert sorted(os.listdir(tmp_path)) == sorted([*others, "b"])
     remove_torn(tmp_path / "no folder")
+
+
+@pytest.mark.parametrize(
+    ("age_seconds", "is_left"), [(0.0, True), (599.0, True), (601.0, False), (-9.0, True)]
+)
+def test_a_fresh_part_may_be_that_of_a_process_in_another_container(
+    tmp_path: Path, age_seconds: float, is_left: bool
+) -> None:
+    """Its number is not known here."""
+    part = tmp_path / f".boa.sqlite.{2**22 + 1}-7"
+    part.write_text("half")
+    at = time.time() - age_seconds
+    os.utime(part, (at, at))
+    remove_torn(tmp_path, unless_of_last_seconds=600.0)
+    assert part.exists() == is_left
