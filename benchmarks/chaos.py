@@ -555,7 +555,7 @@ def main() -> int:
     options = parser.parse_args()
     wanted = ["sqlite", "postgresql"] if options.database == "both" else [options.database]
     runs = [found for database in wanted if (found := storm(options, database)) is not None]
-    for name in runs[0] if runs else ():
+    for name in (name for name in (runs[0] if runs else ()) if name != "lost jobs"):
         print(f"{name:>22}  " + "  ".join(f"{run[name]!s:>14}" for run in runs))
     for run in runs:
         if "lost jobs" in run:
