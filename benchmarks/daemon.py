@@ -33,9 +33,9 @@ from boa_daemon.daemon.loop.components import World
 from boa_daemon.daemon.loop.loop import Daemon
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.serve import keep_answering
 from boa_daemon.sim.simulated_runner import SimulatedRunner
-from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.testing.daemon_in_a_folder import job_content
 
 SETTINGS: dict[str, Any] = {

@@ -29,8 +29,8 @@ from boa_daemon.daemon.loop.loop import Daemon
 from boa_daemon.daemon.loop.pruning import prune
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.sim.simulated_runner import SimulatedRunner
-from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.store.job_rows import row_of
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import JobRecord

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store.database import Database
-from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
+from boa_daemon.store.database_setup import migrate, open_engine
 from boa_daemon.store.queue import JobQueue, NewJob
 from boa_daemon.store.records import InstanceRecord
 from boa_daemon.testing import a_node

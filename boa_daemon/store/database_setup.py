@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from sqlalchemy import (
     Column,
@@ -38,6 +38,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from boa_daemon.errors import BoaError, InputError
+from boa_daemon.inputs.sqlite_urls import path_from_url
 from boa_daemon.job.whole_files import whole_file
 from boa_daemon.store.database_troubles import PASSING, explain, trouble_of
 from boa_daemon.store.fresh_connections import HUNG_SECONDS, keep_connections_fresh
@@ -81,12 +82,6 @@ class StoreTooNew(StoreUnusable):
     """A newer version of BOA wrote the database: it is intact, but this version cannot use it."""
 
 
-def sqlite_url(path: Path) -> str:
-    """Return the URL of a SQLite file."""
-    # In a URL these two begin a query, and a sign by its number.
-    return f"sqlite:///{str(path).replace('%', '%25').replace('?', '%3F')}"
-
-
 def parsed_url(url: str) -> URL:
     """Return a database's URL in its parts; ``postgres:`` stands for ``postgresql:``.
 
@@ -104,8 +99,7 @@ def parsed_url(url: str) -> URL:
         ) from None
     if parsed.get_backend_name() == "sqlite" and parsed.database:
         # Versions of SQLAlchemy differ in whether they do this.
-        path = url.partition(":///")[2].partition("?")[0]
-        parsed = parsed.set(database=unquote(path))
+        parsed = parsed.set(database=path_from_url(url))
     return parsed.set(drivername="postgresql") if parsed.drivername == "postgres" else parsed
 
 

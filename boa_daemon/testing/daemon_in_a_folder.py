@@ -14,8 +14,8 @@ from boa_daemon.daemon.planner.planner import Planner
 from boa_daemon.daemon.planner.warm_pool import start_seconds_of
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.sim.simulated_runner import SimulatedRunner
-from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.tick.facts.ports import Clock, Provider, Runner
 from policies.model import Width

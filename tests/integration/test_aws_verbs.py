@@ -23,7 +23,7 @@ from boa_daemon.backends.settings import AwsSettings, SidePrices
 from boa_daemon.daemon.loop.assembly import open_storage
 from boa_daemon.daemon.money.standing_costs import StandingCosts
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.store.database_setup import sqlite_url
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Terms

@@ -28,9 +28,10 @@ from boa_daemon.daemon.service.replay import replay
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.daemon.settings.setting_layers import load_settings
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.job.checkpoint import newest_checkpoint
 from boa_daemon.job.processes import is_alive, kill_all_carrying
-from boa_daemon.store.database_setup import HEAD, StoreTooNew, open_engine, sqlite_url
+from boa_daemon.store.database_setup import HEAD, StoreTooNew, open_engine
 from boa_daemon.testing import ManualClock
 
 VERSIONS = sorted(folder.name for folder in RELEASES.iterdir() if folder.is_dir())

@@ -51,6 +51,7 @@ from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_starts import AT_ONCE
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.gate.companion import JobDoor
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.job.whole_files import remove_torn
 from boa_daemon.slurm.commands import Slurm
 from boa_daemon.store.database import Database
@@ -67,7 +68,6 @@ from boa_daemon.store.database_setup import (
     migrate,
     open_engine,
     parsed_url,
-    sqlite_url,
     unusable,
 )
 from boa_daemon.store.database_troubles import PASSING

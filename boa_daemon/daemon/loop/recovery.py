@@ -27,6 +27,7 @@ from boa_daemon.daemon.loop.loop import Daemon
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.daemon.settings.daemon_paths import DaemonPaths, StateFile, daemon_paths, make_folder
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store.database_setup import (
     HEAD,
     RECOVERED,
@@ -38,7 +39,6 @@ from boa_daemon.store.database_setup import (
     look_into,
     look_into_server,
     open_engine,
-    sqlite_url,
     unusable,
 )
 from boa_daemon.store.documents import Documents

@@ -28,7 +28,7 @@ from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.errors import BoaError
-from boa_daemon.store.database_setup import sqlite_url
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.tick.decide.decision import Decision
 from boa_daemon.tick.facts.ports import RunReport
 from policies.model import Budget, InstanceType, JobId

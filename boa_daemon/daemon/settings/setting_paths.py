@@ -8,10 +8,10 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from boa_daemon.daemon.settings.named_socket import placed
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.sqlite_urls import SQLITE, path_from_url, path_in_url
 
 PATHS = (
     "classes",
@@ -27,7 +27,6 @@ PATHS = (
 )
 MAY_BE_EMPTY = ("prices", "secrets_file")
 """Paths that are unset where they are empty."""
-_SQLITE = "sqlite:///"
 
 
 def with_paths(section: str, values: Mapping[str, Any], beside: Path | None) -> dict[str, Any]:
@@ -91,12 +90,12 @@ def _placed_database(url: str, beside: Path | None) -> str:
     Raises:
         InputError: when a file is there and in the working folder: only one has what was spent.
     """
-    begin, path = url[: len(_SQLITE)], url[len(_SQLITE) :]
-    if begin != _SQLITE or path.startswith(("/", ":", "file:")) or not path:
+    begin, path = url[: len(SQLITE)], url[len(SQLITE) :]
+    if begin != SQLITE or path.startswith(("/", ":", "file:")) or not path:
         return url
-    file = unquote(path.partition("?")[0])
+    file = path_from_url(url)
     if not os.path.exists(file):
-        return begin + placed(path, None if beside is None else Path(_in_url(beside)))
+        return begin + placed(path, None if beside is None else Path(path_in_url(beside)))
     if beside is None:
         return url
     there = beside / file
@@ -106,9 +105,4 @@ def _placed_database(url: str, beside: Path | None) -> str:
             hint="Write the path of the one that is meant, from the root: sqlite:////...",
             setting=("daemon", "database"),
         )
-    return f"{begin}{_in_url(Path.cwd())}/{path}"
-
-
-def _in_url(folder: Path) -> str:
-    """Return a folder as it stands in a URL, where these two signs have another meaning."""
-    return str(folder).replace("%", "%25").replace("?", "%3F")
+    return f"{begin}{path_in_url(Path.cwd())}/{path}"

@@ -16,6 +16,7 @@ from memory_samples import MemorySamples
 from boa_daemon.daemon.planner.planner import Planner
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.learning.beliefs import (
     Beliefs,
     ClassBelief,
@@ -28,7 +29,7 @@ from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.samples import Sample, SampleStore, compact_samples
 from boa_daemon.learning.speedups import SpeedSample
 from boa_daemon.store.database import Database
-from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
+from boa_daemon.store.database_setup import migrate, open_engine
 from boa_daemon.store.samples import SqlSamples
 from boa_daemon.testing import ManualClock, a_job
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from postgres_server import PostgresServer, empty_database, postgres_programs
 
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store.database import Database
-from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
+from boa_daemon.store.database_setup import migrate, open_engine
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.store.sql import SqlStore
 from boa_daemon.tick.facts.ports import Store

@@ -11,6 +11,7 @@ from alembic import command
 from sqlalchemy import text
 
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store import database_setup
 from boa_daemon.store.database_setup import (
     HEAD,
@@ -24,7 +25,6 @@ from boa_daemon.store.database_setup import (
     migrate,
     newest_backup_age,
     open_engine,
-    sqlite_url,
 )
 
 

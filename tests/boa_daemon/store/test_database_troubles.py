@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store.database_setup import (
     StoreTooNew,
     StoreUnreachable,
@@ -20,7 +21,6 @@ from boa_daemon.store.database_setup import (
     look_into,
     migrate,
     open_engine,
-    sqlite_url,
     unusable,
 )
 from boa_daemon.store.database_troubles import explain, trouble_of

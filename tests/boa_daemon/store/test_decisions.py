@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store.database import Database
-from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
+from boa_daemon.store.database_setup import migrate, open_engine
 from boa_daemon.store.decisions import HELD, About, DaemonStore
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.testing import a_state

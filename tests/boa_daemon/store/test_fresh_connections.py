@@ -14,9 +14,10 @@ from postgres_server import PostgresServer, postgres_programs
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store import database as module
 from boa_daemon.store.database import Database
-from boa_daemon.store.database_setup import open_engine, sqlite_url
+from boa_daemon.store.database_setup import open_engine
 from boa_daemon.store.database_troubles import trouble_of
 
 HAS_SERVER = postgres_programs() is not None

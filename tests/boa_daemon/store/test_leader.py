@@ -18,9 +18,10 @@ from sqlalchemy.exc import DBAPIError
 
 from boa_daemon.daemon.loop.assembly import AGAIN_SECONDS, open_daemon, try_database
 from boa_daemon.daemon.settings.config import Settings
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store import database_setup as store_engine
 from boa_daemon.store.database import Database
-from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
+from boa_daemon.store.database_setup import migrate, open_engine
 from boa_daemon.store.documents import Documents
 from boa_daemon.store.leader import MARGIN_SECONDS, Leadership, LeadInDoubt, LedElsewhere
 from boa_daemon.store.sql import put

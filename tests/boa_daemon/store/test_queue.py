@@ -12,8 +12,9 @@ from job_records import a_start, with_nodes
 from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store.database import Database
-from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
+from boa_daemon.store.database_setup import migrate, open_engine
 from boa_daemon.store.queue import JobQueue, NewJob
 from boa_daemon.store.tables import JOBS
 from boa_daemon.testing.daemon_in_a_folder import job_content

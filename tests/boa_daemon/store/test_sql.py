@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store.database import Database
-from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
+from boa_daemon.store.database_setup import migrate, open_engine
 from boa_daemon.store.sql import SqlStore
 from boa_daemon.testing import an_instance_type
 from boa_daemon.tick.facts.actions import LaunchNodes

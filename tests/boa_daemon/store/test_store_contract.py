@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateTable
 
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store.database_setup import (
     HEAD,
     MIGRATIONS,
@@ -18,7 +19,6 @@ from boa_daemon.store.database_setup import (
     check_integrity,
     migrate,
     open_engine,
-    sqlite_url,
 )
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.store.sql import SqlStore

@@ -16,8 +16,9 @@ from boa_daemon.daemon.loop.recovery import recover
 from boa_daemon.daemon.service.service import Service
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.job.processes import carrying, kill_all_carrying
-from boa_daemon.store.database_setup import StoreTooNew, StoreUnreachable, backup, open_engine, sqlite_url
+from boa_daemon.store.database_setup import StoreTooNew, StoreUnreachable, backup, open_engine
 from boa_daemon.store.records import JobRecord
 from boa_daemon.testing.daemon_in_a_folder import job_content
 

@@ -14,7 +14,7 @@ from boa_daemon.daemon.loop.assembly import open_storage
 from boa_daemon.daemon.loop.auxiliary_costs import billed_usd, close_standing
 from boa_daemon.daemon.money.standing_costs import StandingCosts
 from boa_daemon.daemon.settings.config import Settings
-from boa_daemon.store.database_setup import sqlite_url
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
 from boa_daemon.tick.facts.limits import day_of

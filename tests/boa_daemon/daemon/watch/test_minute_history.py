@@ -17,8 +17,8 @@ from boa_daemon.daemon.watch.minute_history import (
     pack,
     unpack,
 )
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store.database import Database
-from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.store.tables import DOCUMENTS
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
