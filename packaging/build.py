@@ -50,7 +50,9 @@ def build(folder: Path) -> list[Path]:
     archive = hatch("sdist", TREE)
     with tempfile.TemporaryDirectory() as scratch:
         with tarfile.open(archive) as packed:
-            packed.extractall(scratch, filter="data")
+            # Releases of Python 3.11 before 3.11.4 have no filters; the archive is our own.
+            packed.extraction_filter = getattr(tarfile, "data_filter", None)
+            packed.extractall(scratch)
         [sources] = Path(scratch).iterdir()
         return [archive, *(hatch("wheel", sources / project) for project in PROJECTS)]
 

@@ -79,7 +79,7 @@ def test_a_day_with_two_nodes(stock: str, market: str) -> None:
 
     ec2 = boto3.client("ec2", region_name="us-east-1", endpoint_url=stock)
     rows = [each for one in ec2.describe_instances()["Reservations"] for each in one["Instances"]]
-    assert running[1:DAY_TICKS] == [2] * (DAY_TICKS - 1), said[:6]
+    assert running[1:DAY_TICKS] == [2] * (DAY_TICKS - 1), (said[:6], cloud.offers(), calls.counts)
     assert [each["State"]["Name"] for each in rows] == ["terminated"] * 2
     assert len(store.charges) == 2
     assert store.unsettled() == []
