@@ -48,7 +48,12 @@ def test_a_tick_neither_decodes_nor_copies_a_node_that_has_not_changed(
 ) -> None:
     """Its record holds the same object after a further tick, and still says when the node was seen last."""
     decoded = list[str]()
-    monkeypatch.setattr(simulated, "loads", lambda text: decoded.append(text) or loads(text))
+
+    def noting(text: str) -> Any:
+        decoded.append(text)
+        return loads(text)
+
+    monkeypatch.setattr(simulated, "loads", noting)
     clock = ManualClock(START)
     play = DaemonInAFolder(tmp_path, clock, SETTINGS)
     try:
