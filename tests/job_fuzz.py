@@ -349,15 +349,15 @@ class Fuzz:
         own = (self.precious, self.closed, self.evil, self.tools, self.place / "secrets")
         for top in (*own, *map(Path, WATCHED)):
             for path in (top, *top.rglob("*")) if top.exists() else ():
-                if path.is_relative_to(NETWORKS_OF_TESTS):
-                    continue  # Tests of networks that run beside this one make these and take them away.
+                if any(path.is_relative_to(each) for each in MADE_BESIDE):
+                    continue
                 at = path.lstat()
                 said = path.read_bytes() if top in own and stat.S_ISREG(at.st_mode) else b""
                 found[str(path)] = (
                     at.st_uid,
                     at.st_gid,
                     stat.S_IMODE(at.st_mode),
-                    *((at.st_nlink, at.st_mtime_ns) if path != NETWORKS_OF_TESTS.parent else ()),
+                    *((at.st_nlink, at.st_mtime_ns) if path not in {each.parent for each in MADE_BESIDE} else ()),
                     said,
                 )
         return found

@@ -40,6 +40,8 @@ def untruths(decision: Decision, rules: Rules) -> list[str]:
             reader.places(name, text),
             reader.subjects(name, text),
             reader.money(name, text),
+            reader.caps(name, text),
+            reader.lending(name, text),
             reader.wait(name, text),
             reader.choice(name),
         ):
@@ -159,6 +161,37 @@ class _Reader:
         for said in re.findall(r"\$(\d+\.\d\d) are rented", text):
             if abs(float(said) - burn) > CENT:
                 yield f"{burn} are rented"
+
+    def caps(self, name: JobId, text: str) -> Iterator[str]:
+        """A cap is said as it was set, has no room where it says so, and holds nobody whose nodes come."""
+        caps, plan = self.rules.caps, self.decision.plan
+        usd = r"\$([\d,]+\.\d\d)"
+        for period, said, left in re.findall(
+            rf"the cap on dollars per (day|month) leaves no room for it \(the cap is {usd}(.*?);", text
+        ):
+            of_rules = None if caps is None else caps.usd_per_day if period == "day" else caps.usd_per_month
+            if of_rules is None or abs(float(said.replace(",", "")) - of_rules) > CENT:
+                yield f"the cap is {of_rules}"
+            rest, takes = re.search(rf"{usd} is left", left), re.search(rf"takes {usd}", left)
+            if rest is None or takes is None or not plan.launches:
+                continue
+            if float(takes[1].replace(",", "")) <= float(rest[1].replace(",", "")) - CENT:
+                yield "there is room for it"
+        queue, width = self._queue(), plan.jobs.widths.get(name)
+        if plan.jobs.waiting.get(name) not in ("cap-day", "cap-month", "cap-hour") or width is None:
+            return
+        kind = self.rules.instance_types[width.gpu_type]
+        if queue[:1] == [name] and plan.launches.get(kind.name, 0) * kind.gpus >= width.gpus:
+            yield "its nodes are asked for"
+
+    def lending(self, name: JobId, text: str) -> Iterator[str]:
+        """A job that is to hold nothing is not told of free GPUs beside it."""
+        job, jobs = self.decision.state.all_jobs[name], self.decision.plan.jobs
+        holds = name in jobs.slots or (job.slots and name not in jobs.stops and not job.is_stopping)
+        if "free GPUs beside it" in text and not holds:
+            yield "no GPUs are beside it"
+        if re.search(r"(runs on \d+ x \S+): it \1", text):
+            yield "says it twice"
 
     def wait(self, name: JobId, text: str) -> Iterator[str]:
         """What a job waits for is there: nodes to come, GPUs to fall free, a closed offer."""

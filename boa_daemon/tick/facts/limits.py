@@ -30,6 +30,7 @@ HeldCode: TypeAlias = (
 
 HeldNumber: TypeAlias = Literal[
     "cap_usd",
+    "set_aside_usd",
     "left_usd",
     "spent_usd",
     "ahead_usd",
@@ -60,10 +61,10 @@ _CENT = 0.005
 class HeldMoney:
     """The money of a purse that leaves no room, in dollars, and when there is room again.
 
-    `reserved_usd` is set aside for what runs: what it may cost until it can have been stopped, or for as long
-    as a launch must be affordable. `needed_usd` is the least that the purse must have left for what is not
-    done. `room_at` is when the purse's day or month ends, in seconds since the epoch; what is reserved and
-    not spent is free sooner, when jobs end.
+    `reserved_usd` is set aside for what runs or comes: what it may cost until it can have been stopped, or
+    for as long as a launch must be affordable. `needed_usd` is the least that the purse must have left for
+    what is not done. `room_at` is when the purse's day or month ends, in seconds since the epoch; what is
+    reserved and not spent is free sooner, when jobs end.
     """
 
     spent_usd: float
@@ -72,11 +73,11 @@ class HeldMoney:
     needed_usd: float = 0.0
 
     def sentence(self, cap_usd: float | None) -> str:
-        """Return the money in words, for a purse with a cap if it is known."""
+        """Return the money in words, for a purse with so much for nodes if it is known."""
         at = datetime.fromtimestamp(self.room_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
         said = f"{in_dollars(self.spent_usd)} is spent"
         if self.reserved_usd >= _CENT:
-            said += f", {in_dollars(self.reserved_usd)} is reserved for what runs"
+            said += f", {in_dollars(self.reserved_usd)} is reserved for what runs or comes"
         if self.needed_usd >= _CENT:
             said += f", it takes {in_dollars(self.needed_usd)} to begin"
         # What is spent stays spent: an end of running jobs gives back what is reserved for them alone.
@@ -107,7 +108,9 @@ class Held:
         names = self.numbers.keys() - ({"spent_usd"} if self.money is not None else frozenset())
         said = ", ".join(NUMBERS[name](value) for name, value in self.numbers.items() if name in names)
         line = f"{SENTENCES[self.code]}{f' ({said})' if said else ''}"
-        return line if self.money is None else f"{line}: {self.money.sentence(self.numbers.get('cap_usd'))}"
+        cap = self.numbers.get("cap_usd")
+        free = None if cap is None else cap - self.numbers.get("set_aside_usd", 0.0)
+        return line if self.money is None else f"{line}: {self.money.sentence(free)}"
 
 
 SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
@@ -141,6 +144,7 @@ def _usd_left(usd: float) -> str:
 NUMBERS: Mapping[HeldNumber, Callable[[float], str]] = MappingProxyType(
     {
         "cap_usd": lambda usd: f"the cap is {in_dollars(usd)}",
+        "set_aside_usd": lambda usd: f"{in_dollars(usd)} of it is for costs without nodes",
         "left_usd": _usd_left,
         "spent_usd": lambda usd: f"{in_dollars(usd)} is spent",
         "ahead_usd": lambda usd: f"by {in_dollars(usd)}",

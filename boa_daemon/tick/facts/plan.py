@@ -21,6 +21,12 @@ from policies.fast_dataclasses import fast_init, field_replacer, replace
 from policies.model import GpuSlot, InstanceType, JobId, NodeId, Width
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
+_OWN_PLAN = "planned without them are"
+
+
+def lent_reason(why: str, planned: Width, reason: str) -> str:
+    """Return why a job has more GPUs than planned, with what is planned and why."""
+    return f"{why}; {_OWN_PLAN} {planned}: {reason}"
 
 
 @fast_init
@@ -101,12 +107,27 @@ class PlannedJobs:
     def stopping(self, jobs: Collection[JobId]) -> PlannedJobs:
         """Return the table in which these jobs stop as well; they start nowhere now."""
         stops = tuple(dict.fromkeys((*self.stops, *jobs)))
-        return _stopping(self, _without(self.slots, jobs), stops, _without(self.intended, jobs))
+        own = self._as_intended(jobs)
+        return _stopping(own, _without(self.slots, jobs), stops, _without(self.intended, jobs))
 
     def held_back(self, jobs: Collection[JobId]) -> PlannedJobs:
         """Return the table in which these jobs start nowhere now; running ones keep what they hold."""
         started = self.slots.keys() & jobs
-        return _stopping(self, _without(self.slots, started), self.stops, _without(self.intended, started))
+        own = self._as_intended(started)
+        return _stopping(own, _without(self.slots, started), self.stops, _without(self.intended, started))
+
+    def _as_intended(self, jobs: Collection[JobId]) -> PlannedJobs:
+        """Return the table in which these jobs have their planned widths instead of GPUs lent to them."""
+        lent = {job: self.intended[job] for job in jobs if self[job].own_width is not None}
+        if not lent:
+            return self
+        reasons = self.reasons
+
+        def why(job: JobId) -> str:
+            said = reasons.get(job, "by the policy")
+            return said.partition(f"{_OWN_PLAN} {lent[job]}: ")[2] or said
+
+        return self.with_widths(lent, why)
 
     def ending(self, ends: Mapping[JobId, str]) -> PlannedJobs:
         """Return the table in which the running generations of these jobs are ended at once, for a reason."""

@@ -179,7 +179,12 @@ class CapProjection:
                 "usd_per_hour": self._present_usd_per_hour,
             }
         purse = self._tightest(code)
-        return {"cap_usd": dollars(purse.cap), "left_usd": dollars(round(purse.left))}
+        aside = _standing(purse.window, caps)
+        return {
+            "cap_usd": dollars(purse.cap + aside),
+            **({"set_aside_usd": dollars(aside)} if aside else {}),
+            "left_usd": dollars(round(purse.left)),
+        }
 
     def _tightest(self, code: CapCode) -> _Purse:
         """Return the purse of a cap that has the least left."""
@@ -188,7 +193,7 @@ class CapProjection:
     def held(self, what: str, code: CapCode, *, usd_per_hour: float = 0.0) -> Held:
         """Return why something is not done, with the numbers and the money behind it.
 
-        `usd_per_hour` is the price of a node that is not launched.
+        `usd_per_hour` is the price of the nodes that are not launched, as many as are needed together.
         """
         return Held(what=what, code=code, numbers=self.numbers(code), money=self._money(code, usd_per_hour))
 

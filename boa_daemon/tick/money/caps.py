@@ -22,17 +22,19 @@ Cost: O(nodes), and O(nodes log nodes) if something is given back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from math import floor, inf
 
 from boa_daemon.tick.facts.limits import CapCode, Caps, Held
-from boa_daemon.tick.facts.offers import most_usd_per_hour
+from boa_daemon.tick.facts.offers import most_usd_per_hour, whole_gangs
 from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState, Rules, WaitReason
 from boa_daemon.tick.money.cap_projection import CapProjection
 from boa_daemon.tick.money.team_caps import judge_teams, with_verdict
-from boa_daemon.tick.room.launches import cut_launches, launches_left
+from boa_daemon.tick.room.launches import cut_launches, is_coming, launches_left
+from boa_daemon.tick.room.service_order import waiting_in_order
 from policies.fast_dataclasses import replace
 from policies.model import JobId, NodeId
 
@@ -211,13 +213,25 @@ def _fewer_launches(state: ClusterState, plan: Plan, projection: CapProjection) 
         if left < count:
             gpu_type = plan.instance_types[name].gpu_type
             codes[gpu_type] = code
-            held.append(projection.held(f"{count - left} {name}", code, usd_per_hour=price))
         if left:
+            # What is said of the cap counts the nodes that are launched.
             projection.add(price, left)
+        if left < count:
+            together = _least_cut(plan, name, allowed[name])
+            held.append(projection.held(f"{count - left} {name}", code, usd_per_hour=together * price))
     if not held:
         return plan
     cut = cut_launches(plan, allowed)
-    return replace(cut, jobs=plan.jobs.waiting_for(_waiting(plan, codes)), held=(*plan.held, *held))
+    jobs = plan.jobs.waiting_for(_waiting(state, cut, codes))
+    return replace(cut, jobs=jobs, held=(*plan.held, *held))
+
+
+def _least_cut(plan: Plan, name: str, allowed: int) -> int:
+    """Return how many nodes of a type that is cut would have to be launched together at least."""
+    gangs = plan.gangs.get(name, ())
+    kept = whole_gangs(gangs, allowed)
+    single = plan.launches[name] - sum(gangs) > launches_left(plan, name, allowed) - sum(kept)
+    return 1 if single else min((Counter(gangs) - Counter(kept)).elements(), default=1)
 
 
 def _price_of_next(state: ClusterState, plan: Plan, name: str) -> float:
@@ -231,7 +245,26 @@ def _price(state: ClusterState, job: JobState) -> float:
     return sum(state.nodes[name].usd_per_hour for name in names)
 
 
-def _waiting(plan: Plan, codes: Mapping[str, CapCode]) -> Mapping[JobId, WaitReason]:
-    """Return what jobs wait for whose GPU types lost launches."""
-    widths = ((job, plan.jobs.widths.get(job)) for job in plan.jobs.waiting)
-    return {job: codes[width.gpu_type] for job, width in widths if width and width.gpu_type in codes}
+def _waiting(state: ClusterState, cut: Plan, codes: Mapping[str, CapCode]) -> Mapping[JobId, WaitReason]:
+    """Return what jobs wait for whose GPU types lost launches; the first ones have the nodes that come."""
+    found: dict[JobId, WaitReason] = {}
+    left = {kind: _coming_gpus(state, cut, kind) for kind in codes}
+    waiting = cut.jobs.waiting
+    in_order = dict.fromkeys((*waiting_in_order(state, cut), *cut.order, *waiting))
+    for job in in_order:
+        code, width = waiting.get(job), cut.jobs.widths.get(job)
+        if code is None or width is None or width.gpu_type not in codes:
+            continue
+        if code == "nodes-to-come" and width.gpus <= left[width.gpu_type]:
+            left[width.gpu_type] -= width.gpus
+        else:
+            found[job] = codes[width.gpu_type]
+    return found
+
+
+def _coming_gpus(state: ClusterState, cut: Plan, gpu_type: str) -> int:
+    """Return the GPUs of a type on nodes that boot or are launched."""
+    booting = (node for node in state.nodes.values() if is_coming(node))
+    names = {name: kind.gpus for name, kind in cut.instance_types.items() if kind.gpu_type == gpu_type}
+    gpus = sum(names.get(node.instance_type.name, 0) for node in booting)
+    return gpus + sum(names.get(name, 0) * count for name, count in cut.launches.items())

@@ -73,7 +73,9 @@ def _admitted(state: ClusterState, draft: Draft, room: PlaceableNodes, allowed: 
         placed.plan,
         launches=_count(used, blank),
         gangs=gangs_of(fitting, {name: node.instance_type.name for name, node in blank.items()}),
-        jobs=placed.plan.jobs.only_waiting(dict.fromkeys(placed.unplaced, "node-limit")),
+        jobs=placed.plan.jobs.only_waiting(
+            {job: "nodes-to-come" if job in fitting else "node-limit" for job in placed.unplaced}
+        ),
     )
     return replace(placed, plan=plan)
 

@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 
 from boa_daemon.tick.facts.draft import Draft, with_plan
-from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.plan import Plan, lent_reason
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.room.forecasts import job_hours_left
 from policies.answer import Allocation, LentWidth, NodePrices
@@ -67,10 +67,8 @@ def _stretched(state: ClusterState, draft: Draft, node_prices: NodePrices) -> Dr
 
 def _why(planned: Width, reasons: Mapping[JobId, str], job: JobId) -> str:
     """Return why a job gets more GPUs than planned."""
-    return (
-        f"no other job needs the free GPUs beside it, and they save it more than a restart; "
-        f"planned are {planned}: {reasons.get(job, 'by the policy')}"
-    )
+    why = "no other job needs the free GPUs beside it, and they save it more than a restart"
+    return lent_reason(why, planned, reasons.get(job, "by the policy"))
 
 
 def _best_on(

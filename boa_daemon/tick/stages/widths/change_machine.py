@@ -236,5 +236,5 @@ def _note(width: Width, found: Width, *, is_held: bool, is_there: bool, lacks: s
     if not is_held:
         return f"the next best width: {width} {lacks}"
     if is_there:
-        return f"it runs on {found}: the change to {width} would cost more than it saves"
-    return f"it runs on {found}: {width} {lacks}"
+        return f"the change to {width} would cost more than it saves"
+    return f"{width} {lacks}"

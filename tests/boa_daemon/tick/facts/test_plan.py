@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import some_slots
-from boa_daemon.tick.facts.plan import Plan, PlannedJobs
+from boa_daemon.tick.facts.plan import Plan, PlannedJobs, lent_reason
 from boa_daemon.tick.facts.retries import GivenUp
 from boa_daemon.tick.facts.state import DateNote
 from policies.answer import Allocation
@@ -105,6 +105,18 @@ def test_a_job_that_stops_starts_nowhere_and_lends_nothing() -> None:
     found = FULL.stopping(["b", "c", "a"])
     assert (found.stops, found.slots, found.intended) == (("c", "b", "a"), {}, {})
     assert (found.waiting, found.widths) == (FULL.waiting, FULL.widths)
+
+
+def test_a_job_that_loses_lent_gpus_has_its_planned_width_and_its_reason_again() -> None:
+    """Held back or stopped, it does not speak of free GPUs; one that starts narrow keeps its width."""
+    slots = {"a": some_slots("n1", 0, 1, 2, 3), "b": some_slots("n2", 0)}
+    why = {"a": lent_reason("there are free GPUs", Width("gpu", 2), "its own reason"), "b": "narrow"}
+    widths = {"a": Width("gpu", 4), "b": Width("gpu", 1)}
+    intended = {"a": Width("gpu", 2), "b": Width("gpu", 2)}
+    jobs = PlannedJobs(widths=widths, reasons=why, slots=slots, intended=intended)
+    for after in (jobs.held_back(["a", "b"]), jobs.stopping(["a", "b"])):
+        assert (after["a"].width, after["a"].reason) == (Width("gpu", 2), "its own reason")
+        assert (after["b"].width, after["b"].reason) == (Width("gpu", 1), "narrow")
 
 
 def test_a_hung_generation_is_ended_and_not_asked_to_stop() -> None:

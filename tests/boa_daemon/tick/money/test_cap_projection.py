@@ -103,7 +103,8 @@ def test_bills_standing_costs_and_fixed_costs_reduce_what_is_left() -> None:
     charged = replace(told, standing_charged_until=NOON)
     projection = CapProjection(charged, Caps(**TIMES, **caps))
     assert left(projection) == 10_000.0 - 600.0 - 120.0 - 48.0
-    assert projection.numbers("cap-day")["cap_usd"] == 10_000.0 - 240.0 - 48.0
+    numbers = projection.numbers("cap-day")
+    assert (numbers["cap_usd"], numbers["set_aside_usd"]) == (10_000.0, 240.0 + 48.0)
 
 
 def test_the_day_and_the_month_have_separate_caps_and_bills() -> None:

@@ -338,7 +338,7 @@ def test_a_job_on_the_other_gpu_type_stays_while_its_own_is_closed_and_goes_back
 
     stays = plan_of(replace(state, cooldowns={"a1": Cooldown(until=300.0)}), site)
     assert stays.jobs.widths["a"] == Width("v100", 1)
-    assert "it runs on 1 x v100" in stays.jobs.reasons["a"]
+    assert "1 x a100 has no stock" in stays.jobs.reasons["a"]
     assert plan_of(state, site).jobs.widths["a"] == Width("a100", 1)
 
 
