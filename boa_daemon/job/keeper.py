@@ -1049,8 +1049,8 @@ def _unblock() -> None:
 def _pump(reader: int, log: LogWriter) -> None:
     """Copy the command's output into its log until the command closes it."""
     with os.fdopen(reader, "rb", buffering=0) as pipe:
-        while block := os.read(pipe.fileno(), 1 << 16):
-            log.write(block)
+        while log.take(pipe.fileno()):
+            pass
 
 
 def _apart() -> None:

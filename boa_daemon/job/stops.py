@@ -42,8 +42,8 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.job.control_group import ControlGroup
-from boa_daemon.job.processes import PROC, parent_of, send
-from boa_daemon.job.regular_files import open_regular
+from boa_daemon.job.processes import PROC, descendants, is_suspended, parent_of, send
+from boa_daemon.job.regular_files import KeptOpen, open_regular
 from boa_daemon.job.unit import Unit
 
 STOP_FILE = "BOA_STOP_FILE"
@@ -77,30 +77,26 @@ class Registration:
     """This process in its unit's register: one byte is locked, and a second one once it looks for a stop."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._file = environment.get(REGISTER, "")
-        self._handle: int | None = None
-        self._looks = False
+        file = environment.get(REGISTER, "")
+        self._file = KeptOpen(file, os.O_RDWR | os.O_NOFOLLOW, 0o600) if file else None
 
     def enter(self) -> None:
         """Register this process; does nothing outside a unit, or where files cannot be locked."""
-        self._looks = False
-        if not self._file:
-            return
-        with suppress(OSError):
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._handle = os.open(self._file, flags, 0o600)
-            self._lock(1)
+        self._lock(1)
 
     def looks(self) -> None:
-        """Note that this process looks for a stop at each step from now on."""
-        if not self._looks:
-            self._looks = True
-            with suppress(OSError):
-                self._lock(2)
+        """Note that this process looks for a stop at this step and at those that follow.
+
+        Each look takes the place anew. Whoever closes a descriptor of the register in this process drops its
+        lock, and a fork that goes on with the loop has none.
+        """
+        self._lock(2)
 
     def _lock(self, length: int) -> None:
-        if self._handle is not None:
-            fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, length, 2 * os.getpid())
+        if self._file is not None:
+            with suppress(OSError):
+                place = 2 * os.getpid()
+                fcntl.lockf(self._file.descriptor(), fcntl.LOCK_EX | fcntl.LOCK_NB, length, place)
 
 
 class Lease:
@@ -341,6 +337,7 @@ class OrderedStop:
         if self.asks_first:
             savers = self.savers()
             if savers:
+                self._wake(savers)
                 # One that began its first step after the order has a shell that was not looked for.
                 if any(one.pid not in self._sought for one in savers):
                     self._suspend_shells(savers)
@@ -367,6 +364,15 @@ class OrderedStop:
         self._told.update(fresh)
         if fresh:
             self._note(self)
+
+    def _wake(self, savers: list[Registered]) -> None:
+        """Let registered processes go on that somebody else has suspended, and what they have started.
+
+        It may have been a shell that we have suspended in between (`kill -STOP`, a pause, `kill -CONT`).
+        """
+        ours = {*self._suspended, *self._frozen, *self._followers}
+        found = {below for one in savers for below in (one.pid, *descendants(one.pid))}
+        send([pid for pid in found - ours if pid > 0 and is_suspended(pid)], signal.SIGCONT)
 
     def _suspend_shells(self, savers: list[Registered]) -> None:
         """Suspend the shells that wait for registered processes, after they are noted.
