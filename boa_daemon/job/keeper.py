@@ -55,7 +55,7 @@ from boa_daemon.job.container import (
 from boa_daemon.job.control_group import ControlGroup, memory_kills
 from boa_daemon.job.course import Course, make_output, read_course, reopen_output, strays
 from boa_daemon.job.enclosure import Enclosure, group_name
-from boa_daemon.job.failures import full_disk
+from boa_daemon.job.failures import full_disk, read_failure
 from boa_daemon.job.guard import FIRST, Guard, Orders, stand_in
 from boa_daemon.job.leavings import make_temporary_folder, remove_leavings, remove_trees, temporary_folder
 from boa_daemon.job.logs import RANK_FILES, LogWriter, trim_rank_files
@@ -645,7 +645,11 @@ class Keeper:
         with self.unit.as_user():
             reported = read_json(self.unit.progress_file, most_bytes=MOST_PROGRESS_BYTES) or {}
             saved = read_json(Path(self.unit.checkpoint_dir) / MANIFEST) or {}
-        return loss_of(self._stop, reported, saved, self.unit, is_late=self._is_late)
+            failure = read_failure(self.unit.own) or {}
+        assert self._stop_asked_at is not None
+        asked_at = time.time() - (time.monotonic() - self._stop_asked_at)
+        said = " ".join(str(failure["said"]).split()) if (failure.get("at") or 0.0) >= asked_at - 1.0 else ""
+        return loss_of(self._stop, reported, saved, self.unit, is_late=self._is_late, said=said)
 
     def _has_new_checkpoint(self) -> bool:
         """Return whether there may be a checkpoint to upload.

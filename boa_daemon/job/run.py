@@ -5,6 +5,7 @@ Each report overwrites one short record in place, so reports also work on a full
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -26,6 +27,7 @@ from boa_daemon.job.checkpoint import (
     commit_folder,
     described,
     files_of,
+    make_room,
     newest_checkpoint,
     try_checkpoint,
     write_checkpoint,
@@ -42,6 +44,8 @@ MOST_STEPS = 2**63 - 1
 RECORD_BYTES = 512
 """Every report is padded to this length, so that it overwrites the one before completely."""
 
+LAST_PAUSES_SECONDS = (1.0, 2.0, 4.0)
+"""The pauses before a save that a stop waits for is tried again."""
 USE_SECONDS = 5.0
 """How often the driver is asked how much the GPUs work."""
 RAY_WORKER = "BOA_RAY_WORKER"
@@ -338,19 +342,42 @@ class Run:
         if not self.is_first:
             return None
         began = time.monotonic()
-        found = write_checkpoint(
-            self.folder,
-            generation=self.generation,
-            step=step,
-            write=write,
-            keep=self.keep,
-            check=None if self._has_read_back else check or self._read_back,
-        )
+        for pause in (*LAST_PAUSES_SECONDS, None):
+            try:
+                found = write_checkpoint(
+                    self.folder,
+                    generation=self.generation,
+                    step=step,
+                    write=write,
+                    keep=self.keep,
+                    check=None if self._has_read_back else check or self._read_back,
+                )
+                break
+            except CheckpointFailed as error:
+                if pause is None or not self._may_save_now(error, pause):
+                    raise
         self._has_read_back = True
         self._save_seconds = time.monotonic() - began
         with suppress(OSError):
             self._checkpoint_bytes = found.path.stat().st_size
         return found
+
+    def _may_save_now(self, error: CheckpointFailed, pause: float) -> bool:
+        """Return whether another try to save may succeed; on a full disk, older checkpoints make room.
+
+        A stop has no later save that would make good for this one, so it tries again after a pause.
+        """
+        cause = error.__cause__
+        if not isinstance(cause, OSError):
+            return False
+        if cause.errno in (errno.ENOSPC, errno.EDQUOT) and make_room(self.folder, self.generation):
+            self.note(f"{error}: the checkpoints before the newest one are removed to make room")
+        elif self.stop_agreed:
+            self.note(f"{error}; it is tried again, because a stop waits for it")
+            time.sleep(pause)
+        else:
+            return False
+        return True
 
     def try_save(self, write: Callable[[BinaryIO], Any], check: Callable[[Path], Any]) -> None:
         """Save and load on the first rank without leaving a checkpoint, so that a fault is known at once."""

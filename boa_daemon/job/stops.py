@@ -453,11 +453,13 @@ def loss_of(
     unit: Unit,
     *,
     is_late: bool,
+    said: str = "",
 ) -> Loss | None:
     """Return what a stop has lost; None if no loss is known.
 
-    `reported` and `saved` are the unit's newest report and manifest, which the job has written. The stop
-    `is_late` if its grace ended before the processes that had to save.
+    `reported` and `saved` are the unit's newest report and manifest, which the job has written; `said` is the
+    exception that ended the command during the stop, empty for none. The stop `is_late` if its grace ended
+    before the processes that had to save.
     """
     step, begin = reported.get("step"), saved.get("step", 0)
     if not (isinstance(step, int) and isinstance(begin, int) and step > begin):
@@ -470,6 +472,8 @@ def loss_of(
         took += f", and a save took {save:.0f} s" if save else ""
         why = f"no save was complete within its grace of {unit.grace_seconds:g} s ({took}); if it only needs "
         why += "longer, raise stop_grace_seconds"
+    elif stop.asks_first and said:
+        why = f"the process that was asked to save ended with {said}; {_advice(said, unit)}"
     elif stop.asks_first:
         why = "the process that was asked to save ended without a checkpoint; its log may say why"
     else:
@@ -478,6 +482,16 @@ def loss_of(
             "job.should_checkpoint() says so"
         )
     return Loss(step - begin, begin, why)
+
+
+def _advice(said: str, unit: Unit) -> str:
+    """Return what to change so that a save succeeds that ended with an exception."""
+    texts = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)}
+    if any(texts[code] in said for code in (errno.ENOSPC, errno.EDQUOT)):
+        return f"make room for two checkpoints in {unit.checkpoint_dir}"
+    if any(text in said for text in texts.values()):
+        return f"let the job write to {unit.checkpoint_dir}"
+    return "mend what failed, and save with every=, so that a failed save costs less"
 
 
 def _number(value: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from engine_bench import script, until
 from boa_daemon.job import stops
 from boa_daemon.job.checkpoint import MANIFEST
 from boa_daemon.job.control_group import ControlGroup
+from boa_daemon.job.failures import ERROR_FILE, FILE_NAME
 from boa_daemon.job.processes import children, descendants, is_alive, kill_all_carrying, send, started_ticks
 from boa_daemon.job.stops import (
     REGISTER,
@@ -60,7 +62,7 @@ def a_unit(folder: Path, run: str, **changes: Any) -> Unit:
         "BOA_UNIT": unit.name,
         "BOA_JOB_ID": "a",
     }
-    unit = Unit(**(values | changes | {"environment": own}))
+    unit = Unit(**(values | {"environment": own} | changes))
     unit.write()
     return unit
 
@@ -612,3 +614,35 @@ def test_no_output_is_lost_or_doubled_though_keepers_are_killed_while_they_write
     assert guard.wait(timeout=60) == 0
     told = [line for line in printed(unit).splitlines() if "boa:" not in line]
     assert told == [str(number) for number in range(40_000)]
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("ENOSPC", "make room for two checkpoints in"),
+        ("EROFS", "let the job write to"),
+        ("EBADMSG", "every="),
+    ],
+)
+def test_a_stop_whose_save_fails_says_why_and_what_to_change(
+    tmp_path: Path, keep: Any, code: str, advice: str
+) -> None:
+    """It tried again before; the exception is the process's own."""
+    text = (
+        "import errno, os, time\nfrom boa_daemon import job\nfrom boa_daemon.job import run\n"
+        "run.LAST_PAUSES_SECONDS = (0.1,)\n"
+        f"def save(file): raise OSError(errno.{code}, os.strerror(errno.{code}))\n"
+        "for step in job.steps(10**6, load=None, save=save): time.sleep(0.01)\n"
+    )
+    unit = a_unit(tmp_path, script(text))
+    own = {**unit.environment, ERROR_FILE: str(unit.own / FILE_NAME)}
+    unit = a_unit(tmp_path, script(text), environment=own)
+    keeper = keep(unit)
+    until(lambda: step_of(unit) > 5)
+    keeper.terminate()
+    assert keeper.wait(timeout=60) == 0
+    assert "it is tried again, because a stop waits for it" in printed(unit)
+    why = ended(unit)["why_lost"]
+    assert why in printed(unit)
+    assert os.strerror(getattr(errno, code)) in why
+    assert advice in why
