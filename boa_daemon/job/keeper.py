@@ -59,7 +59,7 @@ from boa_daemon.job.failures import full_disk, read_failure
 from boa_daemon.job.guard import FIRST, Guard, Orders, stand_in
 from boa_daemon.job.leavings import make_temporary_folder, remove_leavings, remove_trees, temporary_folder
 from boa_daemon.job.logs import RANK_FILES, LogWriter, trim_rank_files
-from boa_daemon.job.parent_variables import note_variables
+from boa_daemon.job.parent_variables import ERRAND, note_variables
 from boa_daemon.job.processes import (
     boot_id,
     carries,
@@ -121,8 +121,6 @@ TELLING = ("word", "before", "keep")
 LOOK_BEATS, LOOK_SECONDS = 4, 60.0
 """The node is checked with each fourth heartbeat; after a failure, for at most `LOOK_SECONDS`."""
 GO, READY = "go", "ready"
-ERRAND = "BOA_ERRAND"
-"""Variable of errands with the name of their unit."""
 TURN_SECONDS, MOST_WAIT_SECONDS = 0.02, 900.0
 """How often a waiting unit checks for its turn, and after how long it gives up."""
 Stamp = Optional[tuple[int, int]]
