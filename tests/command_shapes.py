@@ -638,14 +638,15 @@ _LOOPED = "for step in job.steps(1_000_000, load=lambda path: None, save=save):\
 _SAVES = "def save(file): file.write(b'x')\n"
 _POOLED = (
     "import multiprocessing, os, time\n"
+    "from concurrent.futures import ProcessPoolExecutor\n"
     "from boa_daemon import job\n"
     f"{_SAVES}"
     "job.checkpoint_dir()\n"
     "{first}\n"
-    "with multiprocessing.get_context('fork').Pool(2) as pool:\n"
+    "with ProcessPoolExecutor(2, multiprocessing.get_context('fork')) as pool:\n"
     f"    {_LOOPED}"
     "        {each}\n"
-    "        time.sleep(0.01); pool.map(abs, [1, 2])\n"
+    "        time.sleep(0.01); list(pool.map(abs, [1, 2]))\n"
 )
 _RANKS_OF_MPI = (
     "import signal, threading, time\n"
