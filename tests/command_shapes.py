@@ -634,7 +634,154 @@ MORE: dict[str, Shape] = {
 }
 """Further commands: other shells, task runners, and interpreters that start a shell."""
 
-SHAPES: dict[str, Shape] = {**SHELLS, **HELPERS, **LAUNCHERS, **FRAMEWORKS, **MORE}
+_LOOPED = "for step in job.steps(1_000_000, load=lambda path: None, save=save):\n"
+_SAVES = "def save(file): file.write(b'x')\n"
+_POOLED = (
+    "import multiprocessing, os, time\n"
+    "from concurrent.futures import ProcessPoolExecutor\n"
+    "from boa_daemon import job\n"
+    f"{_SAVES}"
+    "job.checkpoint_dir()\n"
+    "{first}\n"
+    "with ProcessPoolExecutor(2, multiprocessing.get_context('fork')) as pool:\n"
+    f"    {_LOOPED}"
+    "        {each}\n"
+    "        time.sleep(0.01); list(pool.map(abs, [1, 2]))\n"
+)
+_RANKS_OF_MPI = (
+    "import signal, threading, time\n"
+    "def start(rank):\n"
+    "    told = {**os.environ, 'OMPI_COMM_WORLD_RANK': str(rank), 'OMPI_COMM_WORLD_SIZE': '2'}\n"
+    "    return subprocess.Popen(args, preexec_fn=os.setpgrp, stdout=subprocess.PIPE, env=told)\n"
+    "ranks = [start(rank) for rank in range(2)]\n"
+    "def end(*_):\n"
+    "    for number in (signal.SIGTERM, signal.SIGKILL):\n"
+    "        for one in ranks: os.killpg(one.pid, number)\n"
+    "        time.sleep(0.3)\n"
+    "signal.signal(signal.SIGTERM, end)\n"
+    "def copy(one):\n"
+    "    for line in one.stdout: print(line.decode(), end='', flush=True)\n"
+    "for one in ranks: threading.Thread(target=copy, args=(one,)).start()\n"
+    "sys.exit(max(one.wait() for one in ranks))"
+)
+_KEYBOARD = (
+    "import signal, time\n"
+    "from boa_daemon import job\n"
+    "job.resume(); step = 0\n"
+    "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"
+    "try:\n"
+    "    while True: step += 1; time.sleep(0.01); job.report(step)\n"
+    "except KeyboardInterrupt:\n"
+    "    time.sleep(1); job.save(step, lambda file: file.write(b'x'))\n"
+)
+
+
+def _python(name: str, text: str, run: str = f"{PYTHON} t.py | cat") -> dict[str, Shape]:
+    """Return a shape that runs a script, and then something else."""
+    return {name: Shape(run=f"{run}{_NEXT}", files={"t.py": text}, never="it went on")}
+
+
+SCRIPTS: dict[str, Shape] = {
+    **_python("python -", _PLAIN, f"{PYTHON} - < t.py"),
+    **_python("cat | python", _PLAIN, f"cat t.py | {PYTHON}"),
+    **_python("python -I", _PLAIN, f"{PYTHON} -I t.py"),
+    **_python("python -m", _PLAIN, f"{PYTHON} -m t"),
+    **_python("python -m cProfile", _PLAIN, f"{PYTHON} -m cProfile -o profile t.py"),
+    **_python("python -m pdb", _PLAIN, f"echo c | {PYTHON} -m pdb t.py"),
+    **_python(
+        "zipapp", _PLAIN, f"mkdir z; cp t.py z/__main__.py; {PYTHON} -m zipapp z -o z.pyz; {PYTHON} z.pyz"
+    ),
+    **_python("SIGTERM as KeyboardInterrupt", _KEYBOARD),
+    **_python(
+        "SIGTERM blocked", f"import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [2, 10, 15])\n{_PLAIN}"
+    ),
+    **_python("SIGTERM ignored before", f"import signal\nsignal.signal(15, signal.SIG_IGN)\n{_PLAIN}"),
+    **_python("closes all descriptors", _POOLED.format(first="os.closerange(3, 512)", each="pass")),
+    **_python(
+        "reads all files of its unit",
+        _POOLED.format(
+            first="pass", each="if step == 5: open(os.environ['BOA_REGISTER_FILE'], 'rb').close()"
+        ),
+    ),
+    "goes on in a fork": Shape(
+        run=f"{PYTHON} t.py",
+        files={
+            "t.py": f"import os, time\nfrom boa_daemon import job\n{_SAVES}{_LOOPED}"
+            "    time.sleep(0.01)\n    if step == 5 and os.fork(): os._exit(0)\n"
+        },
+    ),
+    **_python(
+        "a save that forks",
+        "import os, subprocess, time\nfrom boa_daemon import job\n"
+        "def save(file):\n"
+        "    child = os.fork()\n"
+        "    if child == 0: file.write(b'y' * 1000); file.flush(); os._exit(0)\n"
+        "    os.waitpid(child, 0); subprocess.run('sleep 1; true', shell=True, check=True)\n"
+        f"{_LOOPED}    time.sleep(0.01)\n",
+    ),
+    **_python(
+        "a stop in a save",
+        "import time\nfrom boa_daemon import job\n"
+        "def save(file): time.sleep(2); file.write(b'x')\n"
+        f"{_LOOPED.replace('save=save', 'save=save, every=20')}    time.sleep(0.01)\n",
+    ),
+    **_python(
+        "a folder saved by a thread",
+        "import time\nfrom concurrent.futures import ThreadPoolExecutor\nfrom boa_daemon import job\n"
+        "threads = ThreadPoolExecutor(1)\n"
+        "def save(folder): return threads.submit(lambda: (time.sleep(1), (folder / 'x').write_bytes(b'1')))\n"
+        f"{_LOOPED.replace('save=save', 'save=save, folder=True, every=15')}    time.sleep(0.01)\n",
+    ),
+    "suspended by others": Shape(
+        run=f"{LOOP} & p=$!; while kill -STOP $p; do sleep 0.05; kill -CONT $p; sleep 0.02; done{_NEXT}",
+        never="it went on",
+    ),
+    "a launcher that looks for a checkpoint": Shape(
+        run=f"{_LAUNCH}{_NEXT}",
+        files=_launcher("from boa_daemon import job\nfound = job.resume()\nsys.exit(subprocess.call(args))"),
+        never="it went on",
+    ),
+    "a launcher that does so, and restarts": Shape(
+        run=_LAUNCH,
+        files=_launcher("from boa_daemon import job\njob.resume()\nwhile True: subprocess.call(args)"),
+        grace_seconds=10.0,
+    ),
+    "mpirun-shaped, two ranks": Shape(
+        run=f"{_LAUNCH}{_NEXT}", files=_launcher(_RANKS_OF_MPI), never="it went on"
+    ),
+    "posix_spawn": Shape(
+        run=f"{_LAUNCH}{_NEXT}",
+        files=_launcher("os.waitpid(os.posix_spawn(args[0], args, os.environ), 0)"),
+        never="it went on",
+    ),
+    "trap kill 0": Shape(run=f"trap 'kill 0' TERM EXIT; {LOOP} & wait{_NEXT}", never="it went on"),
+    "trap kill jobs": Shape(run=f"trap 'kill $(jobs -p)' EXIT; {LOOP} & wait{_NEXT}", never="it went on"),
+    "lastpipe": Shape(run=f"shopt -s lastpipe; echo x | {LOOP}{_NEXT}", never="it went on"),
+    "mapfile": Shape(run=f"mapfile -t lines < <({LOOP}){_NEXT}", never="it went on"),
+    "| tee >(gzip)": Shape(run=f"{LOOP} 2>&1 | tee >(gzip > log.gz){_NEXT}", never="it went on"),
+    "npm run": Shape(
+        run="npm run train --silent; echo it went on",
+        files={"package.json": '{"scripts": {"train": "' + LOOP + '; echo it went on"}}'},
+        tool="npm",
+        never="it went on",
+    ),
+    "chroot": Shape(run=f"chroot / sh -c '{_FURTHER}'{_NEXT}", tool="chroot", never="it went on"),
+    "unshare -Ur": Shape(run=f"unshare -Ur sh -c '{_FURTHER}'{_NEXT}", tool="unshare", never="it went on"),
+    "unshare, killed with it": Shape(
+        run=f"unshare -Urpf --kill-child --mount-proc bash -c '{_FURTHER}'{_NEXT}",
+        tool="unshare",
+        never="it went on",
+    ),
+    "unshare -n -i": Shape(
+        run=f"unshare -m -n -i sh -c '{_FURTHER}'{_NEXT}", tool="unshare", never="it went on"
+    ),
+    "setarch": Shape(run=f"setarch -R sh -c '{_FURTHER}'{_NEXT}", tool="setarch", never="it went on"),
+    "fakeroot": Shape(run=f"fakeroot sh -c '{_FURTHER}'{_NEXT}", tool="fakeroot", never="it went on"),
+    "tmux new -d": Shape(run=f"tmux -L boa$$ new-session -d '{LOOP}'", tool="tmux"),
+}
+"""How a script is run, what it does to its signals, descriptors and forks, and further launchers."""
+
+SHAPES: dict[str, Shape] = {**SHELLS, **HELPERS, **LAUNCHERS, **FRAMEWORKS, **MORE, **SCRIPTS}
 
 
 def try_shape(

@@ -266,10 +266,10 @@ def write_checkpoint(
         StaleGeneration: when a newer generation was started.
         CheckpointFailed: when it cannot be written, for instance because the disk is full, or not be loaded.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"g{generation}-step{step}.ckpt"
-    _check_fence(folder, generation)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _check_fence(folder, generation)
         sha256 = _write_whole(file, write, check)
         manifest = {
             "generation": generation,
@@ -282,6 +282,35 @@ def write_checkpoint(
     except OSError as error:
         raise CheckpointFailed(f"no checkpoint of step {step}: {error.strerror or error}") from error
     return Checkpoint(generation=generation, step=step, sha256=sha256, path=file)
+
+
+def make_room(folder: Path, generation: int) -> bool:
+    """Remove all checkpoints but the newest one; return whether there was another.
+
+    Raises:
+        StaleGeneration: when a newer generation was started.
+    """
+    with suppress(OSError), _locked(folder):
+        _check_fence(folder, generation)
+        newest = folder / str((_document(folder / MANIFEST) or {}).get("path", ""))
+        previous = [folder / name for name in _previous_names(MOST_KEPT)]
+        before = {str((_document(file) or {}).get("path", "")) for file in previous}
+        if newest == folder or not newest.exists():
+            return False
+        for file in previous:
+            file.unlink(missing_ok=True)
+        names = [file for file in folder.glob("g*-step*.ckpt") if file.name in before and file != newest]
+        for file in names:
+            _remove(file)
+        return bool(names)
+    return False
+
+
+def _document(file: Path) -> dict[str, Any] | None:
+    with suppress(OSError, ValueError):
+        found = json.loads(read_regular(file))
+        return found if isinstance(found, dict) else None
+    return None
 
 
 def try_checkpoint(
@@ -465,10 +494,14 @@ def _clean(folder: Path, *, keep: set[str], newest: tuple[int, int]) -> None:
         if file.name in keep or found is None or (int(found[1]), int(found[2])) > newest:
             continue
         with suppress(OSError):
-            if file.is_dir():
-                shutil.rmtree(file)
-            else:
-                file.unlink()
+            _remove(file)
+
+
+def _remove(file: Path) -> None:
+    if file.is_dir():
+        shutil.rmtree(file)
+    else:
+        file.unlink()
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def _document(
         "timestamp": str(int(time.time())),
         "at": time.time(),
         "kinds": [one.__name__ for one in kind.__mro__],
-        "errno": error.errno if isinstance(error, OSError) else None,
+        "errno": next((one.errno for one in (error, error.__cause__) if isinstance(one, OSError)), None),
     }
     return {"message": {"message": f"{kind.__name__}: {error}"[:MOST_TEXT], "extraInfo": extra}}
 

@@ -55,11 +55,11 @@ from boa_daemon.job.container import (
 from boa_daemon.job.control_group import ControlGroup, memory_kills
 from boa_daemon.job.course import Course, make_output, read_course, reopen_output, strays
 from boa_daemon.job.enclosure import Enclosure, group_name
-from boa_daemon.job.failures import full_disk
+from boa_daemon.job.failures import full_disk, read_failure
 from boa_daemon.job.guard import FIRST, Guard, Orders, stand_in
 from boa_daemon.job.leavings import make_temporary_folder, remove_leavings, remove_trees, temporary_folder
 from boa_daemon.job.logs import RANK_FILES, LogWriter, trim_rank_files
-from boa_daemon.job.parent_variables import note_variables
+from boa_daemon.job.parent_variables import ERRAND, note_variables
 from boa_daemon.job.processes import (
     boot_id,
     carries,
@@ -121,8 +121,6 @@ TELLING = ("word", "before", "keep")
 LOOK_BEATS, LOOK_SECONDS = 4, 60.0
 """The node is checked with each fourth heartbeat; after a failure, for at most `LOOK_SECONDS`."""
 GO, READY = "go", "ready"
-ERRAND = "BOA_ERRAND"
-"""Variable of errands with the name of their unit."""
 TURN_SECONDS, MOST_WAIT_SECONDS = 0.02, 900.0
 """How often a waiting unit checks for its turn, and after how long it gives up."""
 Stamp = Optional[tuple[int, int]]
@@ -645,7 +643,11 @@ class Keeper:
         with self.unit.as_user():
             reported = read_json(self.unit.progress_file, most_bytes=MOST_PROGRESS_BYTES) or {}
             saved = read_json(Path(self.unit.checkpoint_dir) / MANIFEST) or {}
-        return loss_of(self._stop, reported, saved, self.unit, is_late=self._is_late)
+            failure = read_failure(self.unit.own) or {}
+        assert self._stop_asked_at is not None
+        asked_at = time.time() - (time.monotonic() - self._stop_asked_at)
+        said = " ".join(str(failure["said"]).split()) if (failure.get("at") or 0.0) >= asked_at - 1.0 else ""
+        return loss_of(self._stop, reported, saved, self.unit, is_late=self._is_late, said=said)
 
     def _has_new_checkpoint(self) -> bool:
         """Return whether there may be a checkpoint to upload.
@@ -1049,8 +1051,8 @@ def _unblock() -> None:
 def _pump(reader: int, log: LogWriter) -> None:
     """Copy the command's output into its log until the command closes it."""
     with os.fdopen(reader, "rb", buffering=0) as pipe:
-        while block := os.read(pipe.fileno(), 1 << 16):
-            log.write(block)
+        while log.take(pipe.fileno()):
+            pass
 
 
 def _apart() -> None:

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import threading
 import time
 from contextlib import suppress
 from fnmatch import fnmatch
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 from boa_daemon.job.regular_files import files_below
 
 SEGMENTS = 4
 """Number of segments in the size limit; one more may exist at a time."""
 NEWEST_BYTES = 64 * 1024
+BLOCK_BYTES = 1 << 16
+"""At most so much is moved from a command's pipe at once."""
+_NONBLOCK = 2
+"""`SPLICE_F_NONBLOCK`."""
 
 
 class LogWriter:
@@ -28,15 +33,50 @@ class LogWriter:
         self._folder, self._segment_bytes = folder, max(limit_bytes // SEGMENTS, 1024)
         segments = _segments(folder)
         self._offset = _end(segments)
-        self._file: BinaryIO | None = None
+        self._file: FileIO | None = None
         self._begins = self._offset
-        self._is_at_line_start = True
+        self._is_at_line_start = _ends_a_line(segments)
         self._lock = threading.Lock()
 
     def write(self, block: bytes) -> None:
         """Append a block; on a full disk the block is dropped, so that the job never waits."""
         with self._lock:
             self._append(block)
+
+    def take(self, pipe: int) -> bool:
+        """Append what is in a pipe, waiting for it; return whether more may come.
+
+        The kernel moves the bytes from the pipe into the file. A keeper that is killed has thus written each
+        byte or left it to the next one. Before Python 3.10, where a file system cannot do that, and on a full
+        disk, they are read and written.
+        """
+        select.select([pipe], [], [])
+        with self._lock:
+            try:
+                moved = self._move(pipe)
+            except BlockingIOError:
+                return True  # Somebody else has taken it.
+            except (OSError, AttributeError):
+                pass
+            else:
+                return moved > 0
+            block = os.read(pipe, BLOCK_BYTES)
+            self._append(block)
+            return bool(block)
+
+    def _move(self, pipe: int) -> int:
+        """Move what is in a pipe to the end of the newest segment; return how many bytes that were.
+
+        Raises:
+            OSError: when the kernel cannot do that with this file, or cannot do it now.
+            AttributeError: when Python cannot.
+        """
+        file = self._newest()
+        moved = os.splice(pipe, file.fileno(), BLOCK_BYTES, flags=_NONBLOCK)
+        self._offset += moved
+        if moved:
+            self._is_at_line_start = os.pread(file.fileno(), 1, file.tell() - 1) == b"\n"
+        return moved
 
     def write_line(self, line: str) -> None:
         """Append a line of the keeper, between the lines of the command; any thread may call this.
@@ -48,10 +88,7 @@ class LogWriter:
 
     def _append(self, block: bytes) -> None:
         with suppress(OSError):
-            if self._file is None or self._offset - self._begins >= self._segment_bytes:
-                self._turn()
-            assert self._file is not None
-            self._file.write(block)
+            self._newest().write(block)
             self._offset += len(block)
             self._is_at_line_start = block.endswith(b"\n") if block else self._is_at_line_start
 
@@ -61,10 +98,20 @@ class LogWriter:
             self._file.close()
             self._file = None
 
+    def _newest(self) -> FileIO:
+        """Return the newest segment, at its end; it is a new one if the last is full."""
+        if self._file is None or self._offset - self._begins >= self._segment_bytes:
+            self._turn()
+        assert self._file is not None
+        self._file.seek(0, os.SEEK_END)
+        return self._file
+
     def _turn(self) -> None:
         self.close()
         self._begins = self._offset
-        self._file = (self._folder / f"out-{self._begins:015d}.log").open("ab", buffering=0)
+        # Not for appending only: the kernel moves nothing from a pipe into such a file.
+        segment = self._folder / f"out-{self._begins:015d}.log"
+        self._file = FileIO(os.open(segment, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+")
         for old in _segments(self._folder)[: -SEGMENTS - 1]:
             old.unlink(missing_ok=True)
 
@@ -115,6 +162,14 @@ def _segments(folder: Path) -> list[Path]:
 
 def _begin(segment: Path) -> int:
     return int(segment.stem.partition("-")[2])
+
+
+def _ends_a_line(segments: list[Path]) -> bool:
+    """Return whether the next byte begins a line; a killed keeper may have been in the middle of one."""
+    with suppress(OSError, IndexError), segments[-1].open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
+    return True
 
 
 def _end(segments: list[Path]) -> int:

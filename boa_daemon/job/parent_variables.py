@@ -22,6 +22,8 @@ from boa_daemon.job.whole_files import write_whole
 
 MARK = "BOA_UNIT"
 """Variable that each process of a unit has."""
+ERRAND = "BOA_ERRAND"
+"""Variable of the keeper's errands with the name of their unit: they are no processes of the command."""
 NOTE = ".boa-variables.json"
 _KEEPER = b"boa_daemon.job.keeper"
 _PREFIX = "BOA_"
@@ -38,8 +40,12 @@ def note_variables(folder: Path, variables: Mapping[str, str]) -> None:
 
 
 def missing_variables(environment: Mapping[str, str], *, proc: Path = PROC) -> dict[str, str]:
-    """Return the job's variables if `environment` has none of them and a parent of this process has."""
-    pid = 0 if MARK in environment else os.getppid()
+    """Return the job's variables if `environment` has none of them and a parent of this process has.
+
+    An errand of the keeper takes none: it would write notes for a training, and meet what the job has put in
+    their place.
+    """
+    pid = 0 if MARK in environment or ERRAND in environment else os.getppid()
     while pid > 1:
         for found in (_environment_of(proc / str(pid)), _noted_by(proc / str(pid))):
             if MARK in found:

@@ -48,6 +48,14 @@ def parent_of(pid: int) -> int | None:
         return None
 
 
+def is_suspended(pid: int) -> bool:
+    """Return whether a signal has suspended a process (SIGSTOP, or one of a terminal)."""
+    try:
+        return _facts_of(pid)[0] == "T"
+    except OSError:
+        return False
+
+
 def _facts_of(pid: int) -> list[str]:
     """Return what /proc/PID/stat holds after the program's name, from the state of the process on."""
     return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

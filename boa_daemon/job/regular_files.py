@@ -35,6 +35,38 @@ def open_regular(file: str | Path) -> BinaryIO:
     return stream
 
 
+class KeptOpen:
+    """A file of ours that stays open in a process that is not ours alone.
+
+    A training script may close all descriptors, as programs do that become daemons, and open files of its own
+    under their numbers. So the descriptor is looked at before each use, and the file opened again.
+    """
+
+    def __init__(self, path: str, flags: int, mode: int = 0o644) -> None:
+        self._path, self._mode = path, mode
+        self._flags = flags | os.O_CREAT | os.O_CLOEXEC
+        self._descriptor = -1
+        self._identity = (-1, -1)
+
+    def descriptor(self) -> int:
+        """Return a descriptor of the file.
+
+        Raises:
+            OSError: when it cannot be opened.
+        """
+        try:
+            found = os.fstat(self._descriptor)
+        except OSError:
+            return self._open()
+        return self._descriptor if (found.st_dev, found.st_ino) == self._identity else self._open()
+
+    def _open(self) -> int:
+        self._descriptor = os.open(self._path, self._flags, self._mode)
+        found = os.fstat(self._descriptor)
+        self._identity = (found.st_dev, found.st_ino)
+        return self._descriptor
+
+
 def _open_at_once(file: str, flags: int) -> int:
     return os.open(file, flags | os.O_NONBLOCK | os.O_NOCTTY)
 

@@ -5,6 +5,7 @@ Each report overwrites one short record in place, so reports also work on a full
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -26,6 +27,7 @@ from boa_daemon.job.checkpoint import (
     commit_folder,
     described,
     files_of,
+    make_room,
     newest_checkpoint,
     try_checkpoint,
     write_checkpoint,
@@ -35,12 +37,15 @@ from boa_daemon.job.gpu_use import gpu_use
 from boa_daemon.job.quick_exit import exit_quickly
 from boa_daemon.job.random_state import read_random, resume_random, write_random
 from boa_daemon.job.read_back import CannotBeLoaded, read_back, read_back_folder
+from boa_daemon.job.regular_files import KeptOpen
 from boa_daemon.job.stops import STOP_FILE, Lease, Registration
 
 MOST_STEPS = 2**63 - 1
 RECORD_BYTES = 512
 """Every report is padded to this length, so that it overwrites the one before completely."""
 
+LAST_PAUSES_SECONDS = (1.0, 2.0, 4.0)
+"""The pauses before a save that a stop waits for is tried again."""
 USE_SECONDS = 5.0
 """How often the driver is asked how much the GPUs work."""
 RAY_WORKER = "BOA_RAY_WORKER"
@@ -80,7 +85,7 @@ class Run:
         self.step: int | None = None
         self.progress = environment.get("BOA_PROGRESS_FILE", "")
         self._stop_file = environment.get(STOP_FILE, "")
-        self._record: int | None = None
+        self._record = KeptOpen(self.progress, os.O_WRONLY)
         self.keep = max(int(environment.get("BOA_KEEP_CHECKPOINTS", "2")), 1)
         self._pending: Any = None
         self._group: Any = None
@@ -239,29 +244,42 @@ class Run:
 
     def _write(self, record: Mapping[str, float | int | str | None]) -> None:
         """Overwrite the record in place; ignore failures, because a lost report must not stop training."""
-        try:
-            if self._record is None:
-                self._record = os.open(self.progress, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            os.pwrite(self._record, json.dumps(record).ljust(RECORD_BYTES - 1).encode() + b"\n", 0)
-        except (OSError, ValueError):
-            self._record = None
+        with suppress(OSError, ValueError):
+            line = json.dumps(record).ljust(RECORD_BYTES - 1).encode() + b"\n"
+            os.pwrite(self._record.descriptor(), line, 0)
 
     def should_checkpoint(self, every: int | None, agree: Callable[[bool], bool] | None) -> bool:
         """Return whether to save now: some rank was asked to stop, or `every` steps have passed."""
         self._registration.looks()
         if not self.stop_agreed and self._agreed(agree):
-            self.stop_agreed = True
-            if self.progress and RAY_WORKER not in self._environment:
-                exit_quickly()
+            self._stop()
         if self._saving is not None and (self.stop_agreed or self._all_have_written):
             self.finish_save()
         is_due = every is not None and self.step is not None and self.step - self._saved_at_step >= every
         return self.stop_agreed or is_due
 
+    def is_over_already(self) -> bool:
+        """Return whether a stop was asked for before the first step; asks for a stop of nobody else.
+
+        Only of a process without other ranks: these have to agree, and they do so after a step.
+        """
+        if self.width == 1 and self._is_asked():
+            self._stop()
+        return self.stop_agreed
+
+    def _stop(self) -> None:
+        self.stop_agreed = True
+        if self.progress and RAY_WORKER not in self._environment:
+            exit_quickly()
+
+    def _is_asked(self) -> bool:
+        """Return whether this process was asked to stop, by a signal or by the request file."""
+        self.stop_asked = self.stop_asked or bool(self._stop_file and os.path.exists(self._stop_file))
+        return self.stop_asked
+
     def _agreed(self, agree: Callable[[bool], bool] | None) -> bool:
         """Return whether any rank was asked to stop; remember whether all ranks have written their parts."""
-        self.stop_asked = self.stop_asked or bool(self._stop_file and os.path.exists(self._stop_file))
-        if not self.stop_asked and self._lease.is_over():
+        if not self._is_asked() and self._lease.is_over():
             self.stop_asked = True
             self.note("nobody has kept this job for ten minutes: it saves and ends")
         is_writing = self._saving is not None and not self._saving.is_written
@@ -324,19 +342,42 @@ class Run:
         if not self.is_first:
             return None
         began = time.monotonic()
-        found = write_checkpoint(
-            self.folder,
-            generation=self.generation,
-            step=step,
-            write=write,
-            keep=self.keep,
-            check=None if self._has_read_back else check or self._read_back,
-        )
+        for pause in (*LAST_PAUSES_SECONDS, None):
+            try:
+                found = write_checkpoint(
+                    self.folder,
+                    generation=self.generation,
+                    step=step,
+                    write=write,
+                    keep=self.keep,
+                    check=None if self._has_read_back else check or self._read_back,
+                )
+                break
+            except CheckpointFailed as error:
+                if pause is None or not self._may_save_now(error, pause):
+                    raise
         self._has_read_back = True
         self._save_seconds = time.monotonic() - began
         with suppress(OSError):
             self._checkpoint_bytes = found.path.stat().st_size
         return found
+
+    def _may_save_now(self, error: CheckpointFailed, pause: float) -> bool:
+        """Return whether another try to save may succeed; on a full disk, older checkpoints make room.
+
+        A stop has no later save that would make good for this one, so it tries again after a pause.
+        """
+        cause = error.__cause__
+        if not isinstance(cause, OSError):
+            return False
+        if cause.errno in (errno.ENOSPC, errno.EDQUOT) and make_room(self.folder, self.generation):
+            self.note(f"{error}: the checkpoints before the newest one are removed to make room")
+        elif self.stop_agreed:
+            self.note(f"{error}; it is tried again, because a stop waits for it")
+            time.sleep(pause)
+        else:
+            return False
+        return True
 
     def try_save(self, write: Callable[[BinaryIO], Any], check: Callable[[Path], Any]) -> None:
         """Save and load on the first rank without leaving a checkpoint, so that a fault is known at once."""
@@ -613,6 +654,8 @@ def steps(
         load(found.path)
         if folder:
             run.resume_random(found)
+    if agree is None and gather is None and run.is_over_already():
+        return  # The next step may take longer than the grace, and what it did would be lost.
 
     for step in range(found.step if found else 0, total):
         yield step

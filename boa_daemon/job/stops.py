@@ -42,8 +42,8 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.job.control_group import ControlGroup
-from boa_daemon.job.processes import PROC, parent_of, send
-from boa_daemon.job.regular_files import open_regular
+from boa_daemon.job.processes import PROC, descendants, is_suspended, parent_of, send
+from boa_daemon.job.regular_files import KeptOpen, open_regular
 from boa_daemon.job.unit import Unit
 
 STOP_FILE = "BOA_STOP_FILE"
@@ -77,30 +77,26 @@ class Registration:
     """This process in its unit's register: one byte is locked, and a second one once it looks for a stop."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._file = environment.get(REGISTER, "")
-        self._handle: int | None = None
-        self._looks = False
+        file = environment.get(REGISTER, "")
+        self._file = KeptOpen(file, os.O_RDWR | os.O_NOFOLLOW, 0o600) if file else None
 
     def enter(self) -> None:
         """Register this process; does nothing outside a unit, or where files cannot be locked."""
-        self._looks = False
-        if not self._file:
-            return
-        with suppress(OSError):
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._handle = os.open(self._file, flags, 0o600)
-            self._lock(1)
+        self._lock(1)
 
     def looks(self) -> None:
-        """Note that this process looks for a stop at each step from now on."""
-        if not self._looks:
-            self._looks = True
-            with suppress(OSError):
-                self._lock(2)
+        """Note that this process looks for a stop at this step and at those that follow.
+
+        Each look takes the place anew. Whoever closes a descriptor of the register in this process drops its
+        lock, and a fork that goes on with the loop has none.
+        """
+        self._lock(2)
 
     def _lock(self, length: int) -> None:
-        if self._handle is not None:
-            fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, length, 2 * os.getpid())
+        if self._file is not None:
+            with suppress(OSError):
+                place = 2 * os.getpid()
+                fcntl.lockf(self._file.descriptor(), fcntl.LOCK_EX | fcntl.LOCK_NB, length, place)
 
 
 class Lease:
@@ -341,6 +337,7 @@ class OrderedStop:
         if self.asks_first:
             savers = self.savers()
             if savers:
+                self._wake(savers)
                 # One that began its first step after the order has a shell that was not looked for.
                 if any(one.pid not in self._sought for one in savers):
                     self._suspend_shells(savers)
@@ -367,6 +364,15 @@ class OrderedStop:
         self._told.update(fresh)
         if fresh:
             self._note(self)
+
+    def _wake(self, savers: list[Registered]) -> None:
+        """Let registered processes go on that somebody else has suspended, and what they have started.
+
+        It may have been a shell that we have suspended in between (`kill -STOP`, a pause, `kill -CONT`).
+        """
+        ours = {*self._suspended, *self._frozen, *self._followers}
+        found = {below for one in savers for below in (one.pid, *descendants(one.pid))}
+        send([pid for pid in found - ours if pid > 0 and is_suspended(pid)], signal.SIGCONT)
 
     def _suspend_shells(self, savers: list[Registered]) -> None:
         """Suspend the shells that wait for registered processes, after they are noted.
@@ -447,11 +453,13 @@ def loss_of(
     unit: Unit,
     *,
     is_late: bool,
+    said: str = "",
 ) -> Loss | None:
     """Return what a stop has lost; None if no loss is known.
 
-    `reported` and `saved` are the unit's newest report and manifest, which the job has written. The stop
-    `is_late` if its grace ended before the processes that had to save.
+    `reported` and `saved` are the unit's newest report and manifest, which the job has written; `said` is the
+    exception that ended the command during the stop, empty for none. The stop `is_late` if its grace ended
+    before the processes that had to save.
     """
     step, begin = reported.get("step"), saved.get("step", 0)
     if not (isinstance(step, int) and isinstance(begin, int) and step > begin):
@@ -464,6 +472,8 @@ def loss_of(
         took += f", and a save took {save:.0f} s" if save else ""
         why = f"no save was complete within its grace of {unit.grace_seconds:g} s ({took}); if it only needs "
         why += "longer, raise stop_grace_seconds"
+    elif stop.asks_first and said:
+        why = f"the process that was asked to save ended with {said}; {_advice(said, unit)}"
     elif stop.asks_first:
         why = "the process that was asked to save ended without a checkpoint; its log may say why"
     else:
@@ -472,6 +482,16 @@ def loss_of(
             "job.should_checkpoint() says so"
         )
     return Loss(step - begin, begin, why)
+
+
+def _advice(said: str, unit: Unit) -> str:
+    """Return what to change so that a save succeeds that ended with an exception."""
+    texts = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)}
+    if any(texts[code] in said for code in (errno.ENOSPC, errno.EDQUOT)):
+        return f"make room for two checkpoints in {unit.checkpoint_dir}"
+    if any(text in said for text in texts.values()):
+        return f"let the job write to {unit.checkpoint_dir}"
+    return "mend what failed, and save with every=, so that a failed save costs less"
 
 
 def _number(value: Any) -> float:

@@ -41,8 +41,8 @@ def torch_state(*parts: Any) -> dict[str, Callable[..., Any]]:
             "parts": [_accessors(part)[0]() for part in parts],
             "random": list(states) or [random_state()],
         }
-        states.clear()
         torch.save(document, file)
+        states.clear()  # Not before: a save that has failed may be tried again.
 
     def read(path: Path, *, mmap: bool = False) -> dict[str, Any]:
         torch: Any = import_module("torch")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from boa_daemon.job.checkpoint import (
     put_manifest,
     wrong_file,
 )
+from boa_daemon.job.regular_files import fits_its_disk
 from boa_daemon.job.unit import KEPT, Unit, kept_checkpoints, read_json, write_json
 
 AT_ONCE = 10
@@ -218,7 +220,16 @@ def _move_file(source: str, target: str, size: int = 0) -> None:
 
 
 def _linked(file: Path, target: Path) -> int | None:
-    """Link (or copy) a file to `target` and return its size; None if this node does not have the file."""
+    """Link (or copy) a file to `target` and return its size; None if this node does not have the file.
+
+    Raises:
+        TransferFailed: when it is no file, or has holes and more bytes than its disk.
+        OSError: when it cannot be read.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode) or not fits_its_disk(found.st_size, file):
+            raise TransferFailed(f"{file.name} is no file, or larger than its disk, and is not sent")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:

@@ -28,6 +28,8 @@ ALWAYS = (
     "shell=True, then",
     "unshare, first of its processes",
     "deepspeed-shaped",
+    "closes all descriptors",
+    "suspended by others",
 )
 """The sample of runs that are not exhaustive: one of each kind of fault."""
 

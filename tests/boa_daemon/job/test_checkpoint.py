@@ -18,8 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import sampled
+from small_disk import a_small_disk
 
 from boa_daemon.job import checkpoint as checkpoint_module
+from boa_daemon.job import run as running
 from boa_daemon.job.checkpoint import (
     Checkpoint,
     CheckpointFailed,
@@ -459,3 +461,51 @@ def test_a_disk_that_fails_while_the_digest_is_taken_leaves_the_checkpoint_befor
     assert found is not None
     assert (found.step, wrong) == (2, "")
     assert len(told) == 1
+def test_on_a_full_disk_older_checkpoints_make_room_for_a_save() -> None:
+    """Their own checkpoints are what fills the disks of jobs; the newest one stays until there is a newer."""
+    with a_small_disk(megabytes=8) as disk:
+        if disk is None:
+            pytest.skip("only root can mount a disk")
+        run = Run({"BOA_CHECKPOINT_DIR": str(disk.folder / "c"), "BOA_GENERATION": "1"})
+        for step in (1, 2):
+            run.save(step, lambda file: file.write(b"x" * 2**21))
+        disk.fill()
+        run.save(3, lambda file: file.write(b"y" * (2**21 - 2**16)))
+        found, wrong = newest_checkpoint(disk.folder / "c")
+        assert found is not None
+        assert (found.step, wrong) == (3, "")
+        with pytest.raises(CheckpointFailed, match="No space"):
+            run.save(4, lambda file: file.write(b"z" * 2**23))
+        still = newest_checkpoint(disk.folder / "c")[0]
+        assert still is not None
+        assert still.step == 3
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_save_that_a_stop_waits_for_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stopped: bool
+) -> None:
+    """A later save would make good for any other one."""
+    monkeypatch.setattr(running, "LAST_PAUSES_SECONDS", (0.0, 0.0))
+    run = Run({"BOA_CHECKPOINT_DIR": str(tmp_path), "BOA_GENERATION": "1"})
+    run.stop_agreed = is_stopped
+    faults = [OSError(errno.EIO, "Input/output error"), OSError(errno.EMFILE, "Too many open files")]
+
+    def write(file: Any) -> None:
+        if faults:
+            raise faults.pop()
+        file.write(b"x")
+
+    if is_stopped:
+        run.save(1, write)
+        assert newest_checkpoint(tmp_path)[0] is not None
+    else:
+        with pytest.raises(CheckpointFailed, match="Too many"):
+            run.save(1, write)
+
+
+def test_a_folder_that_cannot_be_made_is_a_failed_checkpoint(tmp_path: Path) -> None:
+    """Not an error of its own kind, which a script would not expect."""
+    (tmp_path / "c").write_text("a file")
+    with pytest.raises(CheckpointFailed, match="step 1"):
+        write_checkpoint(tmp_path / "c", generation=1, step=1, write=lambda file: file.write(b"x"))

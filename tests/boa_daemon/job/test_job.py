@@ -278,3 +278,74 @@ def test_a_report_takes_numbers_of_any_kind(kind: str, tmp_path: Path) -> None:
     record = json.loads((tmp_path / "progress.json").read_text())
 
     assert [record[key] for key in ("step", "samples", "loss", "gradient_noise")] == [2, 64.0, 0.5, 2.0]
+
+
+TOLD_WHILE_IT_LOADS = """
+import os, signal
+from boa_daemon import job
+def load(path): os.kill(os.getpid(), signal.SIGTERM)
+for step in job.steps(100, load=load, save=lambda file: file.write(b"x"), every=3):
+    print("step", step, flush=True)
+print("told" if job.should_stop() else "not told")
+"""
+
+
+def test_a_stop_before_the_first_step_waits_for_no_step(tmp_path: Path) -> None:
+    """It may take longer than the grace, and what it did would be lost; what was loaded is saved already."""
+    write_checkpoint(tmp_path, generation=1, step=7, write=lambda file: file.write(b"x"))
+    places = {"BOA_CHECKPOINT_DIR": str(tmp_path), "BOA_PROGRESS_FILE": str(tmp_path / "progress")}
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD_WHILE_IT_LOADS],
+        env={**os.environ, **places},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "told\n"
+    assert not (tmp_path / "progress.done").exists()
+
+
+def test_what_comes_out_of_a_pipe_is_in_the_log_or_still_in_the_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it passes through the keeper, which may be killed with what it has read."""
+    reader, writer = os.pipe()
+    log = LogWriter(tmp_path, limit_bytes=4096)
+
+    def no_read(*_: object) -> bytes:
+        raise AssertionError("it was read")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "read", no_read)
+        for number in range(1000):
+            os.write(writer, f"line {number}\n".encode())
+            assert log.take(reader)
+        os.write(writer, b"begun")
+        assert log.take(reader)
+    log.close()
+    log = LogWriter(tmp_path, limit_bytes=4096)  # Another keeper's.
+    log.write_line("of the keeper")
+    os.close(writer)
+    assert not log.take(reader)
+    os.close(reader)
+    log.close()
+    block, end, gone = read_log(tmp_path, 0)
+    assert gone > 0
+    assert end == sum(len(f"line {number}\n") for number in range(1000)) + len("begun\nof the keeper\n")
+    assert block.endswith(b"line 998\nline 999\nbegun\nof the keeper\n")
+
+
+def test_output_goes_into_the_log_also_where_the_kernel_cannot_move_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As before Python 3.10, and on file systems that do not support it."""
+    monkeypatch.delattr(os, "splice", raising=False)
+    reader, writer = os.pipe()
+    log = LogWriter(tmp_path, limit_bytes=4096)
+    os.write(writer, b"begun")
+    assert log.take(reader)
+    os.close(writer)
+    assert not log.take(reader)
+    os.close(reader)
+    log.close()
+    assert read_log(tmp_path, 0)[0] == b"begun"

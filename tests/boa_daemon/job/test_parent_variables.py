@@ -53,6 +53,25 @@ def test_a_process_with_variables_of_its_own_takes_none(tmp_path: Path) -> None:
     assert missing_variables({"BOA_JOB_ID": "mine"}, proc=proc) == {"BOA_UNIT": "u"}
 
 
+def test_an_errand_of_the_keeper_takes_none_and_writes_no_note_of_a_training(tmp_path: Path) -> None:
+    """A job may have put a pipe where the note goes, on which the last upload would wait for ever."""
+    own = tmp_path / "n0"
+    own.mkdir()
+    os.mkfifo(own / "early-0.json")
+    given = {**os.environ, **GIVEN, "BOA_PROGRESS_FILE": str(tmp_path / "progress.json")}
+    words = f'env -i BOA_ERRAND=u PYTHONPATH={Path(__file__).parents[3]} {sys.executable} -c "{ASK}"'
+    done = subprocess.run(
+        ["bash", "-c", f"{words}; true"],
+        env={**given, "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert "BOA_UNIT" not in eval(done.stdout)
+    assert done.stderr == ""
+
+
 def test_the_keepers_note_serves_where_no_parent_has_them(tmp_path: Path) -> None:
     """`exec env -i python train.py`: the only parent is the keeper, whose environment is not the job's."""
     place = temporary_folder(tmp_path)

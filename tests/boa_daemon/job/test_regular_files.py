@@ -17,7 +17,7 @@ from boa_daemon.engines.local_units import read_unit_status
 from boa_daemon.inputs.message_validation import parse_unit_status
 from boa_daemon.job.checkpoint import FENCE, MANIFEST, newest_checkpoint, read_fence
 from boa_daemon.job.leavings import remove_trees
-from boa_daemon.job.regular_files import files_below, fits_its_disk, read_regular
+from boa_daemon.job.regular_files import KeptOpen, files_below, fits_its_disk, read_regular
 from boa_daemon.job.unit import KEPT, Unit, kept_checkpoints, read_json, status_of, write_json
 
 
@@ -201,3 +201,20 @@ def test_a_file_larger_than_its_disk_is_known(tmp_path: Path) -> None:
     assert fits_its_disk(0, tmp_path)
     assert fits_its_disk(found.f_blocks * found.f_frsize, tmp_path)
     assert not fits_its_disk(found.f_blocks * found.f_frsize + 1, tmp_path)
+
+
+def test_a_file_that_is_kept_open_is_never_taken_for_another(tmp_path: Path) -> None:
+    """A script that closes all descriptors opens its data under the numbers that the helper had."""
+    mine, other = KeptOpen(str(tmp_path / "mine"), os.O_WRONLY), tmp_path / "other"
+    number = mine.descriptor()
+    assert mine.descriptor() == number
+    os.close(number)
+    data = os.open(other, os.O_WRONLY | os.O_CREAT)
+    assert data == number
+    os.pwrite(mine.descriptor(), b"x", 0)
+    assert (tmp_path / "mine").read_bytes() == b"x"
+    assert other.read_bytes() == b""
+    os.close(mine.descriptor())
+    assert mine.descriptor() >= 0
+    os.close(data)
+    os.close(mine.descriptor())

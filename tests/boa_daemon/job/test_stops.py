@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from engine_bench import script, until
 from boa_daemon.job import stops
 from boa_daemon.job.checkpoint import MANIFEST
 from boa_daemon.job.control_group import ControlGroup
+from boa_daemon.job.failures import ERROR_FILE, FILE_NAME
 from boa_daemon.job.processes import children, descendants, is_alive, kill_all_carrying, send, started_ticks
 from boa_daemon.job.stops import (
     REGISTER,
@@ -60,7 +62,7 @@ def a_unit(folder: Path, run: str, **changes: Any) -> Unit:
         "BOA_UNIT": unit.name,
         "BOA_JOB_ID": "a",
     }
-    unit = Unit(**(values | changes | {"environment": own}))
+    unit = Unit(**(values | {"environment": own} | changes))
     unit.write()
     return unit
 
@@ -150,6 +152,43 @@ def test_the_register_has_living_processes_that_registered_themselves(tmp_path: 
         holder.stdin.flush()
         until(lambda: registered(file) == [])
         os.killpg(holder.pid, signal.SIGKILL)
+
+
+LOSER = """
+import os, sys
+from boa_daemon.job.stops import Registration
+mine = Registration(os.environ)
+mine.enter()
+mine.looks()
+if sys.argv[1] == "closes": os.closerange(3, 64)
+if sys.argv[1] == "reads": open(os.environ["BOA_REGISTER_FILE"], "rb").close()
+if sys.argv[1] == "forks" and os.fork(): os._exit(0)
+other = open("other", "w")
+mine.looks()
+print(os.getpid(), flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("how", ["closes", "reads", "forks"])
+def test_a_process_that_lost_its_place_in_the_register_takes_it_again_at_its_next_look(
+    tmp_path: Path, how: str
+) -> None:
+    """A script may close all descriptors, read the register, which drops its locks, or go on in a fork."""
+    file = tmp_path / "register"
+    with subprocess.Popen(
+        [sys.executable, "-c", LOSER, how],
+        env={**os.environ, REGISTER: str(file)},
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        pid = int(holder.stdout.readline())
+        assert registered(file) == [Registered(pid, True)]
+        assert registered(tmp_path / "other") == []
+        holder.stdin.close()
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
@@ -556,3 +595,54 @@ def test_whether_a_process_catches_sigterm_is_seen_from_outside() -> None:
 def test_programs_that_only_wait_are_known_by_name_and_version(program: str, waits: bool) -> None:
     """What is suspended must not react to it, and must not be needed by the process that saves."""
     assert only_waits(program) == waits
+
+
+PRINTS = (
+    "import time\nfor number in range(40_000):\n    print(number)\n    if not number % 100: time.sleep(0.01)"
+)
+
+
+def test_no_output_is_lost_or_doubled_though_keepers_are_killed_while_they_write_it(
+    tmp_path: Path, keep: Any
+) -> None:
+    """A byte is in the log or in the command's pipe, and never in a keeper alone."""
+    unit = a_unit(tmp_path, script(PRINTS), log_bytes=1 << 22)
+    guard = keep(unit)
+    for lines in (1000, 4000, 7000, 10_000):
+        until(lambda lines=lines: printed(unit).count("\n") > lines)
+        kill_keeper(unit)
+    assert guard.wait(timeout=60) == 0
+    told = [line for line in printed(unit).splitlines() if "boa:" not in line]
+    assert told == [str(number) for number in range(40_000)]
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("ENOSPC", "make room for two checkpoints in"),
+        ("EROFS", "let the job write to"),
+        ("EBADMSG", "every="),
+    ],
+)
+def test_a_stop_whose_save_fails_says_why_and_what_to_change(
+    tmp_path: Path, keep: Any, code: str, advice: str
+) -> None:
+    """It tried again before; the exception is the process's own."""
+    text = (
+        "import errno, os, time\nfrom boa_daemon import job\nfrom boa_daemon.job import run\n"
+        "run.LAST_PAUSES_SECONDS = (0.1,)\n"
+        f"def save(file): raise OSError(errno.{code}, os.strerror(errno.{code}))\n"
+        "for step in job.steps(10**6, load=None, save=save): time.sleep(0.01)\n"
+    )
+    unit = a_unit(tmp_path, script(text))
+    own = {**unit.environment, ERROR_FILE: str(unit.own / FILE_NAME)}
+    unit = a_unit(tmp_path, script(text), environment=own)
+    keeper = keep(unit)
+    until(lambda: step_of(unit) > 5)
+    keeper.terminate()
+    assert keeper.wait(timeout=60) == 0
+    assert "it is tried again, because a stop waits for it" in printed(unit)
+    why = ended(unit)["why_lost"]
+    assert why in printed(unit)
+    assert os.strerror(getattr(errno, code)) in why
+    assert advice in why

@@ -255,6 +255,29 @@ def test_a_damaged_file_on_a_node_fails_the_upload(cloud: Cloud, capsys: pytest.
     assert "is not what its manifest says" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("what", ["a pipe", "a folder", "a device", "holes"])
+def test_what_cannot_be_read_to_its_end_fails_the_upload_at_once(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    """The last upload has no time limit, and the keeper waits for it."""
+    _, checkpoints = cloud.node(0)
+    write_checkpoint(checkpoints, generation=1, step=5, write=lambda file: file.write(b"x"))
+    file = checkpoints / "g1-step5.ckpt"
+    file.unlink()
+    if what == "a pipe":
+        os.mkfifo(file)
+    elif what == "a folder":
+        file.mkdir()
+    elif what == "a device":
+        file.symlink_to("/dev/zero")
+    else:
+        disk = os.statvfs(checkpoints)
+        file.touch()
+        os.truncate(file, min(2 * disk.f_blocks * disk.f_frsize, 2**43))
+    assert cloud.keep(0) == 1
+    assert "is no file, or larger than its disk" in capsys.readouterr().err
+
+
 def test_older_checkpoints_on_a_node_do_not_count(cloud: Cloud) -> None:
     """`fetch` replaces them and `forget` drops them, so histories of nodes do not mix."""
     sha256 = two_nodes(cloud, 4)
