@@ -58,8 +58,16 @@ class _Declarations:
                 if isinstance(statement, _Function) and statement.decorator_list:
                     self._declare(statement.name, is_called=False)
                 elif isinstance(statement, ast.Expr) and name in _names(statement):
+                    self._declare_verbs_in(statement)
                     self._execute(statement)
         return self.value(name, is_called=False)
+
+    def _declare_verbs_in(self, statement: ast.Expr) -> None:
+        """Declare the verbs of other files that a statement adds to a group: ``app.command("fit")(fit)``."""
+        for part in statement.value.args if isinstance(statement.value, ast.Call) else ():
+            place = self._by_name.get(part.id) if isinstance(part, ast.Name) else None
+            if isinstance(place, ast.ImportFrom) and isinstance(part, ast.Name):
+                self._globals[part.id] = self._imported(place, part.id, is_called=False, is_verb=True)
 
     def value(self, name: str, *, is_called: bool) -> Any:
         """Return what a name stands for; a function is empty unless it is called.
@@ -89,19 +97,24 @@ class _Declarations:
     def _execute(self, statement: ast.stmt) -> None:
         """Execute a statement after what it needs."""
         calls = [part.func for part in ast.walk(statement) if isinstance(part, ast.Call)]
+        if isinstance(statement, ast.ClassDef):
+            calls += statement.decorator_list
         called = {function.id for function in calls if isinstance(function, ast.Name)}
         for needed in _names(statement):
             self._declare(needed, is_called=needed in called)
         exec(_compiled(statement, self._path), self._globals)
 
-    def _imported(self, statement: ast.ImportFrom, name: str, *, is_called: bool) -> Any:
+    def _imported(
+        self, statement: ast.ImportFrom, name: str, *, is_called: bool, is_verb: bool = False
+    ) -> Any:
         """Return what an import binds to a name."""
         module = resolve_name(
             "." * statement.level + (statement.module or ""), self._module.rpartition(".")[0]
         )
         [there] = [alias.name for alias in statement.names if name in (alias.asname, alias.name)]
         if module.partition(".")[0] in _OURS and module not in sys.modules:
-            return _Declarations.of(module).value(there, is_called=is_called)
+            other = _Declarations.of(module)
+            return other.verb(there) if is_verb else other.value(there, is_called=is_called)
         return getattr(__import__(module, fromlist=[there]), there)
 
 
@@ -144,11 +157,15 @@ def _emptied(function: _Function, *, is_verb: bool) -> _Function:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a statement reads; the annotations of classes and variables stay text."""
+    """Yield the names that a statement reads; the annotations of classes and variables stay text.
+
+    The body of a lambda reads its names when it is called.
+    """
     if isinstance(node, ast.Name):
         yield node.id
     for field, part in ast.iter_fields(node):
-        if field == "annotation" and isinstance(node, ast.AnnAssign):
+        is_later = isinstance(node, ast.Lambda) and field == "body"
+        if is_later or (field == "annotation" and isinstance(node, ast.AnnAssign)):
             continue
         for each in part if isinstance(part, list) else [part]:
             if isinstance(each, ast.AST):

@@ -89,10 +89,12 @@ class _Stream:
                 yield self._value()
             else:
                 yield from self.page(lists)
-            if self.sign() == "]":
-                self._take("]")
+            if (sign := self.sign()) == "]":
+                self._at += 1
                 return
-            self._take(",")
+            if sign != ",":
+                raise self._fault("Expecting ',' delimiter")
+            self._at += 1
 
     def _object(self, lists: Sequence[str]) -> Iterator[Any]:
         """Yield the entries of the object that begins here, or itself if it has no list of them."""
@@ -125,7 +127,6 @@ class _Stream:
 
     def _value(self) -> Any:
         """Return the value that begins here, however long it is."""
-        self.sign()
         while True:
             try:
                 return self._decoded()

@@ -230,6 +230,9 @@ def _sky_gpus(found: Translation, at: KeyPath, value: Any) -> int | None:
         if name.lower().startswith(_OTHER):
             found.say("refused", at, f"{name} is no GPU")
             return None
+        if not re.search(r"[^\W\d]", name):
+            found.say("refused", at, f"a GPU and how many, such as A100:8; got {value!r}")
+            return None
         counts.add(_whole(number) if number else 1)
     if len(counts) != 1 or None in counts:
         found.say("refused", at, f"a whole number of GPUs, the same for every choice; got {value!r}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +22,21 @@ from policies.speedup import MAX_GPUS
 
 NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
 _Key = tuple[str, str]
+_Zones = dict[str, tuple[int, float]]
+"""Line and price by zone."""
 
 
 def read_skypilot(path: Path, *, as_of: str) -> PriceList:
-    """Return the prices of machines with GPUs.
+    """Return the prices of machines with GPUs: of several zones of a region, the dearest and the cheapest.
 
     Raises:
-        InputError: naming file and line, when it is no such catalogue, a row is damaged, or two rows of one
-            type and region state different prices on demand or GPUs.
+        InputError: naming file and line, when it is no such catalogue, a row is damaged or in another
+            currency, or two rows of one type state different GPUs, or different prices in one zone.
     """
     found = PriceList([])
     known = Catalog.load().entries
     machines: dict[_Key, tuple[int, dict[str, Any]]] = {}
-    listed: dict[_Key, tuple[int, float]] = {}
-    spot: dict[_Key, dict[str, float]] = defaultdict(dict)
+    listed: dict[Market, dict[_Key, _Zones]] = {"on-demand": defaultdict(dict), "spot": defaultdict(dict)}
     hint = f"A vms.csv of SkyPilot's catalogue has {', '.join(NEEDED)}"
     for row in read_rows(path, NEEDED, header_hint=hint):
         line, cells = row.line, row.cells
@@ -47,50 +49,62 @@ def read_skypilot(path: Path, *, as_of: str) -> PriceList:
         if other != machine:
             problem = f"a second row for {name} in {region} with other GPUs; the first is on line {first}"
             raise InputError(problem, file=path, line=line)
-        price, spot_price = (_price(row, column) for column in ("Price", "SpotPrice"))
-        if price is not None:
-            first, before = listed.setdefault(key, (line, price))
-            if before != price:
-                problem = (
-                    f"{name} in {region} costs {price_in_dollars(price)}/hour here and "
-                    f"{price_in_dollars(before)} on line {first}, and "
-                    "nothing in the rows tells them apart"
-                )
-                raise InputError(problem, file=path, line=line, hint="Keep the row that you pay by")
-        if spot_price is not None:
-            zone = cells.get("AvailabilityZone", "")
-            if spot[key].setdefault(zone, spot_price) != spot_price:
-                problem = f"a second spot price of {name} in {zone or region}"
-                raise InputError(problem, file=path, line=line, hint="Keep one of them")
-        if price is None and spot_price is None:
+        if (currency := _currency(cells)) != "USD":
+            raise row.refuse(f"a price in {currency}: budgets and caps count USD", "Convert the list to USD")
+        has_price = False
+        for column, (market, by_key) in zip(("Price", "SpotPrice"), listed.items(), strict=True):
+            if (usd := _price(row, column)) is not None:
+                has_price = True
+                zone = cells.get("AvailabilityZone", "")
+                first, before = by_key[key].setdefault(zone, (line, usd))
+                if before != usd:
+                    raise _two_prices(row, market, usd, before, first)
+        if not has_price:
             found.left_out["without a price"] += 1
     source = f"SkyPilot's catalogue {path.name}"
     for key, (_, machine) in machines.items():
         # Links, quotas and disks of these types are those of the shipped catalogue.
         specs = {} if key[0] in known else machine
-        markets: list[tuple[Market, list[float]]] = [
-            ("on-demand", [listed[key][1]] if key in listed else []),
-            ("spot", list(spot[key].values())),
-        ]
-        for market, usd in markets:
-            if usd:
+        for market, by_key in listed.items():
+            if usd_of_zones := [usd for _, usd in by_key.get(key, {}).values()]:
                 found.prices.append(
                     ListedPrice(
                         instance_type=key[0],
                         region=key[1],
                         market=market,
-                        usd_per_hour=max(usd),
-                        usd_low=min(usd),
+                        usd_per_hour=max(usd_of_zones),
+                        usd_low=min(usd_of_zones),
                         as_of=as_of,
                         source=source,
                         **specs,
                     )
                 )
+    if by_zone := sum(one.usd_low < one.usd_per_hour for one in found.prices if one.market == "on-demand"):
+        found.notes.append(f"{by_zone} prices on demand differ by zone: the dearest of a region counts")
     if not as_of:
         found.notes.append(
             "the catalogue names no day: give --as-of YYYY-MM-DD, so that plans can say how old it is"
         )
     return found
+
+
+def _currency(cells: Mapping[str, str]) -> str:
+    """Return the currency of a row; SkyPilot's own catalogues name none, and are in dollars."""
+    found = next((cell for name, cell in cells.items() if name.lower() == "currency"), "")
+    return found.upper() or "USD"
+
+
+def _two_prices(row: TableRow, market: Market, usd: float, before: float, first: int) -> InputError:
+    """Return the error for a row with another price than one with the same key."""
+    name, region, zone = (
+        row.cells.get(column, "") for column in ("InstanceType", "Region", "AvailabilityZone")
+    )
+    where = f"{region}{f' ({zone})' if zone else ''}{' on spot' if market == 'spot' else ''}"
+    problem = (
+        f"{name} in {where} costs {price_in_dollars(usd)}/hour here and "
+        f"{price_in_dollars(before)} on line {first}, and nothing in the rows tells them apart"
+    )
+    return row.refuse(problem, hint="Keep the row that you pay by")
 
 
 def _machine(row: TableRow, found: PriceList) -> dict[str, Any] | None:

@@ -73,7 +73,7 @@ PRICE_KINDS: Mapping[str, PriceKind] = {
             "machines without GPUs, GPUs without their machine (GCP), other accelerators, parts of GPUs, "
             "rows without a price"
         ),
-        refused="two prices on demand of a type in a region; two spot prices in a zone",
+        refused="two prices of a type in one zone; other currencies",
         example="skypilot-aws.csv",
     ),
     "aws": PriceKind(

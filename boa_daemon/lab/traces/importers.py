@@ -169,7 +169,8 @@ HISTORIES: Mapping[str, History] = {
         job="a job; or the pods of one owner, at their widest",
         size="GPUs × run time, also of failed jobs",
         left_out=(
-            "jobs that run or wait, on slices of GPUs (MIG), of several GPU types; pods of a job in the file"
+            "jobs that run or wait, on slices of GPUs (MIG) or claimed devices (DRA), of several GPU types; "
+            "pods of a job in the file"
         ),
         accepts=_DRAWN | {"time_zone"},
         example="kubernetes/jobs.json",

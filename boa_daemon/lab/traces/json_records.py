@@ -22,19 +22,30 @@ from boa_daemon.inputs.json_stream import json_entries
 from boa_daemon.inputs.yaml_events import YamlProblem, parse_yaml
 from boa_daemon.text_files import MOST_STREAMED_BYTES, open_text, read_whole_text
 from boa_daemon.time_text import epoch_seconds, instant_seconds
+from policies.fast_dataclasses import fast_init
 
 _OBJECTS = re.compile(r"\s*(?:---\s+)?(?:apiVersion|items|kind|metadata):")
 """How ``kubectl get -o yaml`` begins."""
 _BEGIN = 4096
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One object of a list, with the file and the words that name it in errors."""
+    """One object of a list, with the file and the `noun` and `number` that name it in errors."""
 
     content: Mapping[str, Any]
     path: Path
-    where: str
+    noun: str
+    number: int | None = None
+
+    @property
+    def where(self) -> str:
+        """The words that name it: its place in the list, and its name where it has one."""
+        if self.number is None:
+            return self.noun
+        name = _name_of(self.content)
+        return f"{self.noun} {self.number}{f' ({name})' if name else ''}"
 
     def get(self, *keys: str | int) -> Any:
         """Return the value at a path of keys and positions; None where a part of the path is missing.
@@ -156,8 +167,7 @@ def read_records(path: Path, lists: Sequence[str], *, noun: str, hint: str) -> I
         for number, content in enumerate(entries):
             if not isinstance(content, Mapping):
                 raise InputError(f"{noun} {number} is no object", file=path, hint=hint)
-            name = _name_of(content)
-            yield Record(content, path, f"{noun} {number}{f' ({name})' if name else ''}")
+            yield Record(content, path, noun, number)
 
 
 def _is_yaml(path: Path) -> bool:

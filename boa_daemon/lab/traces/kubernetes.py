@@ -29,6 +29,8 @@ from boa_daemon.traces.workload import Options, Workload
 FILES = ("*jobs*.json", "*pods*.json", "*.json")
 COMMAND = "kubectl get jobs --all-namespaces -o json > jobs.json"
 _GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
+_ON_SLICES = "on slices of GPUs"
+_ON_CLAIMS = "on devices that they claim (resourceClaims), whose number is not in the file"
 _SLICES = re.compile(r"nvidia\.com/(mig-.*|gpu\.shared|vgpu.*)")
 _TYPE_LABELS = (
     *("nvidia.com/gpu.product", "karpenter.k8s.aws/instance-gpu-name", "cloud.google.com/gke-accelerator"),
@@ -50,7 +52,8 @@ class _Pods:
 
     gpus: int
     gpu_type: str
-    has_slices: bool
+    left_out: str = ""
+    """Why its job cannot be counted."""
 
 
 def import_kubernetes(source: Path, options: Options) -> Workload:
@@ -124,8 +127,8 @@ def _job(one: Record, options: Options, dropped: Counter[str], outcomes: Counter
     """Return a job that has ended, or count why it is left out."""
     zone = zone_of(options.time_zone)
     groups = list(_groups(one))
-    if any(group.has_slices for group, _ in groups):
-        dropped["on slices of GPUs"] += 1
+    if left_out := next((group.left_out for group, _ in groups if group.left_out), ""):
+        dropped[left_out] += 1
         return []
     gpus = sum(group.gpus * number for group, number in groups)
     ends = [
@@ -226,7 +229,7 @@ def _at_once(one: Record, at: Sequence[str]) -> int:
 
 def _pod(one: Record, at: Sequence[str]) -> _Pods:
     """Return the GPUs of a pod, by its template or itself."""
-    gpus, has_slices = 0, False
+    gpus, left_out = 0, ""
     for container in one.objects(*at, "spec", "containers"):
         asked: dict[str, Any] = {}
         for key in ("requests", "limits"):
@@ -238,8 +241,10 @@ def _pod(one: Record, at: Sequence[str]) -> _Pods:
             if name in _GPUS:
                 gpus += Record(asked, one.path, one.where).whole(name, default=0)
             elif _SLICES.fullmatch(str(name)) and str(asked[name]) != "0":
-                has_slices = True
-    return _Pods(gpus=gpus, gpu_type=_type_of(one, at), has_slices=has_slices)
+                left_out = _ON_SLICES
+    if not gpus and not left_out and one.objects(*at, "spec", "resourceClaims"):
+        left_out = _ON_CLAIMS
+    return _Pods(gpus=gpus, gpu_type=_type_of(one, at), left_out=left_out)
 
 
 def _type_of(one: Record, at: Sequence[str]) -> str:
@@ -274,8 +279,8 @@ def _of_pods(name: str, pods: Sequence[Record], options: Options, dropped: Count
     created: list[float] = []
     for pod in pods:
         one = _pod(pod, ())
-        if one.has_slices:
-            dropped["on slices of GPUs"] += 1
+        if one.left_out:
+            dropped[one.left_out] += 1
             return []
         at = pod.seconds("metadata", "creationTimestamp", zone=zone)
         if at is None:

@@ -51,6 +51,8 @@ def _attempts(paths: Iterable[Path], dropped: Counter[str]) -> Iterator[Attempt]
             started.add(job)
         if kind not in ("E", "R"):
             continue
+        if not job:
+            raise line.refuse(f"a job is named such as 17.server or 17[3].server; got {found['job'][:40]!r}")
         values = _values(line, found["rest"])
         if job.endswith("[]"):
             dropped["that are parents of arrays"] += 1

@@ -14,6 +14,7 @@ from boa_daemon.inputs.tables import Rows
 from boa_daemon.lab.traces.json_records import Record, read_records
 
 COLUMNS = ("JobID", "Submit", "Start", "End", "ElapsedRaw", "State", "AllocTRES", "ReqTRES")
+_TIMES = ("submission", "start", "end", "elapsed")
 _BATCH = 8192
 
 
@@ -44,13 +45,23 @@ def _rows(path: Path, places: dict[str, int], rows: list[list[str]], last: int) 
 
 
 def _cells(job: Record) -> list[str]:
-    """Return the cells of a job."""
-    times = [_number(job, "time", name) for name in ("submission", "start", "end", "elapsed")]
-    submitted, started, ended, elapsed = times
+    """Return the cells of a job.
+
+    The parts of a job are taken as Slurm writes them; only where one is of another kind is it read with care,
+    which is slow.
+    """
+    content = job.content
+    times = content.get("time")
+    if times.__class__ is not dict:
+        times = {name: job.get("time", name) for name in _TIMES}
+    submitted, started, ended, elapsed = [_whole(job, "time", name, times.get(name)) for name in _TIMES]
     if submitted is None or elapsed is None:
         raise job.refuse("time.submission and time.elapsed must be numbers")
-    state = job.get("state", "current") if isinstance(job.get("state"), dict) else job.get("job_state")
-    word = state[0] if isinstance(state, list) and state else state
+    state = content.get("state")
+    word = state.get("current") if state.__class__ is dict else content.get("job_state")
+    if isinstance(word, list):
+        word = word[0] if word else ""
+    allocated = _tres(job, "allocated")
     return [
         _id(job),
         str(submitted),
@@ -58,40 +69,49 @@ def _cells(job: Record) -> list[str]:
         str(ended) if ended else "Unknown",
         str(elapsed),
         word if isinstance(word, str) else "",
-        _tres(job, "allocated"),
-        _tres(job, "requested"),
+        allocated,
+        # What a job asked for counts where it was given nothing.
+        allocated or _tres(job, "requested"),
     ]
 
 
 def _id(job: Record) -> str:
     """Return the JobID as `sacct -P` writes it: 17, 17_3 or 17+0."""
-    array, task = _number(job, "array", "job_id"), _number(job, "array", "task_id")
-    if array and task is not None:
-        return f"{array}_{task}"
-    first, part = _number(job, "het", "job_id"), _number(job, "het", "job_offset")
-    if first and part is not None:
-        return f"{first}+{part}"
-    return str(job.whole("job_id", default=-1)) if job.get("job_id") is not None else job.text("job_id")
+    for part, name, mark in (("array", "task_id", "_"), ("het", "job_offset", "+")):
+        whole = job.content.get(part)
+        if whole.__class__ is not dict:
+            whole = {key: job.get(part, key) for key in ("job_id", name)}
+        first = _whole(job, part, "job_id", whole.get("job_id"))
+        if first and (number := _whole(job, part, name, whole.get(name))) is not None:
+            return f"{first}{mark}{number}"
+    found = job.content.get("job_id")
+    if found.__class__ is int and found >= 0:
+        return str(found)
+    return str(job.whole("job_id", default=-1)) if found is not None else job.text("job_id")
 
 
-def _number(job: Record, *keys: str) -> int | None:
-    """Return a whole number; None where it is null or not set."""
-    found: Any = job.get(*keys)
+def _whole(job: Record, part: str, key: str, found: Any) -> int | None:
+    """Return the whole number under a key of a part of a job; None where it is null or not set."""
     if found.__class__ is dict:
         found = found.get("number") if found.get("set") and not found.get("infinite") else None
     if found is None:
         return None
     if found.__class__ is not int or found < 0:
-        raise job.refuse(f"{'.'.join(keys)} must be a whole number; got {str(found)[:60]!r}")
+        raise job.refuse(f"{part}.{key} must be a whole number; got {str(found)[:60]!r}")
     return int(found)
 
 
 def _tres(job: Record, which: str) -> str:
     """Return resources as ``cpu=8,gres/gpu:a100=2``."""
+    tres = job.content.get("tres")
+    listed = tres.get(which) if tres.__class__ is dict else None
     found = []
-    for one in job.objects("tres", which):
-        name, kind, count = one.get("name"), one.get("type"), one.get("count")
-        if kind.__class__ is not str or count.__class__ is not int or count < 0:
-            kind, count = one.text("type"), _number(one, "count") or 0
+    for index, one in enumerate(listed if listed.__class__ is list else job.objects("tres", which)):
+        kind = one.get("type") if one.__class__ is dict else None
+        name, count = (one.get("name"), one.get("count")) if kind.__class__ is str else ("", None)
+        if count.__class__ is not int or count < 0:
+            part = job.objects("tres", which)[index]
+            kind, name = part.text("type"), part.get("name")
+            count = _whole(part, f"tres.{which}", "count", part.get("count")) or 0
         found.append(f"{kind}/{name}={count}" if name else f"{kind}={count}")
     return ",".join(found)

@@ -181,6 +181,8 @@ REFUSED: dict[str, tuple[str, str, int | None, str]] = {
     ),
     "two names that differ": ("sky", SKY.replace("A100:8", "A100:8, gpus: A100:4"), 1, "accelerators says"),
     "a TPU": ("sky", SKY.replace("A100:8", "tpu-v5p-8"), 1, "is no GPU"),
+    "a number without its GPU": ("sky", SKY.replace("A100:8", "8"), 1, "a GPU and how many, such as A100:8"),
+    "a number for a GPU": ("sky", SKY.replace("A100:8", "{8: 1}"), 1, "a GPU and how many, such as A100:8"),
     "no GPUs": ("sky", "run: a\n", None, "no resources.accelerators"),
     "a typing mistake": ("sky", SKY + "evns: {A: 1}\n", 3, "Did you mean 'envs'"),
     "a typing mistake inside": (

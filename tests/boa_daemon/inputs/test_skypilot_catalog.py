@@ -32,6 +32,14 @@ def test_the_examples_by_hand() -> None:
     assert (machine.vcpus, machine.memory_mib) == (124, 1800 * 1024)
 
 
+def test_prices_on_demand_may_differ_by_zone(tmp_path: Path) -> None:
+    """A small cloud's data centres are zones of one region: a plan pays the dearest, and a note says so."""
+    (tmp_path / "vms.csv").write_text(HEAD + ROW + ROW.replace("20.0", "21.0").replace("z1", "z2"))
+    found = read_skypilot(tmp_path / "vms.csv", as_of="2026-11-20")
+    assert [(one.market, one.usd_per_hour) for one in found.prices] == [("on-demand", 21.0), ("spot", 9.0)]
+    assert found.notes == ["1 prices on demand differ by zone: the dearest of a region counts"]
+
+
 LEFT_OUT = {
     "no GPU": ("c5.large,,,2.0,4.0,,0.085,0.03,east,z1\n", "without GPUs"),
     "GCP's GPU rows": (",A100,1.0,,,,2.9,1.2,us-central1,us-central1-a\n", "of a GPU without its machine"),
@@ -63,9 +71,20 @@ REFUSED = {
     "negative": (HEAD + ROW.replace("9.0", "-9.0"), ":2: SpotPrice must be a finite number"),
     "two prices": (
         HEAD + ROW + ROW.replace("20.0", "21.0"),
+        ":3: big in east (z1) costs $21.00/hour here and $20.00 on line 2",
+    ),
+    "two spot prices": (
+        HEAD + ROW + ROW.replace("9.0", "9.5"),
+        ":3: big in east (z1) on spot costs $9.50/hour here and $9.00 on line 2",
+    ),
+    "two prices without zones": (
+        HEAD + (ROW + ROW.replace("20.0", "21.0")).replace("z1", ""),
         ":3: big in east costs $21.00/hour here and $20.00 on line 2",
     ),
-    "two spot prices": (HEAD + ROW + ROW.replace("9.0", "9.5"), ":3: a second spot price of big in z1"),
+    "another currency": (
+        HEAD.replace("AvailabilityZone", "AvailabilityZone,Currency") + ROW.replace("z1", "z1,EUR"),
+        ":2: a price in EUR",
+    ),
     "other GPUs": (
         HEAD + ROW + ROW.replace("8.0", "4.0"),
         ":3: a second row for big in east with other GPUs",

@@ -199,7 +199,8 @@ def _csv_offers(path: Path) -> Iterator[_Offer]:
             reader = csv_rows(file, delimiter=delimiter)
             metadata: dict[str, str] = {}
             header: list[str] = []
-            for cells in reader:
+            for raw in reader:
+                cells = [cell.strip() for cell in raw]
                 if "SKU" in cells:
                     header = cells
                     break
@@ -219,7 +220,7 @@ def _csv_offers(path: Path) -> Iterator[_Offer]:
                     problem = f"{len(cells)} cells where the header has {len(header)}"
                     hint = "The file may be cut short: fetch it again"
                     raise InputError(problem, file=path, line=reader.line_num, hint=hint)
-                row = dict(zip(header, cells, strict=True))
+                row = dict(zip(header, map(str.strip, cells), strict=True))
                 if row["TermType"] != "OnDemand":
                     continue
                 yield _Offer(

@@ -134,6 +134,8 @@ REFUSED: dict[str, tuple[str, str, str]] = {
         ONE + ONE,
         ":2: a second record of job 7 at the same time; the first is on line 1",
     ),
+    "PBS, a job without a number": ("pbs", ONE.replace(";E;7", ";E;x7"), ":1: a job is named such as"),
+    "PBS, no job": ("pbs", ONE.replace(";E;7", ";R;"), ":1: a job is named such as"),
     "PBS, no end": ("pbs", ONE.replace(" end=", " finish="), ":1: job 7 has no end"),
     "PBS, no time": ("pbs", ONE.replace("ctime=", "c=").replace("qtime=", "q="), ":1: job 7 has no ctime"),
     "PBS, a word for a time": (

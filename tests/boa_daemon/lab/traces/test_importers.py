@@ -594,3 +594,21 @@ def mutated(raw: bytes, chance: random.Random) -> bytes:
             [raw[:at] + other + raw[to:], raw[:at], raw[:to] + raw[at:], raw[:at] + other + raw[at:]]
         )
     return raw
+
+
+def test_jobs_of_kubernetes_that_claim_their_devices_are_counted_as_left_out(tmp_path: Path) -> None:
+    """Claims do not say how many GPUs a pod has; claims beside GPUs are of other devices."""
+    example = Path(__file__).parents[3] / "data" / "kubernetes" / "jobs.json"
+    jobs = json.loads(example.read_text())
+    before = import_source("kubernetes", example, Options())
+    one = next(job for job in jobs["items"] if "nvidia.com/gpu" in json.dumps(job) and job["kind"] == "Job")
+    claim = json.loads(json.dumps(one))
+    claim["metadata"] |= {"name": "claims", "uid": "claims"}
+    pod = claim["spec"]["template"]["spec"]
+    pod |= {"resourceClaims": [{"name": "gpu"}], "containers": [{"name": "c"}]}
+    one["spec"]["template"]["spec"]["resourceClaims"] = [{"name": "nic"}]
+    jobs["items"].append(claim)
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    found = import_source("kubernetes", tmp_path / "jobs.json", Options())
+    assert len(found.trace.jobs) == len(before.trace.jobs)
+    assert [number for reason, number in found.dropped.items() if "devices that they claim" in reason] == [1]

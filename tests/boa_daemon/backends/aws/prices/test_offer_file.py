@@ -119,3 +119,11 @@ def test_a_page_that_is_missing_is_said(tmp_path: Path) -> None:
     assert [
         "lacks pages" in note for note in read_offers(tmp_path / "list.json", as_of="2026-11-20").notes
     ] == [True]
+
+
+def test_spaces_around_cells_are_no_part_of_them(tmp_path: Path) -> None:
+    """A price file is read without them, so they would name another region."""
+    (tmp_path / "list.csv").write_text(
+        OFFERS.replace('"us-east-1"', '"\u00a0us-east-1 "').replace('"SKU"', '" SKU"')
+    )
+    assert read(tmp_path / "list.csv") == read(DATA / "aws-offers.csv")
