@@ -7,107 +7,29 @@ done; the first job runs on, no node is doubled or left behind, and the bill is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_days import Day, Hook, a_day, with_credentials
+from aws_days import a_day, with_credentials
+from aws_reports import (
+    LIST,
+    Plain,
+    Report,
+    done_and_refused,
+    empty_listings,
+    fails,
+    holds,
+    refuses,
+    without,
+)
 
 from boa_daemon.backends.aws.client.errors import CallFailed
-
-WAIT_MINUTES, HEAL_MINUTES = 8.0, 20.0
-RUN, LIST = "ec2:RunInstances", "ec2:DescribeInstances"
-Plain = Callable[[], Any]
 
 
 @pytest.fixture(autouse=True)
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     with_credentials(monkeypatch)
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a hook does to calls, and what is expected: the job `runs` meanwhile, or is told the `cure`."""
-
-    hook: Hook
-    cure: str = ""
-    runs: bool = True
-    heals: float = HEAL_MINUTES
-
-
-def refuses(code: str, said: str, *, cure: str = "", zone: str = "", status: int = 400) -> Report:
-    """Return the report of launches that are refused, in one zone or in all."""
-
-    def hook(operation: str, arguments: dict[str, Any], plain: Plain) -> Any:
-        if operation == RUN and (not zone or zone in _place(arguments)) and not arguments.get("DryRun"):
-            raise CallFailed(RUN, code, said, http_status=status)
-        return plain()
-
-    return Report(hook, cure, runs=bool(zone))
-
-
-def fails(*operations: str, code: str, said: str, status: int = 400) -> Report:
-    """Return the report of other calls that fail: the job runs all the same."""
-
-    def hook(operation: str, arguments: dict[str, Any], plain: Plain) -> Any:
-        if operation in operations:
-            raise CallFailed(operation, code, said, http_status=status)
-        return plain()
-
-    return Report(hook)
-
-
-def _place(arguments: dict[str, Any]) -> str:
-    """Return the zone of a launch; the zones of the default subnets are known by their order."""
-    subnet = arguments.get("SubnetId", "")
-    return str(_ZONES.get(subnet, arguments.get("Placement", {}).get("AvailabilityZone", "")))
-
-
-_ZONES: dict[str, str] = {}
-
-
-def without(*keys: str) -> Report:
-    """Return the report of listings that lack parts of an instance, as soon after a launch."""
-
-    def hook(operation: str, arguments: dict[str, Any], plain: Plain) -> Any:
-        answer = plain()
-        if operation == LIST:
-            for instance in (each for one in answer["Reservations"] for each in one["Instances"]):
-                for key in keys:
-                    instance.pop(key, None)
-        return answer
-
-    return Report(hook)
-
-
-def _done_and_refused(code: str, status: int) -> Report:
-    """Return the report of a launch that happens although its answer refuses it, once."""
-    done: list[str] = []
-
-    def hook(operation: str, arguments: dict[str, Any], plain: Plain) -> Any:
-        answer = plain()
-        if operation == RUN and not done and not arguments.get("DryRun"):
-            done.append(code)
-            raise CallFailed(RUN, code, "as said", http_status=status)
-        return answer
-
-    return Report(hook)
-
-
-def _empty_listings() -> Report:
-    """Return the report of listings that are empty for a while, as of an index that lags."""
-    seen: list[str] = []
-
-    def hook(operation: str, arguments: dict[str, Any], plain: Plain) -> Any:
-        answer = plain()
-        if operation == LIST and len(seen) < 3:
-            seen.append("")
-            return answer | {"Reservations": []}
-        return answer
-
-    return Report(hook)
 
 
 A = "us-east-1a"
@@ -211,9 +133,9 @@ REPORTS: dict[str, Report] = {
         "VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of 4 allows",
         cure="Service Quotas",
     ),
-    "a launch that was throttled and happened": _done_and_refused("RequestLimitExceeded", 503),
-    "a launch that failed inside and happened": _done_and_refused("InternalError", 500),
-    "a launch that was unavailable and happened": _done_and_refused("Unavailable", 503),
+    "a launch that was throttled and happened": done_and_refused("RequestLimitExceeded", 503),
+    "a launch that failed inside and happened": done_and_refused("InternalError", 500),
+    "a launch that was unavailable and happened": done_and_refused("Unavailable", 503),
     "quotas that are throttled": fails(
         "servicequotas:GetServiceQuota", code="TooManyRequestsException", said="Rate exceeded", status=429
     ),
@@ -232,7 +154,7 @@ REPORTS: dict[str, Report] = {
     ),
     "listings without addresses": without("PrivateIpAddress", "PublicDnsName", "NetworkInterfaces"),
     "listings without reasons": without("StateReason", "StateTransitionReason"),
-    "listings that are empty for a while": _empty_listings(),
+    "listings that are empty for a while": empty_listings(),
 }  # fmt: skip
 QUICK = ("a zone without a default subnet", "an image without ENA")
 
@@ -242,28 +164,7 @@ QUICK = ("a zone without a default subnet", "an image without ENA")
 )
 def test_what_people_report_of_others_holds_here(tmp_path: Path, name: str) -> None:
     """One job runs all the time; the other runs within minutes, or once what it is told is mended."""
-    report = REPORTS[name]
-    with a_day(tmp_path) as day:
-        _note_zones(day)
-        (first,) = day.rig.fake.live()
-        day.hook = report.hook
-        day.submit(hours=0.1)
-        day.ticks(WAIT_MINUTES)
-        statuses = day.statuses()
-        assert statuses[0] == "running"
-        if report.runs:
-            assert statuses[1] in ("running", "finished"), (statuses, _said(day))
-        else:
-            assert statuses[1] not in ("running", "finished", "failed")
-            assert any(report.cure in each for each in _said(day)), _said(day)
-        day.hook = None
-        day.ticks(report.heals)
-        assert day.statuses() == ["running", "finished"], _said(day)
-        assert [life.id for life in day.rig.fake.live()] == [first.id]
-        assert day.launched() == 2
-        assert day.play.storage.store.unsettled() == []
-        ended = sum((life.ended_at or 0.0) - life.launched_at for life in day.rig.fake.history()[1:])
-        assert day.charged() == pytest.approx(ended / 3600.0 * 1.032918, rel=0.02)
+    holds(tmp_path, REPORTS[name])
 
 
 def test_an_order_to_end_what_is_gone_is_denied_and_stops_nothing(tmp_path: Path) -> None:
@@ -288,13 +189,3 @@ def test_an_order_to_end_what_is_gone_is_denied_and_stops_nothing(tmp_path: Path
         assert day.launched() == 2
         assert [life.id for life in day.rig.fake.live()] == [day.rig.fake.history()[1].id]
         assert day.lost() - {"tags"} == set(), day.notes()
-
-
-def _note_zones(day: Day) -> None:
-    by_zone = day.rig.fake.backend("us-east-1").subnets.values()
-    _ZONES.update({one.id: one.availability_zone for each in by_zone for one in each.values()})
-
-
-def _said(day: Day) -> list[str]:
-    """Return everything that people can read about the second job and the site."""
-    return [day.play.service.explain(day.jobs[1])["text"], *day.notes(), *day.alerts()]
