@@ -10,6 +10,7 @@ builds from it.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -36,16 +37,16 @@ def build(folder: Path) -> list[Path]:
     environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch()}
 
     def hatch(target: str, where: Path) -> Path:
-        before = set(folder.iterdir())
-        subprocess.run(
-            [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)],
-            cwd=where,
-            env=environment,
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        [made] = set(folder.iterdir()) - before
-        return made
+        with tempfile.TemporaryDirectory() as scratch:
+            subprocess.run(
+                [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", scratch],
+                cwd=where,
+                env=environment,
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+            [made] = Path(scratch).iterdir()
+            return Path(shutil.move(made, folder / made.name))
 
     archive = hatch("sdist", TREE)
     with tempfile.TemporaryDirectory() as scratch:

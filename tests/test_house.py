@@ -52,6 +52,7 @@ AT_THE_ROOT = {
 
 NOT_OF_ONE_MODULE = {
     "boa_daemon/api/test_api.py": "the whole package, over a socket",
+    "boa_daemon/api/test_page_wild.py": "the page with foreign names, thousands of teams, and on paper",
     "boa_daemon/api/test_page_worlds.py": "the page's first sentences where something is wrong",
     "boa_daemon/backends/aws/client/test_renewed_credentials.py": "client/calls.py with renewed credentials",
     "boa_daemon/daemon/watch/test_alert_servers.py": "alerts.py over real servers of mail and the web",

@@ -17,6 +17,7 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.job.whole_files import write_whole
+from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
 
 SCRIPTS = ("lib", "charts", "solver", "orders", "now", "money", "decisions", "job", "plan", "compare", "app")
 """Scripts in the order of concatenation."""
@@ -33,8 +34,13 @@ def asset(name: str) -> bytes:
     folder = files("boa_daemon") / "data" / "page"
     if name == "page.js":
         parts = [(folder / f"{part}.js").read_text(encoding="utf-8") for part in SCRIPTS]
-        return ('"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n").encode()
+        return ('"use strict";\n(() => {\n' + "\n".join([words(), *parts]) + "\n})();\n").encode()
     return (folder / name).read_bytes()
+
+
+def words() -> str:
+    """Return the script with what each code of a waiting job says, as every other answer says it."""
+    return f"const WAIT_WORDS = {json.dumps(dict(WAIT_REASON_TEXTS))};"
 
 
 def write_static(path: Path, *, title: str, answers: Mapping[str, Any]) -> None:

@@ -38,7 +38,21 @@ class BadArchive(ValueError):
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose headers have a limit."""
+    """A member whose headers have a limit, and of which a damaged one is no end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> _Member:
+        """Return the next member.
+
+        Raises:
+            BadArchive: when its header is damaged; `tarfile` would end there without a word.
+        """
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.InvalidHeaderError as error:  # type: ignore[attr-defined]  # typeshed lacks it
+            if archive.offset > 0:
+                raise BadArchive(f"it is damaged: {error}") from None
+            raise
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         if self.size < 0:

@@ -109,9 +109,9 @@ def curve_figure(plot: CurvePlot) -> Figure:
 def curve_words(plot: CurvePlot) -> str:
     """Return what the figure of a curve shows."""
     plot = _in_unit(plot)
-    label = _label(plot)
+    label, mean = _label(plot), "Weighted mean" if plot.is_weighted else "Mean"
     said = (
-        f"Mean job completion time against the budget: infeasible below {label(plot.knee.cliff_budget)}, "
+        f"{mean} job completion time against the budget: infeasible below {label(plot.knee.cliff_budget)}, "
         f"the knee at {label(plot.knee.budget)} with {format_hours(plot.knee.hours)}, "
         f"and never less than {format_hours(plot.knee.floor_hours)}"
     )
@@ -212,6 +212,7 @@ def _words(axes: Axes, plot: CurvePlot, scale: float, frame: tuple[float, float,
     )
     if plot.marked is not None:
         budget, hours = plot.marked
+        average = "weighted average" if plot.is_weighted else "average"
         height = max(0.62 * top, hours * scale + 0.12 * top)
         axes.plot([budget, budget], [0.0, height - 0.01 * top], color=MARK, lw=1.3, ls=(0, (2, 2)), zorder=4)
         axes.plot([budget], [hours * scale], "o", color=MARK, ms=10, zorder=6)
@@ -219,7 +220,7 @@ def _words(axes: Axes, plot: CurvePlot, scale: float, frame: tuple[float, float,
         axes.text(
             budget,
             height,
-            f"your budget: {label(budget)}\n{format_hours(hours)} on average",
+            f"your budget: {label(budget)}\n{format_hours(hours)} on {average}",
             ha="left" if place < 0.2 else "right" if place > 0.8 else "center",
             va="bottom",
             color=MARK,

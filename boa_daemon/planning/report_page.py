@@ -58,7 +58,7 @@ PRINT = """
 @media print { body { margin: 0; max-width: none; font-size: 10pt; } @page { size: A4; margin: 15mm; }
   h2 { break-after: avoid; } tr, svg, figure, ul.bad { break-inside: avoid; }
   .wide { overflow: visible; background: none; }
-  svg { max-height: 24cm; min-width: 0; } th, td { padding: .15rem .3rem; white-space: normal; }
+  svg { max-height: 17cm; min-width: 0; } th, td { padding: .15rem .3rem; white-space: normal; }
   thead { display: table-header-group; } ul.bad, dl.facts { print-color-adjust: exact; } }
 """
 SHORT = 22

@@ -7,6 +7,7 @@ own jobs' cost: GPUs from claim to release and the boots before them, and no par
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +116,7 @@ class MonthReport:
     @property
     def lead(self) -> str:
         """The verdict in a sentence."""
-        so_far = "" if self.until >= self.window.ends_at else " so far"
+        so_far = self._so_far
         whose = f"Team {self.team}, " if self.team else ""
         said = f"{whose}{_date(self.window.begins_at):%B %Y}{so_far}: {in_dollars(self.usd)} spent"
         if self.team and self.money.cap_usd:
@@ -126,7 +127,7 @@ class MonthReport:
                 said += f", which does not count {in_dollars(self.boots_usd)} of boots"
         budget = self.budget_usd
         if budget:
-            said += f", {self.usd / budget:.0%} of the budget of {in_dollars(budget)}"
+            said += f", {self.usd / budget:.0%} of the budget of {in_dollars(budget)}{so_far}"
         if self.usd_before > 0.0:
             said += f" and {self.usd / self.usd_before - 1.0:+.0%} against the month before"
         finished = self.ends.get("finished", 0)
@@ -168,6 +169,10 @@ class MonthReport:
         return " ".join([self.lead, *self.bad, *who])
 
     @property
+    def _so_far(self) -> str:
+        return "" if self.until >= self.window.ends_at else " so far"
+
+    @property
     def _mean_hours(self) -> float:
         return sum(hours for hours, _ in self.hours) / len(self.hours)
 
@@ -194,7 +199,7 @@ class MonthReport:
         """Return the report as one HTML file."""
         facts = {"spent": in_dollars(self.usd)}
         if self.budget_usd is not None:
-            facts["budget"] = in_dollars(self.budget_usd)
+            facts[f"budget{self._so_far}"] = in_dollars(self.budget_usd)
         if self.team and self.money.cap_usd is not None:
             facts["cap"] = in_dollars(self.money.cap_usd)
         if self.usd_before > 0.0:
@@ -232,7 +237,7 @@ class MonthReport:
         days = round((self.window.ends_at - self.window.begins_at) / DAY_SECONDS)
         spent = [self.days.get(f"{self.name}-{day:02d}", 0.0) for day in range(1, days + 1)]
         line = None if self.money.usd_per_hour is None else 24.0 * self.money.usd_per_hour
-        top = 1.1 * max([*spent, line or 0.0, 1e-9])
+        top = 1.1 * max([*spent, line or 0.0, 0.04])
         wide, tall, left, bottom = 720.0, 220.0, 64.0, 190.0
         step, scale = (wide - left) / days, (bottom - 14.0) / top
         parts = [
@@ -247,10 +252,10 @@ class MonthReport:
             f"{_date(self.window.begins_at + day * DAY_SECONDS):%d %b}</text>"
             for day in range(0, days, 7)
         ]
-        for usd in (0.0, top / 2.2, top / 1.1):
+        for usd, label in _round_dollars(top):
             y = bottom - scale * usd
             parts.append(f'<line x1="{left}" x2="{wide}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e4e7eb"/>')
-            parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end" {text}>${usd:,.0f}</text>')
+            parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end" {text}>{label}</text>')
         if line is not None:
             y = bottom - scale * line
             parts.append(
@@ -264,6 +269,14 @@ class MonthReport:
         most = max(range(days), key=lambda day: spent[day])
         words = f"Dollars a day; most on {self.name}-{most + 1:02d}, {in_dollars(spent[most])}."
         return Picture(svg=drawn, words=words if self.usd > 0.0 else "Dollars a day: nothing was spent.")
+
+
+def _round_dollars(top: float) -> list[tuple[float, str]]:
+    """Return round amounts from 0 up to a drawing's top, at most five, with their labels."""
+    power = 10.0 ** math.floor(math.log10(top / 4.0))
+    step = next(power * n for n in (1.0, 2.0, 2.5, 5.0, 10.0) if power * n >= 0.999 * top / 4.0)
+    digits = 0 if step >= 1.0 and step % 1.0 == 0.0 else 2
+    return [(step * n, f"${step * n:,.{digits}f}") for n in range(int(top / step) + 1)]
 
 
 def month_report(storage: Storage, at: float, money: MonthMoney, *, now: float) -> MonthReport:

@@ -56,7 +56,7 @@ const loading = () => el("div", {}, el("p", { class: "loading" }, "Loading…"),
 // An instant with its zone; with its day where that is not the daemon's present one.
 function stamp(seconds) {
   const at = new Date(seconds * 1000), isToday = at.toDateString() === new Date(daemonNow() * 1000).toDateString();
-  return `${isToday ? "" : `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}, `}${at.toLocaleTimeString("en-GB", { timeZoneName: "short" })}`;
+  return `${isToday ? "" : `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}, `}${at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" })}`;
 }
 
 function say() {

@@ -1,7 +1,7 @@
 // Jobs: a list to search, and one job with its widths, progress, curve and log.
 
 const find = { text: "", ended: false, limit: 500 };
-const MOST_FOUND = 5000, MOST_DRAWN = 300;
+const MOST_FOUND = 5000, mostDrawn = () => (document.documentElement.clientWidth < 700 ? 60 : 300);
 const log = { job: "", node: 0, text: "", next: 0, nodes: 1, said: "" };
 
 const STATUS_WAITS = { queued: "waiting" };
@@ -12,7 +12,7 @@ const jobs = {
   draw(doc) {
     const words = find.text.toLowerCase().split(/\s+/).filter(Boolean);
     const rows = doc.jobs.filter((job) => words.every((word) => `${job.id} ${job.user} ${job.class} ${job.status}`.toLowerCase().includes(word)));
-    return [el("h1", { class: "quiet" }, "Jobs"), card(["Jobs ", el("small", {}, `${number(rows.length)}${doc.next === null || doc.next === undefined ? "" : ` of the newest ${number(doc.jobs.length)}`}${rows.length > MOST_DRAWN ? `; ${number(MOST_DRAWN)} are listed, words above find the others` : ""}`)], "",
+    return [el("h1", { class: "quiet" }, "Jobs"), card(["Jobs ", el("small", {}, `${number(rows.length)}${doc.next === null || doc.next === undefined ? "" : ` of the newest ${number(doc.jobs.length)}`}${rows.length > mostDrawn() ? `; ${number(mostDrawn())} are listed, words above find the others` : ""}`)], "",
       el("div", { class: "tools" },
         el("input", { type: "search", placeholder: "id, user, class, state", "aria-label": "Search jobs", value: find.text, "data-key": "search", oninput: (event) => { find.text = event.target.value; redraw(); } }),
         segments("Which", [[false, "active"], [true, "also ended"]], find.ended, (ended) => { find.ended = ended; reload(); })),
@@ -20,8 +20,8 @@ const jobs = {
         ["job", (job) => el("a", { href: `#job/${encodeURIComponent(job.id)}` }, job.id), "id"], ["user", (job) => job.user], ["class", (job) => job.class],
         ["state", (job) => el("span", { class: `chip ${STATUS_WAITS[job.status] ?? job.status}` }, STATUS_WAITS[job.status] ?? job.status)],
         ["GPUs", (job) => (job.gpus ? `${job.gpus} × ${job.gpu_type}` : ""), "n"], ["step", (job) => (job.step === null ? "" : number(job.step)), "n"],
-        ...(rows.some((job) => job.waits_for) ? [["waits for", (job) => (job.waits_for ? `${job.waits_for}${job.place_in_queue ? `, number ${number(job.place_in_queue)}` : ""}${job.starts_at ? `, until about ${clock(job.starts_at, job.starts_at - daemonNow() > 43200)}` : ""}` : ""), "full"]] : []),
-        ["arrived", (job) => clock(job.arrived_at, true), "n"], ["cost", (job) => usd(job.usd), "n"]], rows.slice(0, MOST_DRAWN), "Jobs")
+        ...(rows.some((job) => job.waits_for) ? [["waits for", (job) => (job.waits_for ? `${WAIT_WORDS[job.waits_for] ?? job.waits_for}${job.place_in_queue ? `, number ${number(job.place_in_queue)}` : ""}${job.starts_at ? `, until about ${clock(job.starts_at, job.starts_at - daemonNow() > 43200)}` : ""}` : ""), "full words"]] : []),
+        ["arrived", (job) => clock(job.arrived_at, daemonNow() - job.arrived_at > 43200), "n"], ["cost", (job) => usd(job.usd), "n"]], rows.slice(0, mostDrawn()), "Jobs")
         : empty(words.length ? ["No listed job is called that. ", words.length === 1 && /^[a-z0-9-]+-\d+$/i.test(words[0]) ? el("a", { href: `#job/${encodeURIComponent(find.text.trim())}` }, `Open job ${find.text.trim()}`) : null] : "No jobs. Submit one: ", words.length ? null : code("boa submit job.yaml")),
       doc.next !== null && doc.next !== undefined && find.limit < MOST_FOUND ? el("p", {}, el("button", { type: "button", class: "plain", "data-key": "more", onclick: () => { find.limit = Math.min(find.limit * 3, MOST_FOUND); reload(); } }, "Older ones")) : null)];
   },

@@ -110,21 +110,24 @@ function card(title, width, ...children) {
 }
 
 function tile(title, value, unit, ...below) {
-  return el("section", { class: "card tile w3" }, el("h2", {}, title), el("div", { class: "value" }, value, " ", el("small", {}, unit)), ...below.map((one) => el("p", { class: "soft" }, one)));
+  return el("section", { class: "card tile w3" }, el("h2", {}, title), el("div", { class: "value" }, value, unit.startsWith("/") ? "" : " ", el("small", {}, unit)), ...below.map((one) => el("p", { class: "soft" }, one)));
 }
 
 // A name in its own direction; a long one is broken over lines, a short one never.
 function named(said) {
   const node = el("bdi", {}, said);
-  if (node.textContent.length > 40) node.className = "name";
+  if (node.textContent.length > 24) node.className = "name";
   return node;
 }
+
+// Whatever people have named stands apart from the words around it: "id", and texts in columns without a class.
+const shown_ = (value, kind) => (kind === "id" || (kind === undefined && typeof value === "string") ? named(value) : value);
 
 // Columns: [heading, cell of a row, class]; on a narrow screen rows become blocks.
 function table(columns, rows, caption) {
   const head = el("tr", {}, columns.map(([name, , kind]) => el("th", { scope: "col", class: kind }, name)));
   const body = rows.map((row) =>
-    el("tr", { class: row.isMine ? "me" : row.isSum ? "sum" : null }, columns.map(([name, cell, kind]) => el("td", { class: kind, "data-head": name }, kind === "id" ? named(cell(row)) : cell(row)))));
+    el("tr", { class: row.isMine ? "me" : row.isSum ? "sum" : null }, columns.map(([name, cell, kind]) => el("td", { class: kind, "data-head": name }, shown_(cell(row), kind)))));
   return el("div", { class: "scroll" }, el("table", { class: "stack", "aria-label": caption }, el("thead", {}, head), el("tbody", {}, body)));
 }
 
@@ -132,6 +135,12 @@ function table(columns, rows, caption) {
 function folded_(key, title, make) {
   const node = el("details", { "data-key": key, ontoggle: () => (node.open && node.childElementCount === 1 ? fill(node, {}, make()) : 0) }, el("summary", {}, title));
   return node;
+}
+
+// The first rows, and the others on demand: of thousands of teams people look for the few that are short.
+function longTable(columns, rows, caption, most = 40) {
+  const rest = rows.slice(most);
+  return [table(columns, rows.slice(0, most), caption), rest.length ? folded_(caption, `${number(rest.length)} more`, () => [table(columns, rest, caption)]) : null];
 }
 
 function segments(label, options, chosen, choose) {

@@ -101,11 +101,11 @@ function usesOf(doc) {
 function usesCard(doc, width) {
   const parts = usesOf(doc), { uses } = doc, total = uses.usd;
   if (!(total >= 0.005)) return card("What the money was for", width, empty("Nothing was spent in this time."));
-  const idle = [["GPUs free beside a job", uses.free_usd], ["whole nodes between jobs, until they are released", uses.between_usd], ["nodes that ran no job, or none yet", uses.never_usd]].filter(([, value]) => value >= 0.005);
+  const idle = [["for free GPUs beside a job", uses.free_usd], ["for whole nodes between jobs, until they are released", uses.between_usd], ["for nodes that ran no job, or none yet", uses.never_usd]].filter(([, value]) => value >= 0.005);
   return card(["What the money was for ", el("small", {}, rangeName())], width,
     bar(parts, `${usd(total)}: ${parts.map((one) => `${one.name} ${usd(one.value)}`).join(", ")}`),
     el("dl", { class: "facts spaced" }, parts.map((one) => [el("dt", {}, key_(`f${one.colour}`), ` ${one.name}`), el("dd", {}, `${usd(one.value)}, ${Math.round((100 * one.value) / total)} % `, el("small", { class: "soft" }, one.said))]), el("dt", {}, "in all"), el("dd", {}, el("strong", {}, usd(total)))),
-    idle.length ? el("p", { class: "soft" }, `Idle is ${idle.map(([name, value]) => `${usd(value)} ${name}`).join("; ")}. It is the same figure in the tables by job, user, team and class, where a boot is on the bill of the job that starts on the node first; in the others it is within the rows.`) : null);
+    idle.length ? el("p", { class: "soft" }, `Idle: ${idle.map(([name, value]) => `${usd(value)} ${name}`).join("; ")}. The tables by job, user, team and class show the same figure: there the first job on a node pays for its boot. In the other tables each row includes its own idle time.`) : null);
 }
 
 function costCard(cost) {
@@ -120,7 +120,7 @@ function costCard(cost) {
   const flat = () => cost.rows.map(({ kinds, ...row }) => ({ ...row, ...Object.fromEntries(Object.entries(kinds ?? {}).map(([kind, value]) => [`${kind}_usd`, value])) }));
   return card(["Who spent what ", el("small", {}, `since ${clock(cost.since, true)}`)], "",
     el("div", { class: "tools" }, segments("Cost by", COSTS_BY, chosen.by, (by) => { chosen.by = by; reload(); }), cost.rows.length ? exports_(`cost-by-${cost.by}`, flat, () => cost) : null),
-    cost.rows.length ? table([[cost.by, name_, "id"], ["cost", (row) => usd(row.usd), "n"], ["share", (row) => (total ? `${number((100 * row.usd) / total, 1)} %` : ""), "n"], ["", (row) => (row.isSum ? "" : svg("svg", { class: "strip thinstrip", viewBox: "0 0 200 10", preserveAspectRatio: "none", "aria-hidden": "true" }, svg("rect", { class: isNobodys(row) ? "f7" : "f0", width: Math.max(0, 200 * (row.usd / most)), height: 10 }))), "barcell"], ...(hours ? [["of it boots", (row) => (row.boot_usd ? usd(row.boot_usd) : ""), "n"], ["GPU-hours", (row) => (row.gpu_hours ? number(row.gpu_hours, 1) : ""), "n"], ["a GPU-hour", (row) => (row.gpu_hours ? usd(row.usd / row.gpu_hours) : ""), "n"]] : [])], rows, "Cost") : empty("Nothing was spent in this time."));
+    cost.rows.length ? table([[cost.by, name_, "id"], ["cost", (row) => usd(row.usd), "n"], ["share", (row) => (total ? `${number((100 * row.usd) / total, 1)} %` : ""), "n"], ["", (row) => (row.isSum ? "" : svg("svg", { class: "strip thinstrip", viewBox: "0 0 200 10", preserveAspectRatio: "none", "aria-hidden": "true" }, svg("rect", { class: isNobodys(row) ? "f7" : "f0", width: Math.max(0, 200 * (row.usd / most)), height: 10 }))), "barcell"], ...(hours ? [["for boots", (row) => (row.boot_usd ? usd(row.boot_usd) : ""), "n"], ["GPU-hours", (row) => (row.gpu_hours ? number(row.gpu_hours, 1) : ""), "n"], ["a GPU-hour", (row) => (row.gpu_hours ? usd(row.usd / row.gpu_hours) : ""), "n"]] : [])], rows, "Cost") : empty("Nothing was spent in this time."));
 }
 
 // How long a purse lasts, and when there is room again.
@@ -140,21 +140,24 @@ function pursesCard(doc) {
     return svg("svg", { class: "strip thinstrip", viewBox: "0 0 200 10", preserveAspectRatio: "none", role: "img", "aria-label": `${purse.kind} ${purse.name}: ${usd(purse.spent_usd)} spent and ${usd(purse.reserved_usd)} reserved of ${usd(purse.cap_usd)}` },
       svg("rect", { class: "bar-ground", width: 200, height: 10 }), svg("rect", { class: "f0", width: px(purse.spent_usd), height: 10 }), svg("rect", { class: "f4", x: px(purse.spent_usd), width: px(purse.reserved_usd), height: 10 }));
   };
-  const rows = purses.map((purse) => ({ ...purse, left_usd: Math.max(purse.cap_usd - purse.spent_usd - purse.reserved_usd, 0), room: purseRoom(purse, at) }));
+  const fullest = (purse) => (purse.spent_usd + purse.reserved_usd) / Math.max(purse.cap_usd, 1e-9), sorted = purses.length > 40 ? [...purses].sort((a, b) => fullest(b) - fullest(a)) : purses;
+  const rows = sorted.map((purse) => ({ ...purse, left_usd: Math.max(purse.cap_usd - purse.spent_usd - purse.reserved_usd, 0), room: purseRoom(purse, at) }));
   const share = (one) => `${one.team} is ${Math.abs(one.ahead_usd) < 0.005 ? "even with" : `${usd(Math.abs(one.ahead_usd))} ${one.ahead_usd > 0 ? "ahead of" : "behind"}`} its share (${usd(one.spent_month_usd)} this month)`;
+  const furthest = shares.length > 10 ? [...shares].sort((a, b) => Math.abs(b.ahead_usd) - Math.abs(a.ahead_usd)) : shares;
   return card(["Purses ", el("small", {}, "of teams and users; days and months in UTC")], "",
     rows.length ? [el("div", { class: "corner" }, exports_("purses", () => rows.map(({ room: room_, ...row }) => row))),
-      table([["whose", (row) => `${row.kind} ${row.name}`, "id"], ["for a", (row) => row.window.split(" ")[0]], ["", strip, "barcell"], ["spent", (row) => usd(row.spent_usd), "n"], ["reserved", (row) => usd(row.reserved_usd), "n"], ["left", (row) => usd(row.left_usd), "n"], ["of", (row) => usd(row.cap_usd), "n"], ["filled again", (row) => el("span", { class: row.room[0] }, row.room[1]), "full"]], rows, "Purses"),
+      longTable([["whose", (row) => `${row.kind} ${row.name}`, "id"], ["for a", (row) => row.window.split(" ")[0]], ["", strip, "barcell"], ["spent", (row) => usd(row.spent_usd), "n"], ["reserved", (row) => usd(row.reserved_usd), "n"], ["left", (row) => usd(row.left_usd), "n"], ["of", (row) => usd(row.cap_usd), "n"], ["filled again", (row) => el("span", { class: row.room[0] }, row.room[1]), "full"]], rows, "Purses"),
       el("ul", { class: "legend" }, el("li", {}, key_("f0"), " spent"), el("li", {}, key_("f4"), " reserved: what running jobs may cost until they can be stopped"))] : null,
     teamLinks(purses, at),
-    shares.length ? el("p", { class: "soft" }, `Shares of the budget, with a half-life of ${span(shares[0].half_life_hours * 3600)}: ${shares.map(share).join("; ")}.`) : null);
+    shares.length ? el("p", { class: "soft" }, `Shares of the budget, with a half-life of ${span(shares[0].half_life_hours * 3600)}: ${furthest.slice(0, 10).map(share).join("; ")}${shares.length > 10 ? `; ${number(shares.length - 10)} others are closer to theirs` : ""}.`) : null);
 }
 
 function teamLinks(purses, at) {
   const teams = [...new Set(purses.filter((purse) => purse.kind === "team").map((purse) => purse.name))];
   if (STATIC || !teams.length) return null;
+  const links = () => teams.flatMap((team, i) => [i ? ", " : "", el("a", { href: `v1/months/${month}/page?team=${encodeURIComponent(team)}`, download: `boa-${month}-${team}.html` }, el("bdi", {}, team))]);
   const month = new Date(at * 1000).toISOString().slice(0, 7);
-  return el("p", { class: "soft" }, "This month's reports of teams: ", teams.flatMap((team, i) => [i ? ", " : "", el("a", { href: `v1/months/${month}/page?team=${encodeURIComponent(team)}`, download: `boa-${month}-${team}.html` }, team)]));
+  return teams.length > 40 ? folded_("team reports", `This month's reports of ${number(teams.length)} teams`, () => [el("p", { class: "soft" }, links())]) : el("p", { class: "soft" }, "This month's reports of teams: ", links());
 }
 
 function commitmentsCard(doc) {

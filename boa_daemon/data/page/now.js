@@ -20,7 +20,8 @@ function capBar(name, books, when, words = "at the present rate") {
 }
 
 // Whose GPUs: a colour for each job, user or class; the eighth is for all others.
-const fleetView = { by: "job" };
+// Until somebody chooses: the finest kind whose colours, one of them for all others, say whose half of the GPUs are.
+const fleetView = { by: null };
 const FLEET_BY = [["job", "job"], ["user", "user"], ["class", "class"], ["state", "use"]];
 
 function fleetColours(nodes, by) {
@@ -30,29 +31,37 @@ function fleetColours(nodes, by) {
   return { key, names, gpus, of: new Map(names.map((name, n) => [name, names.length > 8 && n > 6 ? 7 : n])) };
 }
 
+function fleetBy(nodes) {
+  const found = ["job", "user", "class"].find((by) => {
+    const { names, gpus } = fleetColours(nodes, by), of = (few) => few.reduce((sum, name) => sum + gpus.get(name), 0);
+    return of(names.slice(0, names.length > 8 ? 7 : 8)) >= 0.5 * of(names);
+  });
+  return fleetView.by ?? found ?? "state";
+}
+
 const FLEET_WORDS = { used: "held by a job", free: "free", boot: "booting", ending: "ending" };
 
 // One block of squares per node and one path per colour, so thousands of GPUs stay a dozen elements.
-function fleetGroup(title, nodes, colours, say) {
+function fleetGroup(title, nodes, colours, say, part) {
   const gpus = Math.max(...nodes.map((node) => node.gpus));
   const many = nodes.length * gpus > 1500, few = nodes.length * gpus <= 200;
   const side = many ? 4 : few ? 20 : 11, gap = many ? 1 : 2, tall = Math.min(gpus, many ? 8 : 4), wide = Math.ceil(gpus / tall);
   const nodeWidth = wide * (side + gap) + gap * (few ? 4 : 2), nodeHeight = tall * (side + gap) + gap * (few ? 5 : 3);
-  const perRow = Math.max(1, Math.floor(Math.min(many || few ? 1100 : 420, room()) / nodeWidth));
+  const perRow = Math.max(1, Math.floor(Math.min(many || few ? 1100 : 420, room(part)) / nodeWidth));
   const paths = new Map();
   const kindOf = (node, g) => (node.phase === "booting" ? "boot" : node.phase !== "ready" ? "ending" : node.holders[g] ? "used" : "free");
   nodes.forEach((node, n) => {
     const x0 = (n % perRow) * nodeWidth, y0 = Math.floor(n / perRow) * nodeHeight;
     for (let g = 0; g < node.gpus; g++) {
       const kind = kindOf(node, g), colour = kind === "used" && colours ? `f${colours.of.get(node.holders[g][colours.key])}` : kind;
-      const inset = kind === "free" ? 0.5 : 0, long = side - 2 * inset;
+      const inset = kind === "free" || kind === "boot" ? 0.5 : 0, long = side - 2 * inset;
       paths.set(colour, `${paths.get(colour) ?? ""}M${x0 + Math.floor(g / tall) * (side + gap) + inset} ${y0 + (g % tall) * (side + gap) + inset}h${long}v${long}h${-long}z`);
     }
   });
   const used = nodes.reduce((sum, node) => sum + (node.phase === "ready" ? node.used : 0), 0), all = nodes.reduce((sum, node) => sum + node.gpus, 0);
   const booting = nodes.filter((node) => node.phase === "booting").length;
   const width = Math.min(nodes.length, perRow) * nodeWidth, height = Math.ceil(nodes.length / perRow) * nodeHeight;
-  const said = `${counted(nodes.length, "node")}, ${used} of ${all} GPUs used${booting ? `, ${booting} booting` : ""}`;
+  const said = `${counted(nodes.length, "node")}, ${number(used)} of ${number(all)} GPUs used${booting ? `, ${number(booting)} booting` : ""}`;
   const view = svg("svg", { class: "natural", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${title}: ${said}` },
     [...paths].map(([kind, d]) => svg("path", { class: kind, d })));
   const at = (event) => {
@@ -85,22 +94,27 @@ function fleetNodes(doc) {
   });
 }
 
+// A small fleet leaves room for the alerts beside it.
+const fleetPart = (nodes) => (nodes.reduce((sum, node) => sum + node.gpus, 0) <= 100 ? 7 : 12);
+const wide = (part) => (part === 12 ? "" : `w${part}`);
+
 function fleet(doc, nodes) {
-  if (!nodes.length) return card("Fleet", "", empty(doc.waiting ? `Nothing is rented, and ${counted(doc.waiting, "job")} ${doc.waiting === 1 ? "waits" : "wait"}: the queue says why.` : "Nothing is rented. Nodes are rented when a job needs them."));
+  const part = fleetPart(nodes);
+  if (!nodes.length) return card("Fleet", wide(part), empty(doc.waiting ? `Nothing is rented, and ${counted(doc.waiting, "job")} ${doc.waiting === 1 ? "waits" : "wait"}: the queue says why.` : "Nothing is rented. Nodes are rented when a job needs them."));
   const groups = new Map();
   for (const node of nodes) {
     const name = [node.type, node.zone, node.market === "on-demand" ? "" : node.market].filter(Boolean).join(" · ");
     groups.set(name, [...(groups.get(name) ?? []), node]);
   }
-  const list = nodes.slice(0, 300), colours = fleetView.by === "state" ? null : fleetColours(nodes, fleetView.by), idle = idleUsd(nodes);
+  const list = nodes.slice(0, 300), by = fleetBy(nodes), colours = by === "state" ? null : fleetColours(nodes, by), idle = idleUsd(nodes);
   const readout = el("p", { class: "readout" }, "Point at a GPU to see whose it is.");
-  const jobLink = (name) => el("a", { href: `#job/${encodeURIComponent(name)}` }, name);
-  const held = colours ? colours.names.slice(0, colours.names.length > 8 ? 7 : 8).map((name) => [`f${colours.of.get(name)}`, fleetView.by === "job" && !STATIC ? [jobLink(name), ` (${number(colours.gpus.get(name))})`] : `${name} (${number(colours.gpus.get(name))})`]) : [["used", "held by a job"]];
+  const jobLink = (name) => el("a", { href: `#job/${encodeURIComponent(name)}` }, el("bdi", {}, name));
+  const held = colours ? colours.names.slice(0, colours.names.length > 8 ? 7 : 8).map((name) => [`f${colours.of.get(name)}`, by === "job" && !STATIC ? [jobLink(name), ` (${number(colours.gpus.get(name))})`] : [el("bdi", {}, name), ` (${number(colours.gpus.get(name))})`]]) : [["used", "held by a job"]];
   if (colours && colours.names.length > 8) held.push(["f7", `${number(colours.names.length - 7)} others`]);
   const kinds = new Set(nodes.map((node) => (node.phase === "booting" ? "boot" : node.phase !== "ready" ? "ending" : node.used < node.gpus ? "free" : "")));
-  return card(["Fleet ", el("small", {}, `${counted(nodes.length, "node")}, ${usd(nodes.reduce((sum, node) => sum + node.usd_per_hour, 0))}/h${idle >= 0.005 ? `, of which ${usd(idle)}/h is idle or booting` : ""}`)], "",
-    el("div", { class: "tools" }, el("span", { class: "soft" }, "Colour by"), segments("Colour by", FLEET_BY, fleetView.by, (by) => { fleetView.by = by; redraw(); })),
-    el("div", { class: "fleet" }, [...groups].sort().map(([name, members]) => fleetGroup(name, members, colours, (words) => { readout.textContent = words; }))),
+  return card(["Fleet ", el("small", {}, `${counted(nodes.length, "node")}, ${usd(nodes.reduce((sum, node) => sum + node.usd_per_hour, 0))}/h${idle >= 0.005 ? `, of which ${usd(idle)}/h is idle or booting` : ""}`)], wide(part),
+    el("div", { class: "tools" }, el("span", { class: "soft" }, "Colour by"), segments("Colour by", FLEET_BY, by, (chosen_) => { fleetView.by = chosen_; redraw(); })),
+    el("div", { class: "fleet" }, [...groups].sort().map(([name, members]) => fleetGroup(name, members, colours, (words) => { readout.textContent = words; }, part))),
     readout,
     el("ul", { class: "legend" }, [...held, ...["free", "boot", "ending"].filter((kind) => kinds.has(kind)).map((kind) => [kind, FLEET_WORDS[kind]])].map(([kind, said]) =>
       el("li", {}, svg("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { class: kind, x: 1, y: 1, width: 8, height: 8 })), said))),
@@ -188,10 +202,10 @@ function tightPurses(doc) {
     purses.length ? el("p", { class: "soft" }, el("a", { href: "#money" }, `${counted(purses.length, "purse")} of teams and users`), more === purses.length ? ": all have room" : `: ${number(tight.length)} ${tight.length === 1 ? "is" : "are"} nearly used up, or will be`) : null];
 }
 
-function alertsCard(alerts) {
+function alertsCard(alerts, width) {
   const lines = (few) => el("ul", { class: "plainlist" }, few.map((alert) => el("li", {}, el("span", { class: "soft" }, `${clock(alert.at, true)} `), alert.sentence)));
-  if (!alerts.length) return card("Alerts", "", empty("Nothing to report."));
-  return card("Alerts", "", lines(alerts.slice(0, 3)), alerts.length > 3 ? folded_("alerts", `${number(alerts.length - 3)} before them`, () => [lines(alerts.slice(3))]) : null);
+  if (!alerts.length) return card("Alerts", width, empty("Nothing to report."));
+  return card("Alerts", width, lines(alerts.slice(0, 3)), alerts.length > 3 ? folded_("alerts", `${number(alerts.length - 3)} before them`, () => [lines(alerts.slice(3))]) : null);
 }
 
 const now = {
@@ -209,7 +223,7 @@ const now = {
     const beside = doc.beside_usd_per_hour >= 0.005 ? [`${usd(rate)}/h with the ${usd(doc.beside_usd_per_hour)}/h that is paid without nodes (commitments, gateway, images)`] : [];
     return [el("h1", { class: "verdict" }, el("span", { class: kind }, state), el("span", {}, words), el("small", {}, doc.leader ? `leader: ${doc.leader.host}, process ${doc.leader.pid}` : `${doc.provider} cloud, no other daemon`)),
       el("div", { class: "grid" },
-      tile("Now", usd(burn), "per hour", ...beside, budget ? `budget ${usd(budget)}/h on average${rate > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set"),
+      tile("Now", usd(burn), "/h", ...beside, budget ? `budget ${usd(budget)}/h on average${rate > budget ? "; hours above it are paid by hours below" : ""}` : "no budget is set"),
       moneyTile("Today", day, pace(day, budget, 24), "by midnight UTC", "at the present rate"),
       moneyTile("This month", month, ofMonth, "by its end", words_, ofMonth ? `${usd(Math.max(ofMonth.left, 0))} left${lasts(ofMonth.left, rate, at, ends)}` : null, lastWeek),
       tile("GPUs", number(doc.gpus_used ?? 0), `of ${number(doc.gpus ?? 0)} in use`, `${counted(doc.nodes ?? 0, "node")}${doc.max_instances ? ` of at most ${number(doc.max_instances)}` : ""}${idle >= 0.005 ? `; ${usd(idle)}/h idle or booting` : ""}`),
@@ -217,7 +231,7 @@ const now = {
       card(["Dollars per hour for nodes, last 24 hours"], doc.books ? "w7" : "", burnt ? timeChart({ since: past.since, step: past.step_seconds, height: 190, part: doc.books ? 7 : 12, series: [{ name: "dollars per hour", values: burnt, kind: "line" }], label: "Dollars per hour in the last 24 hours", yName: "$/h", say: usd, marks: budget ? [{ name: "budget", value: budget }] : [] }) : empty(past?.error ?? (past?.minutes.some(Boolean) ? "Nothing was rented in the last 24 hours." : "Nothing was written down yet. A minute after the first tick it begins."))),
       capOrders(caps?.caps),
       fleet(doc, nodes),
-      alertsCard(doc.alerts),
+      alertsCard(doc.alerts, fleetPart(nodes) === 12 ? "" : "w5"),
       card(["Queue ", el("small", {}, `${counted((doc.running ?? 0) + (doc.waiting ?? 0), "job")}${doc.queue.length >= 200 ? ", the first 200" : ""}`)], "",
         doc.why.length ? el("p", { class: "soft" }, doc.why.map((why) => `${counted(why.jobs, "job")}: ${why.said}`).join(". ") + ".") : null,
         doc.queue.length ? queueHead(doc.queue) : empty("No jobs. Submit one: ", code("boa submit job.yaml"))))];

@@ -96,7 +96,9 @@ def _terminate(state: ClusterState, plan: Plan, node: str, held: str) -> Termina
 @lru_cache(maxsize=64)
 def _why_idle(seconds: float, *, stops: bool) -> str:
     """Return the reason for giving an idle node back; cached, because the nodes of a job share it."""
-    reason = f"idle for {format_hours(seconds / 3600.0)}, and no job needs it"
+    reason = "no job is left on it, and none needs it"
+    if seconds >= 1.0:
+        reason = f"idle for {format_hours(seconds / 3600.0)}, and no job needs it"
     return f"{reason}: stopped, for the warm pool" if stops else reason
 
 

@@ -40,6 +40,7 @@ from policies.model import GpuSlot, JobId, NodeId
 
 if TYPE_CHECKING:
     from boa_daemon.tick.facts.job_spec import JobSpec
+    from boa_daemon.tick.facts.job_spec import JobSpec as _JobSpec
 
 
 def __getattr__(name: str) -> Any:
@@ -647,7 +648,7 @@ class PersistableRunner(Protocol):
 class JobPapers:
     """What an engine's own files say about a running job: its specification, and on which GPUs since when."""
 
-    spec: JobSpec
+    spec: _JobSpec  # Python 3.15 looks the name up in this module, and `__getattr__` would import it.
     generation: int
     slots: tuple[GpuSlot, ...]
     started_at: float

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from browsers import a_browser
 
-from boa_daemon.dashboard.assets import SCRIPTS
+from boa_daemon.dashboard.assets import SCRIPTS, words
 from boa_daemon.dashboard.frontier import frontier_document
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.planning.curve import Curve
@@ -27,7 +27,7 @@ def evaluate() -> Iterator[Evaluate]:
     """Yield a function that evaluates an expression with the functions of all scripts in scope."""
     folder = ROOT / "boa_daemon/data/page"
     # Without the last script, which starts to draw.
-    text = "\n".join((folder / f"{name}.js").read_text() for name in SCRIPTS[:-1])
+    text = "\n".join([words(), *((folder / f"{name}.js").read_text() for name in SCRIPTS[:-1])])
     with a_browser() as browser:
         page = browser.new_page()
 

@@ -43,7 +43,8 @@ def test_the_helper_imports_only_the_standard_library() -> None:
     program = (
         "import sys; before = set(sys.modules); import boa_daemon.job, boa_daemon.job.keeper\n"
         "names = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
-        "print(sorted(names - set(sys.stdlib_module_names)))"
+        # From Python 3.15 on a part of the standard library that its list leaves out.
+        "print(sorted(names - set(sys.stdlib_module_names) - {'_missing_stdlib_info'}))"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

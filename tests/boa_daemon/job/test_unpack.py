@@ -145,6 +145,17 @@ def numbered(size: bytes, kind: bytes = tarfile.REGTYPE) -> bytes:
     return bytes(content)
 
 
+def spoilt_in_the_middle() -> bytes:
+    """Return an archive of two files, the header of the second with a wrong sum."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as written:
+        for name in "ab":
+            written.addfile(member(name, tarfile.REGTYPE))
+    content = bytearray(buffer.getvalue())
+    content[512] ^= 1
+    return bytes(content)
+
+
 def described(**attributes: str) -> bytes:
     """Return an archive of one member with attributes, as POSIX writes them."""
     buffer, found = (
@@ -168,9 +179,10 @@ def described(**attributes: str) -> bytes:
         described(linkpath="a\0b"),
         described(path="a\0b"),
         described(GNU_sparse_map="0,x", GNU_sparse_size="5"),
+        spoilt_in_the_middle(),
     ],
 )
 def test_a_damaged_archive_is_refused_in_one_sentence(tmp_path: Path, content: bytes) -> None:
-    """Sizes below zero, null characters and numbers that are none; not as an error of the program."""
+    """Sizes below zero, null characters, wrong sums and numbers that are none; no error of the program."""
     with pytest.raises(BadArchive), opened(io.BytesIO(content), "r:") as found:
         unpack(found, tmp_path, most_bytes=1000)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from boa_daemon.errors import InputError, MissingExtra
-from boa_daemon.planning.plots import SUFFIXES, CurvePlot, check_plot_path, draw_curve
+from boa_daemon.planning.plots import SUFFIXES, CurvePlot, check_plot_path, curve_words, draw_curve
 from policies.optimum.knee import knee_of
 
 BUDGETS = np.array([10.0, 12.0, 16.0, 30.0, 60.0])
@@ -79,6 +79,8 @@ def test_the_picture_names_units_and_a_weighted_mean(tmp_path: Path, monkeypatch
 
     assert "Budget, GPUs held on average" in words
     assert "Weighted mean job completion time, hours" in words
+    assert curve_words(plot).startswith("Weighted mean job completion time against the budget")
+    assert curve_words(PLOT).startswith("Mean job completion time against the budget")
     assert "infeasible below 10.0 GPUs" in words
     assert "your budget" not in words
 
@@ -130,5 +132,5 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
     """The message has the command that installs it here."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
-    with pytest.raises(MissingExtra, match=r"-m pip install 'matplotlib"):
+    with pytest.raises(MissingExtra, match=r"pip install .*'matplotlib"):
         check_plot_path(tmp_path / "curve.svg")

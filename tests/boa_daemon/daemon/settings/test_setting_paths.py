@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,8 @@ REFUSED = {
     "; the caps\n[budget]": "A comment begins with #",
     "// the caps\n[budget]": "A comment begins with #",
     "export BOA_BUDGET_USD_PER_HOUR=5": "Variables of a shell",
-    "budget = {\n usd_per_hour = 5 }": "on one line",
+    # Python 3.15 reads TOML 1.1, in which an inline table may have several lines.
+    **({} if sys.version_info >= (3, 15) else {"budget = {\n usd_per_hour = 5 }": "on one line"}),
     "[users.ann@x.org]\nmax_jobs = 3": "stands in quotes",
 }
 

@@ -240,5 +240,5 @@ def test_without_apprise_the_error_names_the_extra_to_install(monkeypatch: pytes
 
     monkeypatch.setattr(builtins, "__import__", without)
     check_channels(Settings())
-    with pytest.raises(MissingExtra, match=r"pip install .apprise"):
+    with pytest.raises(MissingExtra, match=r"pip install .*'apprise"):
         check_channels(Settings.model_validate({"alerts": {"apprise": ["json://127.0.0.1/"]}}))

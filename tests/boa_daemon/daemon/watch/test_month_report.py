@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,25 @@ def test_the_figures_are_those_of_the_bills_and_of_the_jobs_that_ended(play: Dae
     assert "against the month before" not in report.lead
     empty = month_report(play.storage, DECEMBER, MONEY, now=play.clock.instant)
     assert (empty.usd, "December 2026 so far" in empty.lead) == (0.0, True)
+    assert "of the budget of $1.00 so far" in empty.lead
+    assert "so far" not in report.lead
+
+
+@pytest.mark.parametrize("usd", [0.004, 0.7, 3.0, 42.0, 665.65, 1008.0, 24_000.0, 1.2e6])
+def test_amounts_beside_the_drawing_are_round_and_differ(play: DaemonInAFolder, usd: float) -> None:
+    """At most six, from 0 up, whatever was spent."""
+    report = replace(
+        month_report(
+            play.storage, NOVEMBER, MonthMoney(usd_per_hour=None, cap_usd=None), now=play.clock.instant
+        ),
+        days={"2026-11-13": usd},
+    )
+    labels = re.findall(r">(\$[\d,.]+)</text>", report.page(made_by="by a test"))
+    amounts = [float(label[1:].replace(",", "")) for label in labels]
+    assert 2 <= len(amounts) <= 6
+    assert amounts == sorted(set(amounts))
+    assert amounts[0] == 0.0
+    assert all(f"{amount:.3e}"[:5] in ("1.000", "2.000", "2.500", "5.000") for amount in amounts[1:2])
 
 
 def test_what_happens_after_a_month_is_not_in_its_report(tmp_path: Path) -> None:

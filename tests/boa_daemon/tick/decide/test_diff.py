@@ -117,6 +117,15 @@ def test_the_reason_of_a_launch_counts_the_waiting_jobs_and_gpus() -> None:
     assert actions[0].for_jobs == (("a", 1), ("b", 1), ("c", 1))  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("idle_since", [100.0, 99.5])
+def test_a_node_that_is_idle_since_this_tick_is_not_idle_for_0_seconds(idle_since: float) -> None:
+    """Its last job has just left it."""
+    state = a_state(nodes=[a_node("n1", idle_since=idle_since)], now=100.0)
+    (action,) = diff(state, a_plan(releases=("n1",)))
+
+    assert action.reason == "no job is left on it, and none needs it"
+
+
 def test_the_reason_of_a_release_says_how_long_the_node_was_idle() -> None:
     """The node was idle for 90 s, which is 1.5 min."""
     state = a_state(nodes=[a_node("n1", idle_since=10.0)], now=100.0)
