@@ -1,18 +1,20 @@
 """Seconds of a resize, from the order to stop to the first step of the next generation, on this machine.
 
-    python benchmarks/restart.py [--times 4] [--job numpy|ddp]
+    python benchmarks/restart.py [--times 4] [--job numpy|ddp|large]
 
 The daemon runs in a process of its own, with jobs as processes. The benchmark edits the width of the class
 and lets the daemon read it again, as an operator would. One line for each part: the next start is prepared
 while the job goes on; the job stops; the daemon notices and starts the next generation; the generation makes
 its first step. GPUs are idle in the last three parts. The rule against flapping would hold back many resizes
-within an hour.
+within an hour. `large` has a gigabyte of state (`train_large.py`); with RESTART_TRACE=FILE its ranks write
+into FILE when they begin, have their state, their peers, and have made a step.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -64,6 +66,7 @@ _FLAGS = "--steps 1000000 --pause 0.005"
 RUNS = {
     "numpy": f"{sys.executable} {ROOT}/examples/train_numpy.py {_FLAGS}",
     "ddp": f"{sys.executable} -m torch.distributed.run {ROOT}/examples/train_ddp.py {_FLAGS}",
+    "large": f"{sys.executable} -m torch.distributed.run {ROOT}/benchmarks/train_large.py",
 }
 
 
@@ -94,7 +97,10 @@ def _resize(site: Site, run: str, times: int) -> dict[str, list[float]]:
     parts: dict[str, list[float]] = {name: [] for name in names}
     with Client(site.socket) as boa:
         content = {"name": "job", "class": "real", "run": run, "elastic": True}
-        (job,) = boa.submit({**content, "environment": {MARK: str(site.folder)}})
+        environment = {MARK: str(site.folder)}
+        if "RESTART_TRACE" in os.environ:
+            environment["RESTART_TRACE"] = os.environ["RESTART_TRACE"]
+        (job,) = boa.submit({**content, "environment": environment})
         layout = Layout(root=(site.folder / "state" / "jobs").resolve())
         wait_for(lambda: (boa.job(job)["step"] or 0) > 3, site)
         for number in range(times):

@@ -60,7 +60,8 @@ def read_tokens(path: Path) -> dict[str, str]:
     """Return user names by the digest of their token, from lines of ``TOKEN USER``.
 
     Raises:
-        InputError: when the file can be read by others, or a line is not a token and a user.
+        InputError: when the file can be read by others, a line is not a token and a user, or two users have
+            one token.
     """
     try:
         mode = path.stat().st_mode
@@ -78,7 +79,12 @@ def read_tokens(path: Path) -> dict[str, str]:
             continue
         if len(words) != 2 or len(words[0]) < 16:
             raise InputError("a line is a token of at least 16 characters and a user", file=path, line=number)
-        found[_digest(words[0])] = words[1]
+        digest = _digest(words[0])
+        if found.setdefault(digest, words[1]) != words[1]:
+            hint = "Give each user a token of their own"
+            raise InputError(
+                f"the token of {words[1]} is also that of {found[digest]}", file=path, line=number, hint=hint
+            )
     return found
 
 

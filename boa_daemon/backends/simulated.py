@@ -23,11 +23,14 @@ from boa_daemon.tick.facts.offers import Offer
 from boa_daemon.tick.facts.ports import WARNING_SECONDS, Accepted, Clock, Launched, Provider, Refused
 from boa_daemon.tick.facts.state import DISK_USD_PER_HOUR, NodePhase, NodeState
 from boa_daemon.tick.money.ledger import bill
+from policies.memo import Memo
 from policies.model import NodeId
 
 SHOWN_SECONDS = 3600.0
 RENEW_SECONDS, LEASE_SECONDS = 30.0, 180.0
 """Seconds between renewals of a wanted node, and seconds without a renewal after which it is a leak."""
+MOST_READ = 20_000
+"""Most rows whose nodes are kept in memory."""
 _Row: TypeAlias = tuple[str, float, float | None, float | None, float | None]
 _SCHEMA = """CREATE TABLE IF NOT EXISTS nodes (
     id TEXT PRIMARY KEY, token TEXT NOT NULL, node TEXT NOT NULL, ready_at REAL NOT NULL, ended_at REAL)"""
@@ -55,6 +58,8 @@ class FileCloud(Provider):
         self._clock, self._limits, self._lock = clock, limits or SimulatedLimits(), Lock()
         self._renewed: dict[NodeId, float] = {}
         self._orders: dict[NodeId, tuple[float, bool]] = {}
+        # A node's text never changes, and each tick lists all nodes.
+        self._read = Memo[str, NodeState](loads, most=MOST_READ)
         self._file = sqlite3.connect(path, check_same_thread=False)
         self._file.execute("PRAGMA journal_mode=WAL").close()
         self._file.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}").close()
@@ -103,7 +108,7 @@ class FileCloud(Provider):
 
     def _as_of(self, now: float, row: _Row) -> NodeState:
         text, ready_at, ended_at, ends_by, _renewed_at = row
-        node: NodeState = loads(text)
+        node = self._read[text]
         phase: NodePhase = "ready" if now >= ready_at else "requested"
         if node.phase == "stopped":
             phase = "stopped"

@@ -3,6 +3,8 @@
 The folder holds the checkpoints, `manifest.json` (`generation, step, sha256, path`) of the newest one, and
 `manifest.previous.json` of the one before. A checkpoint is written under a temporary name, synced to disk and
 renamed; then the manifest is. A process that dies in between leaves the old manifest, which is still valid.
+The manifest also says which file its digest was taken of (`seen`): while the kernel of that boot shows the
+same file, unchanged since, nobody computes the digest again, which takes about a second per gigabyte.
 
 A checkpoint may also be a folder of many files, written by many ranks. Its manifest lists each file with size
 and digest (`files`) and is written once all ranks have written theirs. It does not depend on the number of
@@ -22,6 +24,7 @@ import os
 import re
 import shutil
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,12 +32,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from boa_daemon.job.processes import boot_id
 from boa_daemon.job.regular_files import files_below, fits_its_disk, open_regular, read_regular
-from boa_daemon.job.whole_files import whole_file
+from boa_daemon.job.whole_files import flush, whole_file
 
 MOST_KEPT = 100
 LOCK_SECONDS = 10.0
 """How long to wait for another process that writes a manifest, which takes milliseconds."""
+CLOCK_TICK_SECONDS = 0.02
+"""Two changes of a file within this time may have one time: the kernel's ticks are at most 10 ms apart."""
 NODE_MARK = ".node-"
 """Prefix of the marker files in a checkpoint's folder; each names a node that shares this folder."""
 MANIFEST, PREVIOUS, FENCE, LOCK = "manifest.json", "manifest.previous.json", "generation", ".lock"
@@ -78,6 +84,29 @@ def digest_of(file: Path) -> str:
     return digest.hexdigest()
 
 
+def identity_of(file: Path) -> list[Any]:
+    """Return what the kernel changes whenever a file's content does; empty if it is no regular file.
+
+    The times are those of this boot: after a crash of the machine a file may have lost what was written.
+
+    Raises:
+        OSError: when the file cannot be reached.
+    """
+    found, boot = file.stat(), boot_id()
+    if not boot or not stat.S_ISREG(found.st_mode):
+        return []
+    return [boot, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def _settled_identity(file: Path) -> list[Any]:
+    """Return the identity of a file once each later change gets a later time; empty if none is sure to."""
+    age_seconds = time.time() - file.stat().st_ctime
+    if age_seconds < 0.0:
+        return []  # Another machine's clock.
+    time.sleep(max(0.0, CLOCK_TICK_SECONDS - age_seconds))
+    return identity_of(file)
+
+
 def read_manifest(folder: Path, name: str = MANIFEST) -> Checkpoint | str | None:
     """Return the checkpoint that a manifest names, None without a manifest, or a sentence: what is wrong."""
     try:
@@ -104,7 +133,9 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> Checkpoint | str | None
             return f"the checkpoint {relative!r} is not what {name} says: {wrong}"
         return Checkpoint(generation=generation, step=step, sha256=sha256, path=file, files=files)
     try:
-        actual = digest_of(file)
+        identity = identity_of(file)
+        is_seen = identity != [] and found.get("seen") == [sha256, *identity]
+        actual = sha256 if is_seen else digest_of(file)
     except OSError as error:
         return f"the checkpoint {relative!r} of {name} cannot be read: {error.strerror}"
     if actual != sha256:
@@ -240,7 +271,13 @@ def write_checkpoint(
     _check_fence(folder, generation)
     try:
         sha256 = _write_whole(file, write, check)
-        manifest = {"generation": generation, "step": step, "sha256": sha256, "path": file.name}
+        manifest = {
+            "generation": generation,
+            "step": step,
+            "sha256": sha256,
+            "path": file.name,
+            "seen": [sha256, *_settled_identity(file)],
+        }
         _put_manifest(folder, manifest, keep=keep)
     except OSError as error:
         raise CheckpointFailed(f"no checkpoint of step {step}: {error.strerror or error}") from error
@@ -314,7 +351,8 @@ def _check_fence(folder: Path, generation: int) -> None:
 
 
 def _write_bytes(file: Path, content: bytes) -> None:
-    _write_whole(file, lambda stream: stream.write(content))
+    with whole_file(file) as aside:
+        aside.write_bytes(content)
 
 
 def _write_whole(
@@ -329,10 +367,40 @@ def _write_whole(
     with whole_file(file) as aside:
         with aside.open("wb") as stream:
             write(stream)
-        sha256 = digest_of(aside)
-        if check is not None:
-            _must_load(check, aside)
+        with _flushed_beside(aside):
+            sha256 = digest_of(aside)
+            if check is not None:
+                _must_load(check, aside)
     return sha256
+
+
+@contextmanager
+def _flushed_beside(file: Path) -> Iterator[None]:
+    """Write a file to the disk while the block works, if this process may start a thread.
+
+    Raises:
+        OSError: when the disk is full or fails; the kernel may tell that only once.
+    """
+    failed: list[OSError] = []
+
+    def flush_file() -> None:
+        try:
+            flush(file)
+        except OSError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=flush_file)
+    try:
+        thread.start()
+    except RuntimeError:  # No threads are left, or Python is ending: the caller's own flush is enough.
+        yield
+        return
+    try:
+        yield
+    finally:
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 def _must_load(check: Callable[[Path], Any], file: Path) -> None:

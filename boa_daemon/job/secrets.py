@@ -24,6 +24,7 @@ REFERENCE = re.compile(
     r"|ssm:/[A-Za-z0-9_./-]{1,1000}"
     r"|secretsmanager:arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]{1,512}"
 )
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SecretMissing(RuntimeError):
@@ -83,7 +84,8 @@ def read_store(file: Path) -> dict[str, str]:
     """Return the secrets of a store: lines of NAME=VALUE; empty lines and lines beginning with # are skipped.
 
     Raises:
-        SecretMissing: when the file cannot be read, other users can read it, or a line is malformed.
+        SecretMissing: when the file cannot be read, other users can read it, it is too large, a line is
+            malformed, or a name has two values.
     """
     try:
         mode = file.stat().st_mode
@@ -91,15 +93,21 @@ def read_store(file: Path) -> dict[str, str]:
             raise SecretMissing(f"{file} is no file")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise SecretMissing(f"others can read {file}: chmod 600 {file}")
-        text = file.read_bytes()[:MOST_STORE_BYTES].decode("utf-8-sig")
+        data = file.read_bytes()
+        if len(data) > MOST_STORE_BYTES:
+            raise SecretMissing(f"{file} has more than {MOST_STORE_BYTES:,} bytes")
+        text = data.decode("utf-8-sig")
     except (OSError, ValueError) as error:
         raise SecretMissing(f"{file} cannot be read: {type(error).__name__}") from None
-    found = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        name, equals, value = line.partition("=")
+    found: dict[str, str] = {}
+    # `splitlines` would cut a value at signs that end no line of a file, such as a form feed or U+2028.
+    for number, line in enumerate(text.split("\n"), start=1):
+        name, equals, value = line.removesuffix("\r").partition("=")
+        name = name.strip()
         if not line.strip() or line.startswith("#"):
             continue
-        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name.strip()) or "\0" in value:
+        if not equals or not _NAME.fullmatch(name) or set("\0\r") & set(value):
             raise SecretMissing(f"line {number} of {file} is not NAME=VALUE")
-        found[name.strip()] = value
+        if found.setdefault(name, value) != value:
+            raise SecretMissing(f"line {number} of {file} gives {name} another value")
     return found

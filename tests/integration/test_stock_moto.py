@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import threading
+import os
+import socket
+import subprocess
+import sys
 import time
+import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 
 import boto3
 import pytest
 from aws_rigs import CATALOG
-from moto.moto_api._internal import moto_api_backend
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
+from engine_bench import until
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import ManualClock, NoJobs, Wishes
-from boa_daemon.testing.fronts import _QuietHandler
 from boa_daemon.tick.decide.controller import Controller, Ports
 from boa_daemon.tick.facts.state import Rules
 from policies.placement.first_fit import FirstFit
@@ -31,19 +33,29 @@ IMAGE = "ami-03cf127a"
 
 
 @pytest.fixture
-def stock(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Yield the address of moto's own server."""
-    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "true")
-    moto_api_backend.reset()
-    application = DomainDispatcherApplication(create_backend_app)
-    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=_QuietHandler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
-    moto_api_backend.reset()
+def stock() -> Iterator[str]:
+    """Yield the address of moto's own server, in a process without our settings of moto."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("MOTO_")}
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-p", str(port)], env=variables,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until(lambda: answers(url))
+        yield url
+    finally:
+        server.kill()
+        server.wait()
+
+
+def answers(url: str) -> bool:
+    """Return whether a server at the address answers."""
+    with suppress(OSError), urllib.request.urlopen(f"{url}/moto-api/data.json", timeout=5):
+        return True
+    return False
 
 
 @pytest.mark.parametrize("market", ["on-demand", "spot-then-on-demand"])

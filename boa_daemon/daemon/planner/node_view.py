@@ -267,13 +267,13 @@ class Fleet:
         if node.phase == "ready" and not held and not is_awaited:
             idle = before.idle_since or now
         record = InstanceRecord(
-            node=replace(node, gpus=(), idle_since=None),
+            node=_as_written(node, None if known is None else known.node),
             ready_at=ready_at,
             idle_since=idle,
             was_used=before.was_used or bool(held),
             last_seen_at=now,
         )
-        if known is None or replace(record, last_seen_at=known.last_seen_at) != known:
+        if known is None or _has_changed(known, record):
             changed.append(record)
         else:
             self._queue.instances[node.id] = record
@@ -362,6 +362,22 @@ class Fleet:
                 self._runner.kill(name, self._queue.active[name].generation)
         self._spot.note_ended([action.node for action in actions])
         return self._cloud.terminate(actions)
+
+
+def _as_written(node: NodeState, known: NodeState | None) -> NodeState:
+    """Return a node as its record holds it, without jobs: the same object as before if nothing changed."""
+    bare = replace(node, gpus=(), idle_since=None)
+    return known if known == bare else bare
+
+
+def _has_changed(known: InstanceRecord, record: InstanceRecord) -> bool:
+    """Return whether a record differs in more than when its node was seen."""
+    return (
+        record.node is not known.node
+        or record.ready_at != known.ready_at
+        or record.idle_since != known.idle_since
+        or record.was_used != known.was_used
+    )
 
 
 def _warnings(runner: Runner) -> Mapping[NodeId, float]:

@@ -165,8 +165,11 @@ class SiteMetrics:
         """Count a job's starts and lost work since the previous tick."""
         if generation == 0 and job.generation > 0 and job.first_started_at is not None:
             self.wait.labels(_class(job)).observe(max(job.first_started_at - job.arrived_at, 0.0))
-        self.restarts.inc(max(job.generation - max(generation, 1), 0))
-        self.lost.inc(max(job.lost_gpu_hours - lost, 0.0))
+        # Each tick comes here for all jobs, and few have started or lost work since.
+        if (restarts := job.generation - max(generation, 1)) > 0:
+            self.restarts.inc(restarts)
+        if (more := job.lost_gpu_hours - lost) > 0.0:
+            self.lost.inc(more)
 
     def _nodes(self, before: _Before, state: ClusterState, queue: JobQueue) -> None:
         """Count completed boots, interruptions and refusals."""

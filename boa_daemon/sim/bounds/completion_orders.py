@@ -26,7 +26,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, product
 
@@ -51,6 +51,9 @@ GAP = 1e-3
 """The relative gap at which such a program stops."""
 TOLERANCE = 2e-6
 """The relative error allowed for the solver's tolerances: the bound is lowered by it."""
+SCALE = 1e3
+"""The longest schedule and the money as the solver sees them, whose tolerances are absolute: in hours and
+dollars a job of a minute for ten cents had a bound above what it took."""
 INFEASIBLE = 2
 """The status of a program without a solution, in scipy's numbers."""
 Order = tuple[int, ...]
@@ -144,6 +147,34 @@ class FewJobs:
 
     def least_hours(self, most_programs: int) -> LeastHours:
         """Return a lower bound on the sum of completion times by solving at most about so many programs."""
+        unit_hours = self.longest / SCALE
+        found = self._in_units(unit_hours, self.money / SCALE)._searched(most_programs)
+        return replace(found, hours=found.hours * unit_hours)
+
+    def _in_units(self, unit_hours: float, unit_usd: float) -> FewJobs:
+        """Return the same workload in other units."""
+        jobs = [
+            replace(
+                job,
+                arrived_at=job.arrived_at / unit_hours,
+                ready_at=job.ready_at / unit_hours,
+                hours=job.hours / unit_hours,
+                overhead_hours=job.overhead_hours / unit_hours,
+                startup_excess_hours=job.startup_excess_hours / unit_hours,
+            )
+            for job in self.jobs
+        ]
+        return replace(
+            self,
+            jobs=jobs,
+            node_price=self.node_price * (unit_hours / unit_usd),
+            boot_hours=self.boot_hours / unit_hours,
+            money=self.money / unit_usd,
+            _memo={},
+        )
+
+    def _searched(self, most_programs: int) -> LeastHours:
+        """Return what the search over orders finds, in the units of this workload."""
         tie, solved = count(), 0
         open_orders: list[tuple[float, int, Order, tuple[int, ...], bool]] = []
         root: Order = (READY,)

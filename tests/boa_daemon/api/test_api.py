@@ -114,6 +114,15 @@ def test_a_token_file_that_others_can_read_is_refused(tokens: Path) -> None:
         read_tokens(tokens)
 
 
+def test_one_token_is_not_that_of_two_users(tokens: Path) -> None:
+    """Neither the first nor the last user is taken; a line that is there twice says nothing new."""
+    tokens.write_text(f"{TOKEN} carol\n{TOKEN} carol\n")
+    assert set(read_tokens(tokens).values()) == {"carol"}
+    tokens.write_text(f"{TOKEN} carol\n{ADMIN} ann\n{TOKEN} dave\n")
+    with pytest.raises(InputError, match=r":3: the token of dave is also that of carol"):
+        read_tokens(tokens)
+
+
 def test_a_refusal_says_why_and_stores_nothing(served: tuple[Path, int], play: DaemonInAFolder) -> None:
     """One invalid job of two gives status 422, a sentence and exit code 2, and no job is stored."""
     with Client(served[0]) as client:

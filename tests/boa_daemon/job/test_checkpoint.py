@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import mmap
 import os
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import sampled
 
+from boa_daemon.job import checkpoint as checkpoint_module
 from boa_daemon.job.checkpoint import (
     Checkpoint,
     CheckpointFailed,
@@ -25,6 +29,7 @@ from boa_daemon.job.checkpoint import (
     described,
     digest_of_list,
     files_of,
+    identity_of,
     newest_checkpoint,
     set_fence,
     write_checkpoint,
@@ -265,7 +270,7 @@ ODD = st.one_of(
 @settings(max_examples=sampled(400), deadline=None)
 @given(
     changes=st.dictionaries(
-        st.sampled_from(["generation", "step", "sha256", "path", "files"]), ODD, max_size=3
+        st.sampled_from(["generation", "step", "sha256", "path", "files", "seen"]), ODD, max_size=3
     )
 )
 def test_an_odd_manifest_never_hides_the_checkpoint_before_it(
@@ -285,7 +290,7 @@ def test_an_odd_manifest_never_hides_the_checkpoint_before_it(
     (folder / "manifest.json").write_text(json.dumps(odd))
     found, wrong = newest_checkpoint(folder)
     assert found is not None
-    assert found.step == 1 if wrong else {"generation", "step", "files"} >= changes.keys()
+    assert found.step == 1 if wrong else {"generation", "step", "files", "seen"} >= changes.keys()
 
 
 def test_what_killed_processes_were_writing_goes_with_the_next_generation(tmp_path: Path) -> None:
@@ -301,3 +306,156 @@ def test_what_killed_processes_were_writing_goes_with_the_next_generation(tmp_pa
     found = newest_checkpoint(tmp_path)[0]
     assert found is not None
     assert found.step == 1
+
+
+def _digests(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return the files of which digests are computed from now on."""
+    taken: list[Path] = []
+    digest_of = checkpoint_module.digest_of
+
+    def digest(file: Path) -> str:
+        taken.append(file)
+        return digest_of(file)
+
+    monkeypatch.setattr(checkpoint_module, "digest_of", digest)
+    return taken
+
+
+def _saved(folder: Path) -> Path:
+    """Write two checkpoints of the same size, and return the file of the newer one."""
+    for step in (1, 2):
+        found = write_checkpoint(
+            folder, generation=1, step=step, write=lambda file: file.write(b"state" * 1000)
+        )
+    return found.path
+
+
+def test_nobody_reads_a_checkpoint_again_that_has_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each rank, the keeper and the daemon believe the digest that was taken of the very same file."""
+    _saved(tmp_path)
+    taken = _digests(monkeypatch)
+    found, wrong = newest_checkpoint(tmp_path)
+    assert found is not None
+    assert (found.step, wrong, taken) == (2, "", [])
+
+
+def _flip(file: Path) -> None:
+    with file.open("r+b") as stream:
+        stream.write(b"S")
+
+
+def _flip_and_set_back_its_time(file: Path) -> None:
+    before = file.stat()
+    _flip(file)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _map_and_flip(file: Path) -> None:
+    with file.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as memory:
+        memory[7] = 0
+        memory.flush()
+
+
+def _put_another_in_its_place(file: Path) -> None:
+    other = file.with_name("other")
+    other.write_bytes(b"STATE" * 1000)
+    shutil.copystat(file, other)
+    other.replace(file)
+
+
+def _write_it_anew(file: Path) -> None:
+    file.write_bytes(b"STATE" * 1000)
+
+
+def _link_to_another(file: Path) -> None:
+    other = file.with_name("other")
+    other.write_bytes(b"STATE" * 1000)
+    file.unlink()
+    file.symlink_to(other)
+
+
+def _make_it_a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def _append(file: Path) -> None:
+    with file.open("ab") as stream:
+        stream.write(b"x")
+
+
+CHANGES = (
+    _flip,
+    _flip_and_set_back_its_time,
+    _map_and_flip,
+    _put_another_in_its_place,
+    _write_it_anew,
+    _link_to_another,
+    _make_it_a_pipe,
+    lambda file: os.truncate(file, 10),
+    _append,
+    lambda file: file.unlink(),
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_changes_a_file_its_digest_is_taken_again(
+    change: Callable[[Path], object], tmp_path: Path
+) -> None:
+    """The change follows the save at once, within a tick of the kernel's clock."""
+    change(_saved(tmp_path))
+    found, wrong = newest_checkpoint(tmp_path)
+    assert found is not None
+    assert found.step == 1
+    assert "g1-step2.ckpt" in wrong
+
+
+@pytest.mark.parametrize("boot", ["", "another boot"])
+def test_after_a_boot_every_digest_is_taken(
+    boot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that crashed may show a file of the same times without its last blocks."""
+    file = _saved(tmp_path)
+    taken = _digests(monkeypatch)
+    monkeypatch.setattr(checkpoint_module, "boot_id", lambda: boot)
+    found, _ = newest_checkpoint(tmp_path)
+    assert found is not None
+    assert taken == [file]
+    assert identity_of(file)[:1] == [boot][: len(boot)]
+
+
+@pytest.mark.parametrize("seen", [None, [], {}, "x", 1, [None] * 6])
+def test_an_odd_identity_of_a_manifest_counts_as_none(
+    seen: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manifest of an older release has none, and a job may write what it likes."""
+    file = _saved(tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "seen": seen}))
+    taken = _digests(monkeypatch)
+    found, _ = newest_checkpoint(tmp_path)
+    assert found is not None
+    assert (found.step, taken) == (2, [file])
+
+
+def test_a_disk_that_fails_while_the_digest_is_taken_leaves_the_checkpoint_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells a failed write once, and the thread that hears it is not the one that saves."""
+    _saved(tmp_path)
+    told: list[Path] = []
+
+    def fails_once(path: Path) -> None:
+        if not told:
+            told.append(path)
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(checkpoint_module, "flush", fails_once)
+    with pytest.raises(CheckpointFailed, match="Input/output"):
+        write_checkpoint(tmp_path, generation=1, step=3, write=lambda file: file.write(b"x"))
+    found, wrong = newest_checkpoint(tmp_path)
+    assert found is not None
+    assert (found.step, wrong) == (2, "")
+    assert len(told) == 1

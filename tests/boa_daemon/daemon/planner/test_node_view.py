@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from boa_daemon.backends import simulated
 from boa_daemon.cli.common.daemon_status import _print_instances
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.facts.actions import LaunchNodes
+from boa_daemon.tick.facts.codec import loads
 from boa_daemon.tick.facts.ports import Accepted, Launched, Refused, Unknown
 from boa_daemon.tick.facts.state import NodeState
 
@@ -39,6 +41,35 @@ class Deaf:
         self.met += [node.id for node in nodes if node.id not in self.met]
         lost = Unknown(reason="its agent does not answer")
         return {node.id: lost if node.id in self.met[: self.deaf] else Accepted() for node in nodes}
+
+
+def test_a_tick_neither_decodes_nor_copies_a_node_that_has_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record holds the same object after a further tick, and still says when the node was seen last."""
+    decoded = list[str]()
+
+    def noting(text: str) -> Any:
+        decoded.append(text)
+        return loads(text)
+
+    monkeypatch.setattr(simulated, "loads", noting)
+    clock = ManualClock(START)
+    play = DaemonInAFolder(tmp_path, clock, SETTINGS)
+    try:
+        play.service.submit([job_content(hours=1.0)], user="ann")
+        for _ in range(4):
+            play.daemon.tick()
+            clock.instant += 30.0
+        [before], texts = play.storage.queue.instances.values(), list(decoded)
+        play.daemon.tick()
+        [after] = play.storage.queue.instances.values()
+    finally:
+        play.close()
+    assert texts
+    assert decoded == texts
+    assert after.node is before.node
+    assert after.last_seen_at == before.last_seen_at + 30.0
 
 
 def test_a_node_that_cannot_be_prepared_is_replaced_after_half_an_hour(

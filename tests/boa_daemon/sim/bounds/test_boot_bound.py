@@ -175,3 +175,17 @@ def test_the_bound_never_grows_with_the_budget() -> None:
     ]
 
     assert bounds == sorted(bounds, reverse=True)
+
+
+@pytest.mark.parametrize("beyond", [10.0**-power for power in (9, 8, 7, 6.5, 6, 5.5, 5, 4.5, 4, 3)])
+@pytest.mark.parametrize("hours", [0.001, 0.05, 5.0, 500.0])
+def test_a_little_more_money_than_a_job_costs_does_not_raise_its_bound(hours: float, beyond: float) -> None:
+    """The tolerances of a solver are absolute; money is only just enough, whatever the size of the job."""
+    job = a_class("x", sizes=[3.0 * hours], curve=Table(gpus=(1, 2, 4), speeds=(1.0, 1.8, 3.0)))
+    least_hours = hours + 1.0 / 60.0
+    supply, problem = renting(gpus=4, boot_hours=1.0 / 60.0), a_problem(job)
+    money = 4.0 * least_hours * (1.0 + beyond)
+
+    bound = lower_bound_with_boots_hours(a_trace(0.0, class_names=["x"]), problem, money, supply)
+
+    assert least_hours * (1.0 - 1e-5) <= bound <= least_hours * (1.0 + 1e-9)
