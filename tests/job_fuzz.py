@@ -40,6 +40,8 @@ SECRET = "secret-that-is-not-the-jobs"
 TOKENS = {"mallory": "token-of-mallory-01", "nobody": "token-of-nobody-001", "eve": "token-of-eve-stranger"}
 PATIENCE_SECONDS = 120.0
 WATCHED = ("/etc", "/opt", "/usr/local/bin", "/usr/lib/systemd", "/var/spool", "/usr/local/lib/systemd")
+MADE_BESIDE = (NETWORKS_OF_TESTS, Path("/etc/cni/net.d"))
+"""What tests that run beside this one make and take away."""
 
 STAND_IN = """#!/usr/bin/python3
 # A container tool: it runs what is inside as the user that it is told, and notes who runs it.
@@ -357,7 +359,11 @@ class Fuzz:
                     at.st_uid,
                     at.st_gid,
                     stat.S_IMODE(at.st_mode),
-                    *((at.st_nlink, at.st_mtime_ns) if path not in {each.parent for each in MADE_BESIDE} else ()),
+                    *(
+                        (at.st_nlink, at.st_mtime_ns)
+                        if path not in {each.parent for each in MADE_BESIDE}
+                        else ()
+                    ),
                     said,
                 )
         return found

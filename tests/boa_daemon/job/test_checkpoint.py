@@ -461,6 +461,8 @@ def test_a_disk_that_fails_while_the_digest_is_taken_leaves_the_checkpoint_befor
     assert found is not None
     assert (found.step, wrong) == (2, "")
     assert len(told) == 1
+
+
 def test_on_a_full_disk_older_checkpoints_make_room_for_a_save() -> None:
     """Their own checkpoints are what fills the disks of jobs; the newest one stays until there is a newer."""
     with a_small_disk(megabytes=8) as disk:
