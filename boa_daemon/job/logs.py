@@ -72,7 +72,7 @@ class LogWriter:
             AttributeError: when Python cannot.
         """
         file = self._newest()
-        moved = os.splice(pipe, file.fileno(), BLOCK_BYTES, flags=_NONBLOCK)
+        moved = os.splice(pipe, file.fileno(), BLOCK_BYTES, flags=_NONBLOCK)  # novermin: AttributeError below
         self._offset += moved
         if moved:
             self._is_at_line_start = os.pread(file.fileno(), 1, file.tell() - 1) == b"\n"

@@ -126,7 +126,7 @@ REPORTS: dict[str, Report] = {
     ),
     "a free plan": refuses(
         "InvalidParameterCombination", "The specified instance type is not eligible for Free Tier.",
-        cure="free plan", heals=250.0,
+        cure="free plan",
     ),
     "no running instance of the quota": refuses(
         "InstanceLimitExceeded", "Your quota allows for 0 more running instance(s). You requested at least 1",

@@ -478,6 +478,8 @@ def open_database(settings: Settings, lead: Callable[[Engine], Leadership]) -> S
             if opened.queue.is_emptied(there.next_job):
                 raise StoreUnusable(_EMPTIED)
             _check_owner(opened, there)
+        elif not settings.daemon.observe:
+            _end_recovery(opened, there)
         opened.queue.mark_in(there.next_job)
     except PASSING as error:
         opened.close()
@@ -486,6 +488,13 @@ def open_database(settings: Settings, lead: Callable[[Engine], Leadership]) -> S
         opened.close()
         raise
     return opened
+
+
+def _end_recovery(opened: Storage, there: DaemonPaths) -> None:
+    """Take a recovered database for an ordinary one once a tick and a job of this folder are in it."""
+    last = LastStateFile(there.last_state).ledger_id()
+    if last == opened.store.name and opened.queue.has_had_jobs:
+        opened.store.set_flag(RECOVERED, False)
 
 
 _EMPTIED = "the database is empty, and there was one before, as the file next_job says"

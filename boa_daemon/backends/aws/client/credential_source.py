@@ -21,6 +21,8 @@ GIVE_UP_SECONDS = 300.0
 as long."""
 _MANDATORY_SECONDS = 600
 """botocore waits for new credentials from this long before the end of the present ones on."""
+_ADVISORY_SECONDS = 900
+"""botocore asks for new credentials with each call from this long before the end of the present ones on."""
 
 
 class SourceHangs(TimeoutError):
@@ -103,5 +105,20 @@ class CredentialSource:
     def _ask(self) -> None:
         found = self._session.get_credentials()
         if found is not None:
+            _fit_to_life(found)
             found.get_frozen_credentials()
+            _fit_to_life(found)  # Some are only asked for here.
         self._credentials, self._has_none = found, found is None
+
+
+def _fit_to_life(credentials: Any) -> None:
+    """Have credentials that live for minutes be renewed in the last quarter of their life.
+
+    botocore renews within fixed limits before the end, so it would ask the source of such ones twice a call.
+    """
+    seconds = getattr(credentials, "_seconds_remaining", None)
+    if seconds is None or getattr(credentials, "_expiry_time", None) is None:
+        return
+    life = seconds()
+    credentials._advisory_refresh_timeout = min(_ADVISORY_SECONDS, life / 4.0)
+    credentials._mandatory_refresh_timeout = min(_MANDATORY_SECONDS, life / 6.0)

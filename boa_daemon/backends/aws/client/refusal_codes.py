@@ -482,7 +482,7 @@ _BY_WORDS: Sequence[tuple[str, RefusalRule]] = (
     (r"elastic network adapter|architecture|boot mode|nitrotpm|\btpm\b|marketplace product", _UNFIT),
 )  # fmt: skip
 """What words of a message say, as patterns in lower case, where EC2 gives one code to every fault."""
-_OF_EVERY_FAULT = ("InvalidParameter", "InvalidInput", "InvalidState", "MissingInput", "UnsupportedOperation")
+_OF_EVERY_FAULT = ("InvalidParameter", "InvalidInput", "InvalidState", "MissingInput", "Unsupported")
 """Beginnings of such codes."""
 
 
@@ -519,6 +519,7 @@ def rule_of(code: str, meaning: str, message: str) -> RefusalRule:
         return replace(
             BY_MEANING["not-offered"],
             scope="type",
+            rest_seconds=_ACCOUNT.rest_seconds,
             advice="The account is on AWS's free plan, which has no GPUs: upgrade it to the paid plan in the "
             "AWS console",
         )

@@ -159,3 +159,25 @@ def test_a_new_machine_takes_the_database_that_the_old_one_left(tmp_path: Path) 
     assert (storage is not None, fault) == (True, "")
     assert storage is not None
     storage.close()
+
+
+def test_a_recovered_database_is_an_ordinary_one_after_its_first_jobs(tmp_path: Path) -> None:
+    """Its mark would let it pass for any daemon's for ever: it is kept until a tick and a job are there."""
+    theirs = _ran_in(tmp_path / "theirs")
+    theirs.storage.store.set_flag(RECOVERED, True)
+    theirs.close()
+    file = tmp_path / "theirs" / "boa.sqlite"
+    _ran_in(tmp_path / "ours").close()
+
+    def opened_in(folder: str) -> str:
+        daemon = {"state_dir": str(tmp_path / folder), "database": f"sqlite:///{file}"}
+        storage, fault, _ = try_database(Settings.model_validate({"daemon": daemon}))
+        if storage is not None:
+            storage.close()
+        return fault
+
+    # Another folder may use it as long as it is recovered, and the mark stays: no tick of it is there.
+    assert opened_in("ours") == ""
+    assert opened_in("ours") == ""
+    assert opened_in("theirs") == ""
+    assert "another daemon's" in opened_in("ours")

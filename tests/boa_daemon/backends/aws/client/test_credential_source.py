@@ -11,9 +11,11 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from botocore.credentials import RefreshableCredentials
 
 from boa_daemon.backends.aws.client import credential_source
 from boa_daemon.backends.aws.client.calls import AwsCalls
@@ -122,6 +124,46 @@ def test_a_source_that_hangs_is_waited_for_once_and_used_when_it_answers(
             time.sleep(0.05)
     assert source._credentials.get_frozen_credentials().access_key == "A"
     assert (tmp_path / "runs").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("minutes", [1, 5, 12, 20, 60])
+def test_credentials_that_live_for_minutes_are_not_asked_for_with_each_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: int
+) -> None:
+    """botocore wants new ones from 15 minutes before the end on, so it would run the program twice a call."""
+    ends = f"$(date -u -d '+{minutes} minutes' +%Y-%m-%dT%H:%M:%SZ)"
+    keys = '{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "B", "SessionToken": "C"'
+    program = f"""echo x >> {tmp_path}/runs; echo '{keys}, "Expiration": "'"{ends}"'"}}'"""
+    a_profile(tmp_path, monkeypatch, PROCESS, program)
+    session = _session()
+    source = credential_source.CredentialSource(session)
+    for _ in range(4):
+        source.check()
+        # As botocore does to sign.
+        session.get_credentials().get_frozen_credentials()  # type: ignore[attr-defined]
+
+    assert (tmp_path / "runs").read_text() == "x\n"
+    assert not source._needs(None)
+
+
+def test_credentials_of_minutes_are_renewed_before_they_end() -> None:
+    """In the last quarter of their life they are asked for anew, and the new ones fit their own life."""
+    made: list[float] = []
+
+    def make() -> dict[str, str]:
+        made.append(time.time())
+        ends = datetime.fromtimestamp(time.time() + 3.0, UTC).isoformat()
+        return {"access_key": f"A{len(made)}", "secret_key": "B", "token": "C", "expiry_time": ends}
+
+    found = RefreshableCredentials.create_from_metadata(make(), make, "test")
+    source = credential_source.CredentialSource(Slow(found))
+    until = time.monotonic() + 7.0
+    while time.monotonic() < until:
+        source.check()
+        assert not found.refresh_needed(0)
+        time.sleep(0.05)
+
+    assert 3 <= len(made) <= 5
 
 
 class Slow:

@@ -135,6 +135,7 @@ def test_a_refusal_closes_what_its_code_is_about_and_leaves_the_rest_open(
         ("InvalidState", "The Capacity Block is not active", "reservation", "[cloud] reservations"),
         ("InvalidParameterValue", "Placement group 'pg' spans partitions", "zone", "placement_groups"),
         ("InvalidParameterValue", "EFA interfaces are not supported on g5.xlarge", "type", "efa = false"),
+        ("Unsupported", "EFA interfaces are not supported on g5.xlarge", "type", "efa = false"),
         ("InvalidParameterCombination", "The network interface count (33) exceeds the maximum", "type",
          "efa = false"),
         ("VolumeIOPSLimit", "You have reached the limit", "offer", "Service Quotas"),
