@@ -139,8 +139,10 @@ def test_fixed_costs_use_up_part_of_every_cap() -> None:
     rooms = []
     for fixed in ((), (FixedCost(name="f", usd_per_hour=2.0, begins_at=NOON - 86_400.0),)):
         storage = CapProjection(state, Caps(usd_per_day=50.0, usd_per_hour=3.0, fixed=fixed))
-        rooms.append((storage.numbers("cap-day")["cap_usd"], storage.numbers("cap-hour")["usd_per_hour"]))
-    assert rooms == [(50.0, 0.0), (2.0, 2.0)]
+        of_day = storage.numbers("cap-day")
+        left = of_day["cap_usd"] - of_day.get("set_aside_usd", 0.0)
+        rooms.append((of_day["cap_usd"], left, storage.numbers("cap-hour")["usd_per_hour"]))
+    assert rooms == [(50.0, 50.0, 0.0), (50.0, 2.0, 2.0)]
 
 
 def test_fixed_costs_appear_in_every_breakdown() -> None:

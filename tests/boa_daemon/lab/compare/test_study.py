@@ -491,7 +491,7 @@ def test_the_results_page_has_the_cells_of_its_study_and_the_readme_quotes_it() 
         assert shown == set(study.of_group(group).traces)
     (ours,) = rows_of(page, "traces of headline")
     ratios = {row["policy"]: row["ratio"] for row in rows_of(page, "ratios of headline")}
-    assert f"jobs take {ours['waits']} on average" in readme
+    assert f"Jobs take {ours['waits']} on average" in readme
     for words, policy in (
         ("a tuned parallel efficiency {} times", "efficiency"),
         ("a Pollux-style autoscaler {},", "pollux-autoscale"),
