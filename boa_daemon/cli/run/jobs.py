@@ -84,6 +84,7 @@ def submit(
             "groups": [],
             "valid": True,
             "rigid": rigid,
+            "handed_over": _handed_over(contents),
             **_by_settings(contents, config),
         }
     else:
@@ -112,6 +113,9 @@ def submit(
         stdout_console().print(f"{name}: {' '.join(said)}", markup=False, highlight=False)
     for name, why in document.get("not_enforced", {}).items():
         stdout_console().print(f"{name}: {why}", markup=False, highlight=False)
+    for name, program in document.get("handed_over", {}).items():
+        said = f"{name}: `{program}` hands its work to another machine or service: no stop reaches it there,"
+        stdout_console().print(f"{said} and it goes on when the job ends", markup=False, highlight=False)
     for name in document["groups"]:
         stdout_console().print(f"group {name}: `boa jobs --group {name}`, `boa cancel {name}`", markup=False)
     ids = names if len(names) == len(contents) else [content["name"] for content in contents]
@@ -121,6 +125,14 @@ def submit(
         stdout_console().print(f"{listed}: {RIGID}", markup=False, highlight=False)
     if not check:
         say_next(f"boa explain {names[0]}", f"boa logs -f {names[0]}", "boa status")
+
+
+def _handed_over(contents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return by job the program of its command that hands the work to another machine or service."""
+    from boa_daemon.inputs.handed_over import handed_over  # noqa: PLC0415
+
+    found = {content["name"]: handed_over(str(content.get("run", ""))) for content in contents}
+    return {name: program for name, program in found.items() if program}
 
 
 def _by_settings(contents: Sequence[Mapping[str, Any]], config: Path | None) -> dict[str, Any]:

@@ -388,6 +388,15 @@ def test_check_names_rigid_jobs_and_how_to_make_them_elastic(boa: Boa, tmp_path:
     assert json.loads(boa("submit", "--check", *files, "-o", "json")[1])["rigid"] == ["without"]
 
 
+def test_check_names_a_command_that_hands_its_work_over(boa: Boa, tmp_path: Path) -> None:
+    """What runs on another machine is out of reach of a stop."""
+    job = tmp_path / "job.yaml"
+    job.write_text("name: far\nclass: default\nrun: ssh host python t.py\n")
+    code, said = boa("submit", "--check", str(job))
+    assert (code, "far: `ssh` hands its work to another machine" in said) == (0, True)
+    assert json.loads(boa("submit", "--check", str(job), "-o", "json")[1])["handed_over"] == {"far": "ssh"}
+
+
 def test_check_names_machine_types_that_are_too_small_for_a_job(boa: Boa, tmp_path: Path) -> None:
     """If every type is too small, the exit code is 2."""
     settings, job = tmp_path / "boa.toml", tmp_path / "job.yaml"

@@ -1,0 +1,37 @@
+"""Commands that hand their work to another machine or service."""
+
+from __future__ import annotations
+
+import pytest
+
+from boa_daemon.inputs.handed_over import handed_over
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("ssh host python t.py", "ssh"),
+        ("cd /data && exec /usr/bin/ssh -t host 'python t.py'", "ssh"),
+        ("if true; then docker run --rm image python t.py; fi", "docker"),
+        ("sudo docker run image", "docker"),
+        ("podman --log-level error run image", "podman"),
+        ("echo python t.py | at now", "at"),
+        ("LEVEL=1 nohup sbatch t.sh &", "sbatch"),
+        ("timeout 60 systemd-run --user python t.py", "systemd-run"),
+        ("set -e\nmkdir -p out\nkubectl exec pod -- python t.py", "kubectl"),
+        ("python prepare.py \\\n  --fast\nssh host train", "ssh"),
+        ("systemd-run --scope python t.py", ""),
+        ("docker ps && python t.py", ""),
+        ("python ssh.py docker run", ""),
+        ("echo 'ssh host'", ""),
+        ("python t.py --at 3 | tee at", ""),
+        ("tmux new -d 'python t.py'", ""),
+        ("srun python t.py", ""),
+        ("# ssh host\npython t.py", ""),
+        ("echo 'unclosed", ""),
+        ("", ""),
+    ],
+)
+def test_the_program_is_named(command: str, program: str) -> None:
+    """Words elsewhere in a command are no programs."""
+    assert handed_over(command) == program
