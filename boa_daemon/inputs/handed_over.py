@@ -13,10 +13,20 @@ _WITH = {
     "nerdctl": frozenset({"run", "exec", "start"}),
 }
 """Programs that do so by some of their verbs."""
-_IN_FRONT = frozenset(
-    ("exec", "command", "sudo", "env", "nohup", "time", "nice", "ionice", "setsid", "timeout", "stdbuf")
-    + ("if", "then", "else", "while", "until", "do", "!", "{")
+_WRAPPERS = (
+    "exec",
+    "command",
+    "sudo",
+    "env",
+    "nohup",
+    "time",
+    "nice",
+    "ionice",
+    "setsid",
+    "timeout",
+    "stdbuf",
 )
+_IN_FRONT = frozenset((*_WRAPPERS, "if", "then", "else", "while", "until", "do", "!", "{"))
 _ENDS = re.compile(r"[;&|()\n]+")
 _ASSIGNMENT = re.compile(r"\w+=")
 

@@ -38,7 +38,7 @@ from boa_daemon.job.quick_exit import exit_quickly
 from boa_daemon.job.random_state import read_random, resume_random, write_random
 from boa_daemon.job.read_back import CannotBeLoaded, read_back, read_back_folder
 from boa_daemon.job.regular_files import KeptOpen
-from boa_daemon.job.stops import STOP_FILE, Lease, Registration
+from boa_daemon.job.stops import REGISTER, STOP_FILE, Lease, Registration, let_shell_be_suspended
 
 MOST_STEPS = 2**63 - 1
 RECORD_BYTES = 512
@@ -264,6 +264,9 @@ class Run:
         Only of a process without other ranks: these have to agree, and they do so after a step.
         """
         if self.width == 1 and self._is_asked():
+            if os.path.exists(self._stop_file):
+                self._registration.looks()
+                let_shell_be_suspended(self._environment.get(REGISTER, ""))
             self._stop()
         return self.stop_agreed
 

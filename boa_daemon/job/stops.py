@@ -69,6 +69,8 @@ _WAITERS = re.compile(
 """Programs that only wait for the command that they have started, and then start the next one."""
 _FOLLOWERS = ("su", "runuser", "sudo", "script", "nsenter", "unshare", "newgrp", "sg", "login")
 """Programs that suspend themselves with the program that they have started, until somebody wakes them."""
+SHELL_SECONDS = 5.0
+"""How long a process that ends at once waits until its shell is suspended: a new keeper needs seconds."""
 _MOST_LOOKS = 8192
 """How often the kernel is asked for one more lock: a job may hold as many as it likes."""
 
@@ -182,6 +184,29 @@ def registered(file: Path) -> list[Registered]:
             if length and (not end or begin + length < end):
                 ranges.append((begin + length, end))
     return [Registered(pid, looks) for (pid, _), looks in sorted(found.items())]
+
+
+def let_shell_be_suspended(register: str, seconds: float = SHELL_SECONDS) -> None:
+    """Wait until the shell that waits for this process is suspended by a stop, at most so many seconds.
+
+    A training that begins during a stop ends before the keeper has seen it, and its shell would go on;
+    the shells of one command have the same file `register` among their variables.
+    """
+    shell = parent_of(os.getpid())
+    while shell and _has_variable(shell, REGISTER, register) and not only_waits(_program(shell)):
+        shell = parent_of(shell)
+    if not shell or not _has_variable(shell, REGISTER, register):
+        return
+    until = time.monotonic() + seconds
+    while not is_suspended(shell) and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _has_variable(pid: int, name: str, value: str) -> bool:
+    try:
+        return f"{name}={value}".encode() in (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def make_request(unit: Unit) -> bool:
