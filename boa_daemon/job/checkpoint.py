@@ -287,19 +287,24 @@ def write_checkpoint(
 def make_room(folder: Path, generation: int) -> bool:
     """Remove all checkpoints but the newest one; return whether there was another.
 
+    None is removed where the newest one is damaged: the job has resumed from one before it.
+
     Raises:
         StaleGeneration: when a newer generation was started.
     """
+    newest, wrong = newest_checkpoint(folder)  # Not under the lock: a digest may take minutes.
+    if newest is None or wrong:
+        return False
     with suppress(OSError), _locked(folder):
         _check_fence(folder, generation)
-        newest = folder / str((_document(folder / MANIFEST) or {}).get("path", ""))
         previous = [folder / name for name in _previous_names(MOST_KEPT)]
         before = {str((_document(file) or {}).get("path", "")) for file in previous}
-        if newest == folder or not newest.exists():
+        if (_document(folder / MANIFEST) or {}).get("path") != newest.path.name:
             return False
         for file in previous:
             file.unlink(missing_ok=True)
-        names = [file for file in folder.glob("g*-step*.ckpt") if file.name in before and file != newest]
+        before.discard(newest.path.name)
+        names = [file for file in folder.glob("g*-step*.ckpt") if file.name in before]
         for file in names:
             _remove(file)
         return bool(names)

@@ -232,8 +232,10 @@ class Keeper:
             log.write_line(f"boa: cannot start{what}: {error}")
             self._end_at_once()  # What was started early, and may not go on.
             log.close()
-            code = 1 if isinstance(error, SecretMissing) else 127
-            self._write_exit(code << 8, out_of_memory=False, lingering=0)
+            is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+            # On a full disk nothing is known of the command.
+            code = 1 if is_full or isinstance(error, SecretMissing) else 127
+            self._write_exit(code << 8, out_of_memory=False, lingering=0, is_full=is_full)
             return
         log.write(b"")  # Create the log: its age tells for how long the command has printed nothing.
         self._see_through(child.pid, log)
@@ -897,7 +899,13 @@ class Keeper:
         return found or {"manifest": None, "wrong_manifest": "the checkpoint could not be read to its end"}
 
     def _write_exit(
-        self, status: int | None, *, out_of_memory: bool, lingering: int, loss: Loss | None = None
+        self,
+        status: int | None,
+        *,
+        out_of_memory: bool,
+        lingering: int,
+        loss: Loss | None = None,
+        is_full: bool = False,
     ) -> None:
         """Record how the unit ended; before that, upload the last checkpoint and send the last report."""
         code = None if status is None else os.waitstatus_to_exitcode(status)
@@ -915,7 +923,7 @@ class Keeper:
             **self._verified(),
             # Nobody saw how a command ended by itself: it may have been killed with its keepers.
             **({"agent_lost": True} if self._is_unseen_end(code) else {}),
-            "disk_full": bool(code) and full_disk(unit.workdir, unit.checkpoint_dir),
+            "disk_full": is_full or (bool(code) and full_disk(unit.workdir, unit.checkpoint_dir)),
             "before_failed": self._before_failed,
             "ended_at": time.time(),
         }

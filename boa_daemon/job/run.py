@@ -657,10 +657,11 @@ def steps(
         load(found.path)
         if folder:
             run.resume_random(found)
-    if agree is None and gather is None and run.is_over_already():
+    begin = found.step if found else 0
+    if begin < total and agree is None and gather is None and run.is_over_already():
         return  # The next step may take longer than the grace, and what it did would be lost.
 
-    for step in range(found.step if found else 0, total):
+    for step in range(begin, total):
         yield step
         if run.step != step + 1:
             run.report(step + 1, 0.0, None, None)

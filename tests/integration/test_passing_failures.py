@@ -43,11 +43,17 @@ def a_site_on(disk: SmallDisk) -> Iterator[Site]:
         log.unlink(missing_ok=True)
 
 
-def runs(site: Site) -> str:
-    """Submit a job that goes on, and wait until it runs and a tick has recorded that."""
+def starts(site: Site) -> str:
+    """Submit a job that goes on, and wait until its start was ordered."""
     with Client(site.socket) as boa:
         (job,) = boa.submit({**job_content("a"), "run": "sleep 600"})
     wait_for(lambda: site.get(f"/jobs/{job}").get("status") == "running", site)
+    return str(job)
+
+
+def runs(site: Site) -> str:
+    """Submit a job that goes on, and wait until it runs and a tick has recorded that."""
+    job = starts(site)
     wait_for((site.folder / "state" / "last_state").exists, site)
     wait_for(lambda: any((site.folder / "state" / "jobs").glob("*/g1/n0/keeper.json")), site)
     return job
@@ -195,3 +201,21 @@ def test_a_lack_of_descriptors_passes(tmp_path: Path) -> None:
     finally:
         if site.process is not None and site.process.poll() is None:
             site.end(signal.SIGKILL)
+
+
+@pytest.mark.exhaustive  # starts the program
+@pytest.mark.parametrize("pause_seconds", [0.0, 0.2, 0.5])
+def test_a_job_that_starts_on_a_full_disk_is_tried_again(pause_seconds: float) -> None:
+    """Nothing is known of a command that the keeper had no room to start: the job has not failed for good."""
+    with a_small_disk() as disk:
+        if disk is None:
+            return
+        with a_site_on(disk) as site:
+            site.up()
+            job = starts(site)
+            time.sleep(pause_seconds)
+            disk.fill()
+            time.sleep(5.0)
+            disk.clear()
+            wait_for(lambda: site.get("/status").get("fault") == "", site)
+            wait_for(lambda: site.get(f"/jobs/{job}").get("status") == "running", site)
