@@ -59,6 +59,7 @@ class CredentialSource:
         limit = TYPED_SECONDS if sys.stdin is not None and sys.stdin.isatty() else SOURCE_SECONDS
         self._seconds = limit if seconds is None else seconds
         self._credentials: Any = None
+        self._fitted_to: Any = None
         self._question: _Question | None = None
         self._has_none = False
         self._lock = Lock()
@@ -87,14 +88,16 @@ class CredentialSource:
                 asked.start()
         asked.join(max(asked.began_at + self._seconds - time.monotonic(), 0.0))
         if asked.is_alive():
-            if self._credentials is not None and not self._needs(_MANDATORY_SECONDS):
+            known = self._credentials
+            limit = getattr(known, "_mandatory_refresh_timeout", _MANDATORY_SECONDS)
+            if known is not None and not self._needs(limit):
                 return
             seconds = time.monotonic() - asked.began_at
             raise SourceHangs(f"the source of the credentials has not answered for {seconds:.0f} s")
         if asked.error is not None:
             raise asked.error
 
-    def _needs(self, seconds: int | None) -> bool:
+    def _needs(self, seconds: float | None) -> bool:
         """Whether credentials are to be had: there are none yet, or they end within so many seconds."""
         known = self._credentials
         if known is None:
@@ -105,20 +108,22 @@ class CredentialSource:
     def _ask(self) -> None:
         found = self._session.get_credentials()
         if found is not None:
-            _fit_to_life(found)
+            self._fit_to_life(found)
             found.get_frozen_credentials()
-            _fit_to_life(found)  # Some are only asked for here.
+            self._fit_to_life(found)  # Some are only asked for here.
         self._credentials, self._has_none = found, found is None
 
+    def _fit_to_life(self, credentials: Any) -> None:
+        """Have new credentials that live for minutes be renewed in the last quarter of their life.
 
-def _fit_to_life(credentials: Any) -> None:
-    """Have credentials that live for minutes be renewed in the last quarter of their life.
-
-    botocore renews within fixed limits before the end, so it would ask the source of such ones twice a call.
-    """
-    seconds = getattr(credentials, "_seconds_remaining", None)
-    if seconds is None or getattr(credentials, "_expiry_time", None) is None:
-        return
-    life = seconds()
-    credentials._advisory_refresh_timeout = min(_ADVISORY_SECONDS, life / 4.0)
-    credentials._mandatory_refresh_timeout = min(_MANDATORY_SECONDS, life / 6.0)
+        botocore renews within fixed limits before the end, so it would ask the source of such ones twice a
+        call. The limits are set once for each: what is left of old ones would put off their renewal.
+        """
+        ends_at, seconds = (
+            getattr(credentials, name, None) for name in ("_expiry_time", "_seconds_remaining")
+        )
+        if ends_at is None or seconds is None or ends_at == self._fitted_to:
+            return
+        self._fitted_to, life = ends_at, seconds()
+        credentials._advisory_refresh_timeout = min(_ADVISORY_SECONDS, life / 4.0)
+        credentials._mandatory_refresh_timeout = min(_MANDATORY_SECONDS, life / 6.0)

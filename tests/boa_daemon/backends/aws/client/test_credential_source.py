@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -164,6 +164,31 @@ def test_credentials_of_minutes_are_renewed_before_they_end() -> None:
         time.sleep(0.05)
 
     assert 3 <= len(made) <= 5
+
+
+@pytest.mark.parametrize("minutes", [3.0, 12.0, 20.0, 60.0, 720.0])
+def test_credentials_are_renewed_long_before_they_end_however_often_they_are_checked(
+    minutes: float,
+) -> None:
+    """Each look at old ones must not put off their renewal, until calls are signed with ones that end."""
+    clock = [datetime(2026, 1, 1, tzinfo=UTC)]
+    made = [clock[0]]
+
+    def make() -> dict[str, str]:
+        made.append(clock[0])
+        ends = (clock[0] + timedelta(minutes=minutes)).isoformat()
+        return {"access_key": f"A{len(made)}", "secret_key": "B", "token": "C", "expiry_time": ends}
+
+    found = RefreshableCredentials(
+        "A", "B", "C", clock[0] + timedelta(minutes=minutes), make, "test", time_fetcher=lambda: clock[0]
+    )
+    source = credential_source.CredentialSource(Slow(found))
+    for _ in range(400):
+        source.check()
+        assert not found.refresh_needed(min(minutes * 60.0 / 6.0, 600.0))
+        clock[0] += timedelta(minutes=minutes / 100.0)
+
+    assert 4 <= len(made) <= 7
 
 
 class Slow:
