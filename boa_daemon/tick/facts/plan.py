@@ -21,12 +21,13 @@ from policies.fast_dataclasses import fast_init, field_replacer, replace
 from policies.model import GpuSlot, InstanceType, JobId, NodeId, Width
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
-_OWN_PLAN = "planned without them are"
+BY_POLICY = "by the policy"
+"""The reason of a width for which a policy gives none."""
 
 
 def lent_reason(why: str, planned: Width, reason: str) -> str:
     """Return why a job has more GPUs than planned, with what is planned and why."""
-    return f"{why}; {_OWN_PLAN} {planned}: {reason}"
+    return f"{why}; planned without them are {planned}: {reason}"
 
 
 @fast_init
@@ -38,9 +39,9 @@ class PlannedJobs:
     for what. `reasons` says why a job has its width or none. `slots` is what can be done now: a job absent
     from it keeps what it holds. `stops` are jobs that should hold nothing. `intended` are the planned widths
     of jobs that hold another for now: fewer GPUs until there is room, or more, on GPUs that no other job
-    needs. `dates` is what the dates of jobs ask for, `unpaid` the widths of jobs that have none until money
-    accrues. `given_up` says why waiting jobs are not started again, `ends` why hung generations are ended at
-    once.
+    needs; for the latter `own_reasons` says why these are planned. `dates` is what the dates of jobs ask for,
+    `unpaid` the widths of jobs that have none until money accrues. `given_up` says why waiting jobs are not
+    started again, `ends` why hung generations are ended at once.
 
     Columns that depend on each other change together, by the methods of this class alone: a reason never
     outlives its width, and a job that starts or is ended does not wait or stop as well.
@@ -52,6 +53,7 @@ class PlannedJobs:
     stops: tuple[JobId, ...] = ()
     waiting: Mapping[JobId, WaitReason] = field(default_factory=lambda: _NOTHING)
     intended: Mapping[JobId, Width] = field(default_factory=lambda: _NOTHING)
+    own_reasons: Mapping[JobId, str] = field(default_factory=lambda: _NOTHING)
     dates: Mapping[JobId, DateNote] = field(default_factory=lambda: _NOTHING)
     unpaid: Mapping[JobId, Width] = field(default_factory=lambda: _NOTHING)
     given_up: Mapping[JobId, GivenUp] = field(default_factory=lambda: _NOTHING)
@@ -104,43 +106,46 @@ class PlannedJobs:
         """Return the table in which these jobs wait as well, or for something else than before."""
         return _only_waiting(self, {**self.waiting, **codes}) if codes else self
 
+    def lending(self, planned: Mapping[JobId, Width], why: Callable[[JobId], str]) -> PlannedJobs:
+        """Return the table in which these jobs hold GPUs beyond planned widths; `why` is of the latter."""
+        reasons = {job: why(job) for job in planned}
+        return _lending(self, {**self.intended, **planned}, {**self.own_reasons, **reasons})
+
     def stopping(self, jobs: Collection[JobId]) -> PlannedJobs:
         """Return the table in which these jobs stop as well; they start nowhere now."""
         stops = tuple(dict.fromkeys((*self.stops, *jobs)))
-        own = self._as_intended(jobs)
-        return _stopping(own, _without(self.slots, jobs), stops, _without(self.intended, jobs))
+        return self._as_intended(jobs)._cut(jobs, stops)
 
     def held_back(self, jobs: Collection[JobId]) -> PlannedJobs:
         """Return the table in which these jobs start nowhere now; running ones keep what they hold."""
         started = self.slots.keys() & jobs
-        own = self._as_intended(started)
-        return _stopping(own, _without(self.slots, started), self.stops, _without(self.intended, started))
+        return self._as_intended(started)._cut(started, self.stops)
 
     def _as_intended(self, jobs: Collection[JobId]) -> PlannedJobs:
         """Return the table in which these jobs have their planned widths instead of GPUs lent to them."""
         lent = {job: self.intended[job] for job in jobs if self[job].own_width is not None}
         if not lent:
             return self
-        reasons = self.reasons
+        reasons = self.own_reasons
+        return self.with_widths(lent, lambda job: reasons.get(job, BY_POLICY))
 
-        def why(job: JobId) -> str:
-            said = reasons.get(job, "by the policy")
-            return said.partition(f"{_OWN_PLAN} {lent[job]}: ")[2] or said
-
-        return self.with_widths(lent, why)
+    def _cut(self, jobs: Collection[JobId], stops: tuple[JobId, ...]) -> PlannedJobs:
+        """Return the table in which these jobs start nowhere, and exactly `stops` stop."""
+        kept, reasons = _without(self.intended, jobs), _without(self.own_reasons, jobs)
+        return _stopping(self, _without(self.slots, jobs), stops, kept, reasons)
 
     def ending(self, ends: Mapping[JobId, str]) -> PlannedJobs:
         """Return the table in which the running generations of these jobs are ended at once, for a reason."""
         stops = tuple(job for job in self.stops if job not in ends)
-        cut = _stopping(self, _without(self.slots, ends), stops, _without(self.intended, ends))
-        return replace(cut, ends=ends)
+        return replace(self._cut(ends, stops), ends=ends)
 
 
 _answered = field_replacer(PlannedJobs, "widths", "reasons")
 _placed = field_replacer(PlannedJobs, "widths", "reasons", "slots", "stops")
 _moving = field_replacer(PlannedJobs, "slots", "stops")
 _starting = field_replacer(PlannedJobs, "slots", "stops", "waiting")
-_stopping = field_replacer(PlannedJobs, "slots", "stops", "intended")
+_stopping = field_replacer(PlannedJobs, "slots", "stops", "intended", "own_reasons")
+_lending = field_replacer(PlannedJobs, "intended", "own_reasons")
 _only_waiting = field_replacer(PlannedJobs, "waiting")
 
 

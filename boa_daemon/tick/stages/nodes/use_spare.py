@@ -11,12 +11,12 @@ Cost: O(nodes + jobs) per tick; O(columns) for each job beside spare GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from functools import partial
 
 from boa_daemon.tick.facts.draft import Draft, with_plan
-from boa_daemon.tick.facts.plan import Plan, lent_reason
+from boa_daemon.tick.facts.plan import BY_POLICY, Plan, lent_reason
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.room.forecasts import job_hours_left
 from policies.answer import Allocation, LentWidth, NodePrices
@@ -29,7 +29,7 @@ def use_spare(state: ClusterState, draft: Draft) -> Draft:
     node_prices = draft.allocation.node_prices
     if node_prices is None or not draft.may_improve:
         return draft
-    lent = draft.lent
+    before, lent = draft, draft.lent
     draft = _stretched(state, draft, node_prices)
     plan = draft.plan
     jobs = plan.jobs
@@ -40,12 +40,12 @@ def use_spare(state: ClusterState, draft: Draft) -> Draft:
             own_widths[job] = planned
     if not own_widths:
         return draft
-    return with_plan(draft, plan.with_jobs(replace(jobs, intended={**jobs.intended, **own_widths})))
+    return with_plan(draft, plan.with_jobs(jobs.lending(own_widths, partial(_own_reason, before))))
 
 
 def _stretched(state: ClusterState, draft: Draft, node_prices: NodePrices) -> Draft:
     """Return the draft with the jobs that save the most made wider, node by node."""
-    plan, reasons = draft.plan, draft.plan.jobs.reasons
+    plan = draft.plan
     for node, free in _spare(state, plan, draft.claimed).items():
         left = free
         while left:
@@ -59,16 +59,21 @@ def _stretched(state: ClusterState, draft: Draft, node_prices: NodePrices) -> Dr
             more = width.gpus - len(before)
             slots = (*before, *(GpuSlot(node, index) for index in left[:more]))
             planned = draft.lent.get(job, draft.allocation.widths[job])
-            jobs = plan.jobs.with_widths({job: width}, partial(_why, planned, reasons))
+            jobs = plan.jobs.with_widths({job: width}, partial(_why, planned, draft))
             plan = plan.with_jobs(jobs.starting({job: slots}))
             left = left[more:]
     return draft if plan is draft.plan else replace(draft, plan=plan)
 
 
-def _why(planned: Width, reasons: Mapping[JobId, str], job: JobId) -> str:
+def _own_reason(draft: Draft, job: JobId) -> str:
+    """Return why a job has its planned width, without GPUs lent to it."""
+    return (draft.planned_reasons if job in draft.lent else draft.plan.jobs.reasons).get(job, BY_POLICY)
+
+
+def _why(planned: Width, draft: Draft, job: JobId) -> str:
     """Return why a job gets more GPUs than planned."""
     why = "no other job needs the free GPUs beside it, and they save it more than a restart"
-    return lent_reason(why, planned, reasons.get(job, "by the policy"))
+    return lent_reason(why, planned, _own_reason(draft, job))
 
 
 def _best_on(

@@ -7,7 +7,7 @@ alone. Cost: O(jobs).
 from __future__ import annotations
 
 from boa_daemon.tick.facts.draft import Draft
-from boa_daemon.tick.facts.plan import lent_reason
+from boa_daemon.tick.facts.plan import BY_POLICY, lent_reason
 from boa_daemon.tick.facts.state import ClusterState
 from policies.answer import Allocation
 from policies.fast_dataclasses import replace
@@ -28,7 +28,7 @@ def leave_lent(state: ClusterState, draft: Draft) -> Draft:
 
     def why(job: JobId) -> str:
         why = f"it keeps the {kept[job]} that it holds until another job needs the GPUs"
-        return lent_reason(why, planned_widths[job], reasons.get(job, "by the policy"))
+        return lent_reason(why, planned_widths[job], reasons.get(job, BY_POLICY))
 
     return replace(
         draft,

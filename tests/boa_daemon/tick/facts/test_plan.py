@@ -113,7 +113,9 @@ def test_a_job_that_loses_lent_gpus_has_its_planned_width_and_its_reason_again()
     why = {"a": lent_reason("there are free GPUs", Width("gpu", 2), "its own reason"), "b": "narrow"}
     widths = {"a": Width("gpu", 4), "b": Width("gpu", 1)}
     intended = {"a": Width("gpu", 2), "b": Width("gpu", 2)}
-    jobs = PlannedJobs(widths=widths, reasons=why, slots=slots, intended=intended)
+    jobs = PlannedJobs(
+        widths=widths, reasons=why, slots=slots, intended=intended, own_reasons={"a": "its own reason"}
+    )
     for after in (jobs.held_back(["a", "b"]), jobs.stopping(["a", "b"])):
         assert (after["a"].width, after["a"].reason) == (Width("gpu", 2), "its own reason")
         assert (after["b"].width, after["b"].reason) == (Width("gpu", 1), "narrow")

@@ -96,6 +96,18 @@ def test_a_job_keeps_lent_gpus_while_no_job_waits() -> None:
     assert plan.jobs.intended == {"old": Width("gpu", 2)}
 
 
+def test_a_job_that_is_lent_more_says_once_what_is_planned() -> None:
+    """It keeps two GPUs beyond its plan and gets one more: one plan and one reason, also when held back."""
+    state = a_state(a_job("old"), nodes=[a_node("n1")], held={"old": some_slots("n1", 0, 1, 2)}, now=NOW)
+    jobs = plan_of(state, Known(widths={"old": 1}, stretches=True)).jobs
+
+    assert (jobs.widths["old"], jobs.intended) == (Width("gpu", 4), {"old": Width("gpu", 1)})
+    assert jobs.reasons["old"].count("planned without them are") == 1
+    assert jobs.reasons["old"].endswith(f"are 1 x gpu: {jobs.own_reasons['old']}")
+    back = jobs.held_back(["old"])["old"]
+    assert (back.width, back.reason) == (Width("gpu", 1), jobs.own_reasons["old"])
+
+
 def test_lent_gpus_go_to_a_waiting_job_before_a_node_is_rented() -> None:
     """Job "old" shrinks to two GPUs, and "new" starts beside it at once."""
     state = lending()
