@@ -284,7 +284,7 @@ def write_checkpoint(
     return Checkpoint(generation=generation, step=step, sha256=sha256, path=file)
 
 
-def make_room(folder: Path, generation: int) -> bool:
+def remove_older_checkpoints(folder: Path, generation: int) -> bool:
     """Remove all checkpoints but the newest one; return whether there was another.
 
     None is removed where the newest one is damaged: the job has resumed from one before it.

@@ -69,6 +69,7 @@ from boa_daemon.job.processes import (
     send,
     started_ticks,
 )
+from boa_daemon.job.regular_files import UNREADABLE
 from boa_daemon.job.seal import key_of, sealed
 from boa_daemon.job.secrets import SecretMissing, aws_variables, values_of
 from boa_daemon.job.stops import (
@@ -121,6 +122,8 @@ TELLING = ("word", "before", "keep")
 LOOK_BEATS, LOOK_SECONDS = 4, 60.0
 """The node is checked with each fourth heartbeat; after a failure, for at most `LOOK_SECONDS`."""
 GO, READY = "go", "ready"
+PASSING = UNREADABLE | {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ETXTBSY, errno.EINTR}
+"""Errors at a start that say nothing about the command: another try may succeed."""
 TURN_SECONDS, MOST_WAIT_SECONDS = 0.02, 900.0
 """How often a waiting unit checks for its turn, and after how long it gives up."""
 Stamp = Optional[tuple[int, int]]
@@ -233,9 +236,7 @@ class Keeper:
             self._end_at_once()  # What was started early, and may not go on.
             log.close()
             is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-            # On a full disk nothing is known of the command.
-            code = 1 if is_full or isinstance(error, SecretMissing) else 127
-            self._write_exit(code << 8, out_of_memory=False, lingering=0, is_full=is_full)
+            self._write_exit(code_of(error) << 8, out_of_memory=False, lingering=0, is_full=is_full)
             return
         log.write(b"")  # Create the log: its age tells for how long the command has printed nothing.
         self._see_through(child.pid, log)
@@ -1050,6 +1051,12 @@ def _for_errors(file: Path) -> BinaryIO:
         return file.open("wb")
     except OSError:
         return open(os.devnull, "wb")
+
+
+def code_of(error: Exception) -> int:
+    """Return the exit code of a unit whose command cannot be started: a shell's for a missing one, or 1."""
+    is_passing = isinstance(error, SecretMissing) or getattr(error, "errno", None) in PASSING
+    return 1 if is_passing else 127
 
 
 def _unblock() -> None:

@@ -50,7 +50,9 @@ class LogWriter:
         byte or left it to the next one. Before Python 3.10, where a file system cannot do that, and on a full
         disk, they are read and written.
         """
-        select.select([pipe], [], [])
+        waiting = select.poll()  # `select` refuses descriptors from 1,024 on.
+        waiting.register(pipe, select.POLLIN)
+        waiting.poll()
         with self._lock:
             try:
                 moved = self._move(pipe)
@@ -166,9 +168,12 @@ def _begin(segment: Path) -> int:
 
 def _ends_a_line(segments: list[Path]) -> bool:
     """Return whether the next byte begins a line; a killed keeper may have been in the middle of one."""
-    with suppress(OSError, IndexError), segments[-1].open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read() == b"\n"
+    with suppress(OSError):
+        for segment in reversed(segments):
+            with segment.open("rb") as file:
+                if file.seek(0, os.SEEK_END):
+                    file.seek(-1, os.SEEK_END)
+                    return file.read() == b"\n"
     return True
 
 

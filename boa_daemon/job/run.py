@@ -27,8 +27,8 @@ from boa_daemon.job.checkpoint import (
     commit_folder,
     described,
     files_of,
-    make_room,
     newest_checkpoint,
+    remove_older_checkpoints,
     try_checkpoint,
     write_checkpoint,
 )
@@ -373,7 +373,8 @@ class Run:
         cause = error.__cause__
         if not isinstance(cause, OSError):
             return False
-        if cause.errno in (errno.ENOSPC, errno.EDQUOT) and make_room(self.folder, self.generation):
+        is_full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
+        if is_full and remove_older_checkpoints(self.folder, self.generation):
             self.note(f"{error}: the checkpoints before the newest one are removed to make room")
         elif self.stop_agreed:
             self.note(f"{error}; it is tried again, because a stop waits for it")

@@ -397,7 +397,9 @@ class OrderedStop:
         """
         ours = {*self._suspended, *self._frozen, *self._followers}
         found = {below for one in savers for below in (one.pid, *descendants(one.pid))}
-        send([pid for pid in found - ours if pid > 0 and is_suspended(pid)], signal.SIGCONT)
+        # The lock of a container's process may be held by another's: only the family gets signals.
+        found &= set(self._family())
+        send([pid for pid in found - ours if is_suspended(pid)], signal.SIGCONT)
 
     def _suspend_shells(self, savers: list[Registered]) -> None:
         """Suspend the shells that wait for registered processes, after they are noted.

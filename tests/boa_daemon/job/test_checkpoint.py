@@ -33,6 +33,7 @@ from boa_daemon.job.checkpoint import (
     files_of,
     identity_of,
     newest_checkpoint,
+    remove_older_checkpoints,
     set_fence,
     write_checkpoint,
 )
@@ -481,6 +482,23 @@ def test_on_a_full_disk_older_checkpoints_make_room_for_a_save() -> None:
         still = newest_checkpoint(disk.folder / "c")[0]
         assert still is not None
         assert still.step == 3
+
+
+@pytest.mark.parametrize("damage", ["overwritten", "cut short", "gone"])
+def test_no_checkpoint_makes_room_while_the_newest_one_is_damaged(tmp_path: Path, damage: str) -> None:
+    """The job has resumed from the one before, which is then all that there is of its work."""
+    for step in (100, 200):
+        write_checkpoint(tmp_path, generation=1, step=step, write=lambda file: file.write(b"state" * 100))
+    newest = tmp_path / "g1-step200.ckpt"
+    if damage == "gone":
+        newest.unlink()
+    else:
+        newest.write_bytes(b"x" * 500 if damage == "overwritten" else b"state")
+
+    assert not remove_older_checkpoints(tmp_path, 1)
+    found, _ = newest_checkpoint(tmp_path)
+    assert found is not None
+    assert found.step == 100
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])

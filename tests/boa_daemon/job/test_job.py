@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -334,6 +336,39 @@ def test_what_comes_out_of_a_pipe_is_in_the_log_or_still_in_the_pipe(
     assert gone > 0
     assert end == sum(len(f"line {number}\n") for number in range(1000)) + len("begun\nof the keeper\n")
     assert block.endswith(b"line 998\nline 999\nbegun\nof the keeper\n")
+
+
+@pytest.mark.parametrize("at", [3, 1_500])
+def test_output_comes_out_of_a_pipe_with_any_number(tmp_path: Path, at: int) -> None:
+    """`select` knows descriptors below 1,024 only."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] <= at:
+        return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], at + 1), limits[1]))
+    reader, writer = os.pipe()
+    high = fcntl.fcntl(reader, fcntl.F_DUPFD, at)
+    log = LogWriter(tmp_path, limit_bytes=4096)
+    try:
+        os.write(writer, b"line\n")
+        assert log.take(high)
+        os.close(writer)
+        assert not log.take(high)
+    finally:
+        os.close(reader)
+        os.close(high)
+        log.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert read_log(tmp_path, 0)[0] == b"line\n"
+
+
+def test_a_line_that_goes_on_in_an_empty_segment_is_ended_before_the_keepers(tmp_path: Path) -> None:
+    """A keeper that was killed had just begun another segment."""
+    (tmp_path / "out-000000000000000.log").write_bytes(b"begun")
+    (tmp_path / "out-000000000000005.log").touch()
+    log = LogWriter(tmp_path, limit_bytes=4096)
+    log.write_line("of the keeper")
+    log.close()
+    assert read_log(tmp_path, 0)[0] == b"begun\nof the keeper\n"
 
 
 def test_output_goes_into_the_log_also_where_the_kernel_cannot_move_it(

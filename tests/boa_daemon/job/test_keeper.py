@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -20,8 +21,10 @@ from engine_bench import until
 
 from boa_daemon.job import keeper as keeping
 from boa_daemon.job.checkpoint import MANIFEST, write_checkpoint
+from boa_daemon.job.container import NoContainers
 from boa_daemon.job.leavings import remove_trees, temporary_folder
 from boa_daemon.job.processes import carrying, started_ticks
+from boa_daemon.job.secrets import SecretMissing
 from boa_daemon.job.unit import KEPT, SCRATCH, Unit, read_json, read_own, status_of
 
 
@@ -98,6 +101,22 @@ def test_a_keeper_of_an_ended_unit_ends_well_though_the_kernel_refuses_its_user(
     with kept(unit) as keeper:
         assert keeper.wait(timeout=60) == 0
     assert not (unit.folder / ".keeper.json.room").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        *((OSError(getattr(errno, name), "x"), 1) for name in
+          ("ENOSPC", "EDQUOT", "EROFS", "EIO", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "ESTALE", "ETXTBSY")),
+        *((OSError(getattr(errno, name), "x"), 127) for name in
+          ("ENOENT", "ENOTDIR", "EACCES", "EPERM", "ENOEXEC", "E2BIG", "ELOOP")),
+        (NoContainers("no podman"), 127),
+        (SecretMissing("no store"), 1),
+    ],
+)  # fmt: skip
+def test_only_what_another_try_would_repeat_is_a_missing_command(error: Exception, code: int) -> None:
+    """A node that has no room, memory or descriptors says nothing about the command."""
+    assert keeping.code_of(error) == code
 
 
 def test_very_deep_folders_of_a_command_do_not_stay(tmp_path: Path) -> None:

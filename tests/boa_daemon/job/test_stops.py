@@ -155,14 +155,17 @@ def test_the_register_has_living_processes_that_registered_themselves(tmp_path: 
 
 
 LOSER = """
-import os, sys
+import os, sys, time
 from boa_daemon.job.stops import Registration
 mine = Registration(os.environ)
 mine.enter()
 mine.looks()
 if sys.argv[1] == "closes": os.closerange(3, 64)
 if sys.argv[1] == "reads": open(os.environ["BOA_REGISTER_FILE"], "rb").close()
-if sys.argv[1] == "forks" and os.fork(): os._exit(0)
+parent = os.getpid()
+if sys.argv[1] == "forks":
+    if os.fork(): os._exit(0)
+    while os.getppid() == parent: time.sleep(0.001)
 other = open("other", "w")
 mine.looks()
 print(os.getpid(), flush=True)
