@@ -6,27 +6,25 @@ import re
 import shlex
 from collections.abc import Iterator
 
-_ALWAYS = frozenset({"ssh", "at", "batch", "sbatch", "crontab", "kubectl", "machinectl"})
+_BATCH = frozenset({"at", "batch", "crontab", "sbatch", "qsub", "bsub", "condor_submit"})
+_ALWAYS = _BATCH | frozenset({"ssh", "mosh", "rsh", "pdsh", "kubectl", "oc", "machinectl"})
 _WITH = {
     "docker": frozenset({"run", "exec", "start", "compose"}),
     "podman": frozenset({"run", "exec", "start"}),
     "nerdctl": frozenset({"run", "exec", "start"}),
+    "sky": frozenset({"launch", "exec", "jobs"}),
+    "modal": frozenset({"run"}),
+    "ray": frozenset({"submit"}),
 }
 """Programs that do so by some of their verbs."""
-_WRAPPERS = (
-    "exec",
-    "command",
-    "sudo",
-    "env",
-    "nohup",
-    "time",
-    "nice",
-    "ionice",
-    "setsid",
-    "timeout",
-    "stdbuf",
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+_WRAPPERS = frozenset(
+    {"exec", "command", "sudo", "env", "nohup", "time", "nice", "ionice", "setsid", "timeout"}
 )
-_IN_FRONT = frozenset((*_WRAPPERS, "if", "then", "else", "while", "until", "do", "!", "{"))
+_KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{"})
+_IN_FRONT = _WRAPPERS | _KEYWORDS | {"stdbuf", "xargs"}
+_WITH_VALUE = re.compile(r"-[ugCskcpIL]")
+"""Options of programs in front whose value is a word of its own."""
 _ENDS = re.compile(r"[;&|()\n]+")
 _ASSIGNMENT = re.compile(r"\w+=")
 
@@ -36,16 +34,18 @@ def handed_over(command: str) -> str:
 
     A command that is no valid shell is left to the shell.
     """
-    return next(
-        (words[0].rpartition("/")[2] for words in _simple_commands(command) if _hands_over(words)), ""
-    )
+    return next(filter(None, map(_taker, _simple_commands(command))), "")
 
 
-def _hands_over(words: list[str]) -> bool:
+def _taker(words: list[str]) -> str:
+    """Return the program that hands work over, of a simple command or of what a shell in it runs."""
     program, rest = words[0].rpartition("/")[2], words[1:]
+    if program in _SHELLS:
+        inner = next((rest[at + 1] for at, word in enumerate(rest[:-1]) if re.fullmatch(r"-\w*c", word)), "")
+        return handed_over(inner)
     if program == "systemd-run":
-        return "--scope" not in rest
-    return program in _ALWAYS or not _WITH.get(program, frozenset()).isdisjoint(rest[:3])
+        return "" if "--scope" in rest else program
+    return program if program in _ALWAYS or not _WITH.get(program, frozenset()).isdisjoint(rest[:3]) else ""
 
 
 def _simple_commands(command: str) -> Iterator[list[str]]:
@@ -67,8 +67,12 @@ def _simple_commands(command: str) -> Iterator[list[str]]:
 
 def _from_program(words: list[str]) -> list[str]:
     """Return the words without assignments, and wrappers with their options, in front of a program."""
+    before = ""
     for number, word in enumerate(words):
-        is_wrapped = number > 0 and (word.startswith("-") or word[:1].isdigit())
-        if not (_ASSIGNMENT.match(word) or word in _IN_FRONT or is_wrapped):
+        is_of_wrapper = number > 0 and (
+            word.startswith("-") or word[:1].isdigit() or _WITH_VALUE.fullmatch(before) is not None
+        )
+        if not (_ASSIGNMENT.match(word) or word.rpartition("/")[2] in _IN_FRONT or is_of_wrapper):
             return words[number:]
+        before = word
     return []
