@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
 from boa_daemon.daemon.money.job_cost import cost_of
 from boa_daemon.daemon.planner.planned_markets import (
@@ -54,6 +55,8 @@ REMEMBERED_SECONDS = 86_400.0
 UNUSABLE_SECONDS = 30.0
 """Time that a running node may take to become usable before the reason is reported."""
 _LOG = logging.getLogger("boa.daemon")
+_LASTING = attrgetter(*(one.name for one in fields(InstanceRecord) if one.name != "last_seen_at"))
+"""What a record says of a node beside when it was seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,12 +375,7 @@ def _as_written(node: NodeState, known: NodeState | None) -> NodeState:
 
 def _has_changed(known: InstanceRecord, record: InstanceRecord) -> bool:
     """Return whether a record differs in more than when its node was seen."""
-    return (
-        record.node is not known.node
-        or record.ready_at != known.ready_at
-        or record.idle_since != known.idle_since
-        or record.was_used != known.was_used
-    )
+    return _LASTING(record) != _LASTING(known)
 
 
 def _warnings(runner: Runner) -> Mapping[NodeId, float]:
