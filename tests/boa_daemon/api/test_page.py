@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from accessibility import faults_of
-from browsers import Tab, a_browser
+from browsers import Tab
 from daemon_site import a_site, wait_for
 from page_site import TOKEN, TOKENS, Served, a_day, served
 from PIL import Image
@@ -29,12 +29,6 @@ pytestmark = pytest.mark.browser
 VIEWS = ("now", "money", "decisions", "jobs", "job", "plan")
 IMAGES = Path(__file__).resolve().parents[3] / "docs/images"
 INSTANT = 1_794_571_200.0 + 14 * 3600.0
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with a_browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from accessibility import faults_of
-from browsers import Tab, a_browser
+from browsers import Tab
 from page_site import TOKEN, Served, a_day, served
 
 pytestmark = pytest.mark.browser
@@ -26,12 +26,6 @@ NAMES = {
 OVER = """() => [...document.querySelectorAll("main .scroll, main .card, main td, main dd, main .tile")]
   .filter((node) => node.checkVisibility() && node.scrollWidth > node.clientWidth + 2)
   .map((node) => `${node.tagName}.${node.className}: ${node.textContent.slice(0, 40)}`)"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with a_browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsers import Tab, a_browser
+from browsers import Tab
 from page_site import CLASSES, TOKEN, served
 
 from boa_daemon.testing import ManualClock
@@ -18,12 +17,6 @@ pytestmark = pytest.mark.browser
 NOON, NEW_MONTH = 1_794_571_200.0, 1_796_083_260.0
 """13 November 2026 at noon, and a minute after November."""
 BUDGET = {"usd_per_hour": 42.0, "usd_per_day_cap": 1300.0, "usd_per_month_cap": 32000.0, "max_instances": 9}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with a_browser() as found:
-        yield found
 
 
 def a_world(
