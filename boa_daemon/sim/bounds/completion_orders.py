@@ -52,8 +52,8 @@ GAP = 1e-3
 TOLERANCE = 2e-6
 """The relative error allowed for the solver's tolerances: the bound is lowered by it."""
 SCALE = 1e3
-"""The longest schedule and the money as the solver sees them, whose tolerances are absolute: in hours and
-dollars a job of a minute for ten cents had a bound above what it took."""
+"""What the longest schedule and the money count in the solver's units. Its tolerances are absolute: in hours
+and dollars, the bound of a job of a minute for ten cents was above what the job took."""
 INFEASIBLE = 2
 """The status of a program without a solution, in scipy's numbers."""
 Order = tuple[int, ...]
