@@ -131,11 +131,17 @@ class OwnDaemon:
     def revive(self) -> None:
         """Start the daemon again if it died; it resumes with the jobs and nodes that exist.
 
+        A process that is killed loses its socket before its end can be seen, so that one which has not
+        ended, and does not answer either, is waited for.
+
         Raises:
             DaemonFailed: when the daemon has died `MOST_STARTS` times.
         """
-        if self._process is not None and self._process.poll() is None:
-            return
+        until = time.monotonic() + START_SECONDS
+        while self._process is not None and self._process.poll() is None:
+            if self._status() is not None or time.monotonic() > until:
+                return
+            time.sleep(LOOK_SECONDS)
         if self._starts >= MOST_STARTS:
             raise DaemonFailed(f"the daemon died {self._starts} times: {self._last_line()}")
         self.start()

@@ -91,10 +91,11 @@ def keepers(unit: Unit) -> list[int]:
 def kill_keeper(unit: Unit, *, times: int = 1) -> None:
     """Kill the keeper of a unit, and then each that follows it, and wait for the next one."""
     for _ in range(times):
-        *guard, keeper = keepers(unit)
-        if not guard:
-            return  # It has ended its unit meanwhile.
-        os.kill(keeper, signal.SIGKILL)
+        alive = keepers(unit)
+        if len(alive) < 2:
+            return  # The unit has ended meanwhile, or its keeper is about to end it.
+        keeper = alive[1]
+        send([keeper], signal.SIGKILL)
         until(
             lambda before=keeper: (
                 (unit.folder / "exit.json").exists()
