@@ -146,6 +146,27 @@ def test_a_job_that_stops_is_started_on_its_next_gpus_once_it_has_released_the_o
     assert queue.claims == {}
 
 
+@pytest.mark.parametrize(
+    "slots",
+    [
+        [("n", 2), ("n", 0)],
+        [("n2", 0), ("n1", 0)],
+        [("n9", 1), ("n9", 3), ("n10", 0), ("n1", 2), ("n9", 0)],
+    ],
+)
+def test_a_job_holds_its_gpus_in_the_order_of_its_start_also_after_a_restart(
+    queue: JobQueue, slots: list[tuple[str, int]]
+) -> None:
+    """The planned ones come first and those that are lent last, and the first node is the one of rank 0."""
+    [name] = (job.id for job in queue.submit(rows("a"), at=0.0))
+    queue.claim([a_start(name, *slots)], at=10.0)
+    assert [(slot.node, slot.index) for slot in queue.active[name].slots] == slots
+
+    queue.reload()
+
+    assert [(slot.node, slot.index) for slot in queue.active[name].slots] == slots
+
+
 def test_starts_of_the_last_hour_are_counted(queue: JobQueue) -> None:
     """A start leaves the count when it is an hour old."""
     [name] = (job.id for job in queue.submit(rows("a"), at=0.0))
