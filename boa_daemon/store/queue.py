@@ -106,16 +106,19 @@ class JobQueue:
         ended = select(GENERATIONS).where(
             GENERATIONS.c.job.in_([name for name, job in known.items() if not job.slots])
         )
+        stopped: set[JobId] = set()
         for row in connection.execute(ended):
             if row.generation == known[row.job].generation and row.end in _KEEPS_CLAIM:
                 found[row.job] = Claim(width=Width(row.gpu_type, row.gpus))
+                if row.end == "stopped":
+                    stopped.add(row.job)
         last = connection.scalar(select(func.max(INTENTS.c.at))) or 0.0
         ordered = select(INTENTS).where(
             INTENTS.c.kind == "start", INTENTS.c.target.in_(list(known)), INTENTS.c.at >= last - HOUR
         )
         for row in connection.execute(ordered.order_by(INTENTS.c.at)):
             start, job = loads(row.action), known[row.target]
-            if start.generation == job.generation + 1 and (job.slots or row.target in found):
+            if start.generation == job.generation + 1 and (job.slots or row.target in stopped):
                 found[row.target] = Claim(width=start.width, slots=start.slots)
         return found
 
