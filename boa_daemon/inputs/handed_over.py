@@ -51,13 +51,17 @@ def _taker(words: list[str]) -> str:
     return program if program in _ALWAYS or not _WITH.get(program, frozenset()).isdisjoint(rest[:3]) else ""
 
 
-class _Text(StringIO):
+class _Text:
     """A text of which a comment ends before the end of its line, as in a shell: `shlex` takes both."""
 
-    def readline(self, size: int | None = -1, /) -> str:
+    def __init__(self, text: str) -> None:
+        self._file = StringIO(text)
+        self.read, self.close = self._file.read, self._file.close
+
+    def readline(self) -> str:
         """Return the rest of the line without its end."""
-        line = super().readline(size)
-        self.seek(self.tell() - line.endswith("\n"))
+        line = self._file.readline()
+        self._file.seek(self._file.tell() - line.endswith("\n"))
         return line.removesuffix("\n")
 
 

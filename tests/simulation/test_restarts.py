@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.learning.beliefs import SPREAD
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.decide.decision import Decision
+from policies.online.estimates import SPREAD
 
 TICK_SECONDS = 60.0
 CLASSES = """
