@@ -102,7 +102,8 @@ def submit(
     names = document["jobs"]
     for path, notes in scripts.items():
         for note in notes:
-            said = f"{path}:{note.line}: {note.option} {note.fate}: {note.said}"
+            place = f"{path}:{note.line}" if note.line else "environment"
+            said = f"{place}: {note.option} {note.fate}: {note.said}"
             stdout_console().print(said, markup=False, highlight=False)
     stdout_console().print(
         f"{counted(len(names), 'job')} {'valid' if check else 'submitted'}: "
