@@ -22,7 +22,7 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_text
 from boa_daemon.slurm import options as of_slurm
 from boa_daemon.slurm.class_comment import read_class_comment
-from boa_daemon.slurm.resources import SlurmGpus, read_gpus
+from boa_daemon.slurm.resources import SLICE, SlurmGpus, read_gpus
 from boa_daemon.units import SECONDS_PER_HOUR
 
 SUFFIXES = (".sbatch", ".slurm")
@@ -345,7 +345,7 @@ def _gres(said: _Said, value: str) -> None:
         said.sizes["gpus-per-node"] = 1
         said.note("gres", "parts of a GPU (shard, mps) count as a GPU")
     for name in found.by_type:
-        is_slice = _SLICE.search(name) is not None
+        is_slice = SLICE.search(name) is not None
         said.note(
             "gres", "a slice of a GPU (MIG) counts as a GPU" if is_slice else "counts for the number of GPUs"
         )
@@ -547,8 +547,6 @@ def _comment(said: _Said, value: str) -> None:
     )
 
 
-_SLICE = re.compile(r"[0-9]+g\.[0-9]+gb", re.IGNORECASE)
-"""A type of GPU that is a part of one, such as ``1g.10gb`` or ``a100_3g.20gb``."""
 _CLOCK = {"midnight": "00:00", "noon": "12:00", "fika": "15:00", "teatime": "16:00"}
 _OTHER_MAIL = (
     "INVALID_DEPEND", "STAGE_OUT", "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50",
