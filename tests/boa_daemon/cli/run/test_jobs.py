@@ -7,10 +7,12 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from verbs import exit_code
 
 from boa_daemon.cli.common import output
 from boa_daemon.cli.operate.decisions import _print_decisions
@@ -96,3 +98,24 @@ def test_what_a_decision_held_back_is_said_in_words(capsys: pytest.CaptureFixtur
     said = " ".join(capsys.readouterr().out.split())
     for at, text in enumerate(SENTENCES.values()):
         assert f"held back: job a-{at}: {text}" in said
+
+
+def test_variables_of_sbatch_are_told_beside_the_lines_of_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each by its name; a line has its number, a variable has 0 in JSON."""
+    (tmp_path / "train.sbatch").write_text("#!/bin/bash\n#SBATCH -G2 -p a\nsrun python train.py\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SBATCH_PARTITION", "b")
+    monkeypatch.setenv("COLUMNS", "200")
+    words = ("submit", "--check", "train.sbatch")
+    assert exit_code(monkeypatch, *words) == 0
+    said = capsys.readouterr().out
+    assert "train.sbatch:2: --partition meant" in said
+    assert "environment: SBATCH_PARTITION meant: --partition, as sbatch reads it" in said
+    assert exit_code(monkeypatch, *words, "--json") == 0
+    notes = json.loads(capsys.readouterr().out)["sbatch"]["train.sbatch"]
+    assert [(note["line"], note["option"]) for note in notes][-1] == (0, "SBATCH_PARTITION")
+    monkeypatch.setenv("SBATCH_SIGNAL", "FOO")
+    assert exit_code(monkeypatch, *words) == 2
+    assert "SBATCH_SIGNAL" in capsys.readouterr().err
