@@ -11,6 +11,10 @@ stop takes these steps:
    run on.
 4. When the registered processes have ended, the others get SIGTERM. When the grace is over, all are killed.
 
+A registered process that has had no step and is in no loop (an evaluator that looks for checkpoints) has
+nothing to save. It says so when it gets SIGTERM in step 3, by a read lock, and counts as one of the others
+once another registered process has been asked. If it is alone, it keeps the whole grace: nobody knows better.
+
 No registered process is missed. A process registers after its handler of SIGTERM is in place, and looks for
 the request after that. If it registered before step 2, the keeper counts it, and the request was there
 before. If it registers later, the request is there at its first look; if SIGTERM of step 2 meets it, the
@@ -94,11 +98,15 @@ class Registration:
         """
         self._lock(2)
 
-    def _lock(self, length: int) -> None:
+    def idles(self) -> None:
+        """Note that this process knows of the stop and has nothing to save."""
+        self._lock(1, fcntl.LOCK_SH)
+
+    def _lock(self, length: int, kind: int = fcntl.LOCK_EX) -> None:
         if self._file is not None:
             with suppress(OSError):
                 place = 2 * os.getpid()
-                fcntl.lockf(self._file.descriptor(), fcntl.LOCK_EX | fcntl.LOCK_NB, length, place)
+                fcntl.lockf(self._file.descriptor(), kind | fcntl.LOCK_NB, length, place)
 
 
 class Lease:
@@ -153,10 +161,14 @@ def _is_locked(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class Registered:
-    """A registered process: its id, as the keeper sees it, and whether it looks for a stop at each step."""
+    """A registered process: its id, as the keeper sees it, and whether it looks for a stop at each step.
+
+    One that is idle knows of the stop and has nothing to save.
+    """
 
     pid: int
     looks: bool
+    is_idle: bool = False
 
 
 def registered(file: Path) -> list[Registered]:
@@ -165,7 +177,8 @@ def registered(file: Path) -> list[Registered]:
     The kernel names any lock of a range, and not the first one: it keeps them in the order in which their
     processes came. So what is before and what is behind each lock is looked through, too.
     """
-    found: dict[tuple[int, int], bool] = {}
+    looking: dict[tuple[int, int], bool] = {}
+    idle: set[tuple[int, int]] = set()
     with suppress(OSError), open_regular(file) as stream:
         ranges = [(0, 0)]  # Begin and end; 0 for no end.
         for _ in range(_MOST_LOOKS):
@@ -178,12 +191,14 @@ def registered(file: Path) -> list[Registered]:
                 continue
             # Processes that our namespace lacks all have the number 0: they differ by their places.
             one = (pid, 0 if pid else begin)
-            found[one] = found.get(one, False) or length != 1
+            looking[one] = looking.get(one, False) or length != 1
+            if kind == fcntl.F_RDLCK:
+                idle.add(one)
             if begin > start:
                 ranges.append((start, begin))
             if length and (not end or begin + length < end):
                 ranges.append((begin + length, end))
-    return [Registered(pid, looks) for (pid, _), looks in sorted(found.items())]
+    return [Registered(one[0], looks, one in idle) for one, looks in sorted(looking.items())]
 
 
 def let_shell_be_suspended(register: str, seconds: float = SHELL_SECONDS) -> None:
@@ -268,6 +283,8 @@ class OrderedStop:
         self._frozen: list[int] = []
         self._sought: set[int] = set()
         self._followers: list[int] = []
+        self._asked: set[int] = set()
+        self._idle: list[int] = []
         self._leave_until: float | None = None
         self._has_told_all = False
         if before is not None:
@@ -304,6 +321,7 @@ class OrderedStop:
         return {
             "began": self._began,
             "told": sorted(self._told),
+            "asked": sorted(self._asked),
             "shells": self._shells,
             "suspended": self._suspended,
             "frozen": self._frozen,
@@ -318,6 +336,7 @@ class OrderedStop:
     def _resume(self, before: Mapping[str, Any]) -> None:
         """Go on with a stop that another keeper began: what it had noted is done once more."""
         self._began, self._told = before["began"], set(before["told"])
+        self._asked = set(before.get("asked", ()))
         self._shells, self._suspended = list(before["shells"]), list(before["suspended"])
         self._followers = list(before.get("followers", ()))
         self._frozen = list(before.get("frozen", ()))
@@ -330,7 +349,7 @@ class OrderedStop:
         elif self._shells and self.savers():
             send([pid for pid in self._suspended if pid in family], signal.SIGSTOP)
             self._group.freeze(pid for pid in self._frozen if pid in family)
-            waiting = [one for one in self.savers() if not (one.looks and self.had_request)]
+            waiting = [one for one in self.savers() if not ((one.looks and self.had_request) or one.is_idle)]
             self._tell([one.pid for one in waiting if one.pid > 0])
 
     def __str__(self) -> str:
@@ -344,20 +363,28 @@ class OrderedStop:
         return f"a stop: {who} boa_daemon.job can save; the others get SIGTERM afterwards"
 
     def savers(self) -> list[Registered]:
-        """Return the living processes that are to save: registered, and sure to learn of the request."""
+        """Return the living processes that are to save: registered, and sure to learn of the request.
+
+        Those that are idle are among them only if no other one was asked.
+        """
         family = set(self._family())
         with self._unit.as_user():
             found = registered(register_file(self._unit))
         # The processes of a container may descend from a service of the node; they end with `child`.
         apart = bool(self._unit.image) and self._child in family
-        return [
+        idle = [one for one in found if one.is_idle and one.pid in family]
+        asked = [
             one
             for one in found
-            if ((one.looks or catches_sigterm(one.pid)) if one.pid in family else apart and one.looks)
+            if one not in idle
+            and ((one.looks or catches_sigterm(one.pid)) if one.pid in family else apart and one.looks)
         ]
+        self._idle = [one.pid for one in idle]
+        self._asked = self._asked.union(one.pid for one in asked).difference(self._idle)
+        return asked if self._asked else idle
 
-    def go_on(self) -> None:
-        """Take the next step of the stop, if it is time for it; never waits."""
+    def go_on(self) -> str:
+        """Take the next step of the stop, if it is time for it; never waits. Return a line for the log."""
         now = time.monotonic()
         if self.asks_first:
             savers = self.savers()
@@ -369,17 +396,26 @@ class OrderedStop:
                 last = min(LAST_SIGNAL_SECONDS, self._unit.grace_seconds / 10.0)
                 if now >= self._began + self._unit.grace_seconds - last:
                     self._tell([one.pid for one in savers if catches_sigterm(one.pid)])
-                return
+                return ""
             self._release_shells()
         elif self._child in self._family():
-            return
+            return ""
         if self._leave_until is None:
             self._leave_until = now + LEAVE_SECONDS
         elif now >= self._leave_until and not self._has_told_all:
             # Once: what a shell starts in its trap afterwards has the rest of the grace.
+            self._told.difference_update(self._idle)  # Its first SIGTERM only asked what it has to save.
             self._tell(self._family())
             self._has_told_all = True
             self._note(self)
+            if self.asks_first and self._idle:
+                count = len(self._idle)
+                who = "a process" if count == 1 else f"{count} processes"
+                return (
+                    f"a stop: {who} that used boa_daemon.job without a step had nothing to save, and got "
+                    "SIGTERM after those that had"
+                )
+        return ""
 
     def _tell(self, pids: list[int]) -> None:
         """Send SIGTERM to processes of the family that have not got it yet."""
