@@ -98,13 +98,24 @@ def identity_of(file: Path) -> list[Any]:
     return [boot, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 
-def _settled_identity(file: Path) -> list[Any]:
+def settled_identity(file: Path) -> list[Any]:
     """Return the identity of a file once each later change gets a later time; empty if none is sure to."""
     age_seconds = time.time() - file.stat().st_ctime
     if age_seconds < 0.0:
         return []  # Another machine's clock.
     time.sleep(max(0.0, CLOCK_TICK_SECONDS - age_seconds))
     return identity_of(file)
+
+
+def known_digest(file: Path, manifest: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a checkpoint of one file; it is not read if its manifest was written about it.
+
+    Raises:
+        OSError: when the file cannot be read.
+    """
+    identity, sha256 = identity_of(file), str(manifest["sha256"])
+    is_seen = identity != [] and manifest.get("seen") == [sha256, *identity]
+    return sha256 if is_seen else digest_of(file)
 
 
 def read_manifest(folder: Path, name: str = MANIFEST) -> Checkpoint | str | None:
@@ -133,9 +144,7 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> Checkpoint | str | None
             return f"the checkpoint {relative!r} is not what {name} says: {wrong}"
         return Checkpoint(generation=generation, step=step, sha256=sha256, path=file, files=files)
     try:
-        identity = identity_of(file)
-        is_seen = identity != [] and found.get("seen") == [sha256, *identity]
-        actual = sha256 if is_seen else digest_of(file)
+        actual = known_digest(file, found)
     except OSError as error:
         return f"the checkpoint {relative!r} of {name} cannot be read: {error.strerror}"
     if actual != sha256:
@@ -276,7 +285,7 @@ def write_checkpoint(
             "step": step,
             "sha256": sha256,
             "path": file.name,
-            "seen": [sha256, *_settled_identity(file)],
+            "seen": [sha256, *settled_identity(file)],
         }
         _put_manifest(folder, manifest, keep=keep)
     except OSError as error:
