@@ -293,7 +293,12 @@ class Run:
     def _stop(self) -> None:
         self.stop_agreed = True
         if self.progress and RAY_WORKER not in self._environment:
-            exit_quickly()
+            exit_quickly(self._leave)
+
+    def _leave(self) -> None:
+        """End in order: what waits for this process's end must not go on as if it were done."""
+        if self._is_entered and os.path.exists(self._stop_file):
+            self._registration.leaves()
 
     def _is_asked(self) -> bool:
         """Return whether this process was asked to stop, by a signal or by the request file."""

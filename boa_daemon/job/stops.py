@@ -9,7 +9,9 @@ stop takes these steps:
 3. Registered processes find the request at their next step, save and end. One that has not looked for a
    request yet gets SIGTERM, if it catches it. All other processes (loader workers, pools, pipes, launchers)
    run on.
-4. When the registered processes have ended, the others get SIGTERM. When the grace is over, all are killed.
+4. A registered process that is done with everything says so, and waits until the keeper has suspended the
+   other shells, too: one may look again and again for the end of a training that it has not started.
+5. When the registered processes have ended, the others get SIGTERM. When the grace is over, all are killed.
 
 A registered process that has had no step and is in no loop (an evaluator that looks for checkpoints) has
 nothing to save. It says so when it gets SIGTERM in step 3, by a read lock, and counts as one of the others
@@ -37,6 +39,7 @@ import fcntl
 import os
 import re
 import signal
+import stat
 import struct
 import time
 from collections.abc import Callable, Mapping
@@ -46,6 +49,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.job.control_group import ControlGroup
+from boa_daemon.job.course import OUTPUT
 from boa_daemon.job.processes import PROC, descendants, is_suspended, parent_of, send
 from boa_daemon.job.regular_files import KeptOpen, open_regular
 from boa_daemon.job.unit import Unit
@@ -56,6 +60,8 @@ REGISTER = "BOA_REGISTER_FILE"
 """Variable with the path of the file on which the command's processes register."""
 LEASE = "BOA_LEASE_FILE"
 """Variable with the path of the file that the unit's keeper has locked while it lives."""
+LEAVE = "leave"
+"""Name of the file, beside the register, that lets processes end that are done with everything."""
 LEASE_SECONDS, LEASE_LOOK_SECONDS = 600.0, 10.0
 """A command without a keeper saves and ends after this time; how often a process of it looks."""
 LEAVE_SECONDS = 0.5
@@ -74,7 +80,7 @@ _WAITERS = re.compile(
 _FOLLOWERS = ("su", "runuser", "sudo", "script", "nsenter", "unshare", "newgrp", "sg", "login")
 """Programs that suspend themselves with the program that they have started, until somebody wakes them."""
 SHELL_SECONDS = 5.0
-"""How long a process that ends at once waits until its shell is suspended: a new keeper needs seconds."""
+"""How long a process that is about to end waits until shells are suspended: a new keeper needs seconds."""
 _MOST_LOOKS = 8192
 """How often the kernel is asked for one more lock: a job may hold as many as it likes."""
 
@@ -85,6 +91,7 @@ class Registration:
     def __init__(self, environment: Mapping[str, str]) -> None:
         file = environment.get(REGISTER, "")
         self._file = KeptOpen(file, os.O_RDWR | os.O_NOFOLLOW, 0o600) if file else None
+        self._leave = os.path.join(os.path.dirname(file), LEAVE)
 
     def enter(self) -> None:
         """Register this process; does nothing outside a unit, or where files cannot be locked."""
@@ -101,6 +108,16 @@ class Registration:
     def idles(self) -> None:
         """Note that this process knows of the stop and has nothing to save."""
         self._lock(1, fcntl.LOCK_SH)
+
+    def leaves(self) -> None:
+        """Note that this process is about to end, and wait until the keeper is ready for that.
+
+        Where nobody keeps the unit, a shell may start its next command after `SHELL_SECONDS`.
+        """
+        self._lock(2, fcntl.LOCK_SH)
+        until = time.monotonic() + SHELL_SECONDS
+        while self._file is not None and not os.path.exists(self._leave) and time.monotonic() < until:
+            time.sleep(0.01)
 
     def _lock(self, length: int, kind: int = fcntl.LOCK_EX) -> None:
         if self._file is not None:
@@ -163,12 +180,13 @@ def _is_locked(file: Path) -> bool:
 class Registered:
     """A registered process: its id, as the keeper sees it, and whether it looks for a stop at each step.
 
-    One that is idle knows of the stop and has nothing to save.
+    One that is idle knows of the stop and has nothing to save; one that leaves has saved and is about to end.
     """
 
     pid: int
     looks: bool
     is_idle: bool = False
+    leaves: bool = False
 
 
 def registered(file: Path) -> list[Registered]:
@@ -178,7 +196,7 @@ def registered(file: Path) -> list[Registered]:
     processes came. So what is before and what is behind each lock is looked through, too.
     """
     looking: dict[tuple[int, int], bool] = {}
-    idle: set[tuple[int, int]] = set()
+    done: set[tuple[int, int]] = set()
     with suppress(OSError), open_regular(file) as stream:
         ranges = [(0, 0)]  # Begin and end; 0 for no end.
         for _ in range(_MOST_LOOKS):
@@ -193,12 +211,15 @@ def registered(file: Path) -> list[Registered]:
             one = (pid, 0 if pid else begin)
             looking[one] = looking.get(one, False) or length != 1
             if kind == fcntl.F_RDLCK:
-                idle.add(one)
+                done.add(one)
             if begin > start:
                 ranges.append((start, begin))
             if length and (not end or begin + length < end):
                 ranges.append((begin + length, end))
-    return [Registered(one[0], looks, one in idle) for one, looks in sorted(looking.items())]
+    return [
+        Registered(one[0], looks, one in done and not looks, one in done and looks)
+        for one, looks in sorted(looking.items())
+    ]
 
 
 def let_shell_be_suspended(register: str, seconds: float = SHELL_SECONDS) -> None:
@@ -226,9 +247,13 @@ def _has_variable(pid: int, name: str, value: str) -> bool:
 
 def make_request(unit: Unit) -> bool:
     """Make a unit's request file; return whether it is there now."""
+    return _make(unit, request_file(unit))
+
+
+def _make(unit: Unit, file: Path) -> bool:
     try:
         with unit.as_user():
-            os.close(os.open(request_file(unit), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
     except OSError as error:
         return error.errno == errno.EEXIST
     return True
@@ -286,7 +311,7 @@ class OrderedStop:
         self._asked: set[int] = set()
         self._idle: list[int] = []
         self._leave_until: float | None = None
-        self._has_told_all = False
+        self._has_told_all = self._lets_leave = False
         if before is not None:
             self._resume(before)
             return
@@ -393,6 +418,9 @@ class OrderedStop:
                 # One that began its first step after the order has a shell that was not looked for.
                 if any(one.pid not in self._sought for one in savers):
                     self._suspend_shells(savers)
+                if all(one.leaves for one in savers) and not self._lets_leave:
+                    self._suspend_other_shells()
+                    self._lets_leave = _make(self._unit, self._unit.own / LEAVE)
                 last = min(LAST_SIGNAL_SECONDS, self._unit.grace_seconds / 10.0)
                 if now >= self._began + self._unit.grace_seconds - last:
                     self._tell([one.pid for one in savers if catches_sigterm(one.pid)])
@@ -453,9 +481,7 @@ class OrderedStop:
             self._note(self)
             send(suspended, signal.SIGCONT)
             self._group.release(frozen)
-            send(self._suspended, signal.SIGSTOP)
-            if self._frozen:
-                self._group.freeze(self._frozen)
+            self._hold_shells()
 
     def _find_shells(self, savers: list[Registered]) -> None:
         """Find the shells that wait for a registered process; they are suspended.
@@ -464,23 +490,47 @@ class OrderedStop:
         would be suspended with it, and that passes the output of a terminal on, is frozen, or runs on where
         nothing can be frozen.
         """
-        family, saving = set(self._family()), {one.pid for one in savers}
+        saving = {one.pid for one in savers}
         for one in savers:
-            line: list[int] = []
-            pid = parent_of(one.pid)
-            while pid in family and pid is not None:
-                line.insert(0, pid)
-                pid = parent_of(pid)
             may_be_suspended = True
-            for above in line:
+            for above in self._line_above(one.pid):
                 program = _program(above)
                 is_shell = only_waits(program)
                 if program in _FOLLOWERS:
-                    may_be_suspended &= not _serves_terminal(above)
+                    may_be_suspended &= not _passes_terminal_on(above)
                     self._followers += [above] if above not in self._followers else []
                 if is_shell and above not in self._shells and above not in saving:
                     self._shells.append(above)
                     (self._suspended if may_be_suspended else self._frozen).append(above)
+
+    def _suspend_other_shells(self) -> None:
+        """Suspend the shells that none of the registered processes descends from, after they are noted.
+
+        One that reads from a pipe runs on: a process may wait until what it writes has been read.
+        """
+        saving, output = {one.pid for one in self.savers()}, self._unit.folder / OUTPUT
+        for pid in self._family():
+            is_new = pid not in self._shells and pid not in saving
+            if is_new and only_waits(_program(pid)) and not _reads_pipe(pid, output):
+                self._shells.append(pid)
+                is_served = any(map(_passes_terminal_on, self._line_above(pid)))
+                (self._frozen if is_served else self._suspended).append(pid)
+        self._note(self)
+        self._hold_shells()
+
+    def _hold_shells(self) -> None:
+        send(self._suspended, signal.SIGSTOP)
+        if self._frozen:
+            self._group.freeze(self._frozen)
+
+    def _line_above(self, pid: int) -> list[int]:
+        """Return the processes of the family that a process descends from, its parent last."""
+        family, line = set(self._family()), list[int]()
+        above = parent_of(pid)
+        while above in family and above is not None:
+            line.insert(0, above)
+            above = parent_of(above)
+        return line
 
     def _release_shells(self) -> None:
         """End the shells that wait for registered processes: SIGTERM is pending when they go on."""
@@ -489,6 +539,10 @@ class OrderedStop:
             # there can hold the shell back.
             send(filter(_is_deaf, self._shells), signal.SIGKILL)
             self._tell(self._shells)
+            # One that ignores it, as shells do that take themselves for interactive, would go on.
+            for pid in self._shells:
+                if _ignores(pid, signal.SIGTERM):
+                    send([pid], signal.SIGKILL if _ignores(pid, signal.SIGHUP) else signal.SIGHUP)
             family = set(self._family())
             send([pid for pid in (*self._suspended, *self._followers) if pid in family], signal.SIGCONT)
             self._group.thaw()
@@ -565,10 +619,33 @@ def _number(value: Any) -> float:
 
 def catches_sigterm(pid: int) -> bool:
     """Return whether a process has a handler for SIGTERM."""
+    return _is_in_mask(pid, "SigCgt:", signal.SIGTERM)
+
+
+def _ignores(pid: int, number: signal.Signals) -> bool:
+    """Return whether a process ignores a signal."""
+    return _is_in_mask(pid, "SigIgn:", number)
+
+
+def _is_in_mask(pid: int, name: str, number: signal.Signals) -> bool:
     with suppress(OSError, ValueError):
         for line in (PROC / str(pid) / "status").read_text().splitlines():
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) & 1 << (signal.SIGTERM - 1))
+            if line.startswith(name):
+                return bool(int(line.split()[1], 16) & 1 << (number - 1))
+    return False
+
+
+def _reads_pipe(pid: int, output: Path) -> bool:
+    """Return whether a process may read from a pipe other than the command's output, or that is not known."""
+    here = PROC / str(pid)
+    try:
+        for file in (here / "fd").iterdir():
+            if stat.S_ISFIFO(file.stat().st_mode) and not (output.exists() and file.samefile(output)):
+                words = (here / "fdinfo" / file.name).read_text().split()
+                if int(words[words.index("flags:") + 1], 8) & os.O_ACCMODE != os.O_WRONLY:
+                    return True
+    except (OSError, ValueError):
+        return True
     return False
 
 
@@ -592,6 +669,11 @@ def _group_of(pid: int) -> int | None:
 def only_waits(program: str) -> bool:
     """Return whether a program is one of `_WAITERS`; its name may have a version (`zsh-5.9`, `ksh93`)."""
     return bool(_WAITERS.fullmatch(re.sub(r"(?:[-.]?\d[\d.]*|-static)+$", "", program)))
+
+
+def _passes_terminal_on(pid: int) -> bool:
+    """Return whether a process would be suspended with its child, and passes the output of a terminal on."""
+    return _program(pid) in _FOLLOWERS and _serves_terminal(pid)
 
 
 def _serves_terminal(pid: int) -> bool:

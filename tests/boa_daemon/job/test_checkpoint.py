@@ -539,7 +539,7 @@ from pathlib import Path
 from boa_daemon.job.checkpoint import write_checkpoint
 folder, first = Path(sys.argv[1]), int(sys.argv[2])
 sys.stdin.readline()
-for number in range(first, first + 60):
+for number in range(first, first + 25):
     write_checkpoint(folder, generation=1, step=100 + number % 4, write=lambda file: file.write(b"x"))
 """
 

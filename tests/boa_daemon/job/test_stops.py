@@ -750,3 +750,68 @@ def test_a_process_without_a_step_has_its_whole_grace_if_no_other_uses_the_helpe
     guard.terminate()
     assert guard.wait(timeout=60) == 0
     assert saved_step(unit) == 1
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_shell_beside_the_training_is_suspended_only_when_that_is_about_to_end(
+    tmp_path: Path, keep: Any, reads: bool
+) -> None:
+    """It may make something that the training needs, until it has saved; one that reads a pipe runs on."""
+    beats = "while :; do echo beat; sleep 0.1; done > beats"
+    beside = f"({LOOP_ALONE} 2>&1; sleep 1) | (cat > log; echo read to the end)" if reads else LOOP_ALONE
+    ends = "while kill -0 $(cat pid); do sleep 0.1; done 2> errors; echo it went on"
+    run = f"({beats}) & (bash -c 'echo $$ > pid; exec {LOOP_ALONE}' &); sleep 1; {beside} & {ends}"
+    unit = a_unit(tmp_path, run.replace("--save 2", "--save 3"))
+    guard = keep(unit)
+    until(lambda: step_of(unit) > 5 and len(registered(register_file(unit))) == 2)
+    guard.terminate()
+    until(lambda: "a stop: the 2 processes" in printed(unit))
+    time.sleep(0.5)
+    before = (tmp_path / "beats").stat().st_size
+    time.sleep(1.0)
+    assert (tmp_path / "beats").stat().st_size > before, "it runs while the training saves"
+    assert guard.wait(timeout=60) == 0
+    assert saved_step(unit) > 5
+    assert "it went on" not in printed(unit)
+    assert ("read to the end" in printed(unit)) is reads
+
+
+def test_a_process_that_is_about_to_end_says_so_and_waits_for_its_keeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for ever: its keeper may be gone."""
+    monkeypatch.setattr(stops, "SHELL_SECONDS", 0.3)
+    file = tmp_path / "register"
+    text = f"{HOLDER}mine.leaves(); print('out', flush=True); sys.stdin.readline()"
+    words = [sys.executable, "-c", text, "looks"]
+    with subprocess.Popen(
+        words, env={**os.environ, REGISTER: str(file)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as one:
+        assert one.stdin is not None
+        assert one.stdout is not None
+        one.stdin.write(b"\n")
+        one.stdin.flush()
+        until(lambda: registered(file) == [Registered(one.pid, looks=True, leaves=True)])
+        (tmp_path / "leave").touch()
+        assert one.stdout.readline() == b"in\n"
+        assert one.stdout.readline() == b"out\n"
+        one.stdin.close()
+    began = time.monotonic()
+    (tmp_path / "leave").unlink()
+    Registration({REGISTER: str(file)}).leaves()
+    assert 0.2 < time.monotonic() - began < 5.0
+
+
+@pytest.mark.parametrize("ignored", ["TERM", "TERM HUP", "TERM HUP INT QUIT USR1"])
+def test_a_shell_that_ignores_sigterm_does_not_go_on_after_a_stop(
+    tmp_path: Path, keep: Any, ignored: str
+) -> None:
+    """Its trap at the exit runs if it can be ended by another signal."""
+    unit = a_unit(tmp_path, f"trap '' {ignored}; trap 'echo at the exit' EXIT; {LOOP_FOLLOWED}")
+    guard = keep(unit)
+    until(lambda: step_of(unit) > 5)
+    guard.terminate()
+    assert guard.wait(timeout=60) == 0
+    assert saved_step(unit) == step_of(unit) > 5
+    assert "it went on" not in printed(unit)
+    assert ("at the exit" in printed(unit)) is ("HUP" not in ignored)
