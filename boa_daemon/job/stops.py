@@ -114,16 +114,19 @@ class Registration:
 
         Where nobody keeps the unit, a shell may start its next command after `SHELL_SECONDS`.
         """
-        self._lock(2, fcntl.LOCK_SH)
+        is_seen = self._lock(2, fcntl.LOCK_SH)
         until = time.monotonic() + SHELL_SECONDS
-        while self._file is not None and not os.path.exists(self._leave) and time.monotonic() < until:
+        while is_seen and not os.path.exists(self._leave) and time.monotonic() < until:
             time.sleep(0.01)
 
-    def _lock(self, length: int, kind: int = fcntl.LOCK_EX) -> None:
+    def _lock(self, length: int, kind: int = fcntl.LOCK_EX) -> bool:
+        """Lock this process's place; return whether that has worked."""
         if self._file is not None:
             with suppress(OSError):
                 place = 2 * os.getpid()
                 fcntl.lockf(self._file.descriptor(), kind | fcntl.LOCK_NB, length, place)
+                return True
+        return False
 
 
 class Lease:
