@@ -368,6 +368,7 @@ def test_a_process_that_saves_at_once_does_not_outrun_the_suspension_of_its_shel
     unit = a_unit(tmp_path, "unused")
 
     def slow(of: Unit) -> bool:
+        (of.own / stops.LEAVE).touch()  # As if its exit were not orderly: it does not wait for the keeper.
         found = make_request(of)
         time.sleep(1.5)
         return found
