@@ -392,7 +392,7 @@ class WholeNodePrices:
     def _ask(self, class_name: str, phase: int, planned: Width, size_per_gpu: float) -> _Ask:
         """Return the common part of the claims of jobs with the same class, phase and planned width."""
         columns, menu = self.columns[class_name], self.menus[class_name, phase, planned]
-        best, widest = (columns.index[menu.widths[at]] for at in (menu.corners[0], -1))
+        best, widest = (_near(columns, phase, menu.widths[at]) for at in (menu.corners[0], -1))
         arrivals = self.demands[planned.gpu_type].weighted_jobs_per_hour / self.weight
         return _Ask(
             menu=menu,
@@ -432,7 +432,11 @@ class _Ask:
 
 
 def _menu(columns: WidthColumns, phase: int, planned: Width) -> PhaseWidths:
-    """Return the widths of a phase up to the planned one that are faster than all narrower ones."""
+    """Return the widths of a phase up to the planned one that are faster than all narrower ones.
+
+    A job may hold what the plan no longer offers to its class. Then this is the only width, as fast as the
+    offered one nearest to it.
+    """
     hours = columns.hours[phase]
     numbers = sorted(
         (
@@ -448,10 +452,22 @@ def _menu(columns: WidthColumns, phase: int, planned: Width) -> PhaseWidths:
     for number in numbers:
         if not kept or hours[number] < hours[kept[-1]]:
             kept.append(number)
+    if not kept:
+        near = _near(columns, phase, planned)
+        return PhaseWidths(widths=(planned,), speeds=(1.0 / hours.item(near),))
     return PhaseWidths(
         widths=tuple(columns.widths[number] for number in kept),
         speeds=tuple(1.0 / hours.item(number) for number in kept),
     )
+
+
+def _near(columns: WidthColumns, phase: int, width: Width) -> int:
+    """Return the column of a width, or the nearest one that the phase offers."""
+    known = columns.index.get(width)
+    if known is not None:
+        return known
+    offered = (number for number in columns.index.values() if math.isfinite(columns.hours[phase][number]))
+    return min(offered, key=lambda number: (abs(columns.widths[number].gpus - width.gpus), number))
 
 
 def _overheads(job_class: JobClass, boot_hours: float) -> tuple[float, float]:

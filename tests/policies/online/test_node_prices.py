@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -283,6 +284,33 @@ def test_a_width_that_is_no_faster_than_a_narrower_one_is_on_no_menu() -> None:
     nodes = WholeNodePrices.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=BOOT)
     claims = nodes.claims([a_job()], [Width("gpu", 4)], size_per_gpu={"gpu": 1.0}, now=0.0)
     assert [width.gpus for width in claims.menus[0].widths] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("held", "like"),
+    [("gpu@spot 1", 1), ("gpu@spot 2", 2), ("gpu@spot 3", 2), ("gpu@spot 64", 8)],
+)
+@pytest.mark.parametrize("phase", [0, 1])
+def test_a_width_that_the_plan_no_longer_offers_is_claimed_as_it_is(held: str, like: int, phase: int) -> None:
+    """The job runs where its class has no width any more, as after a plan without spot."""
+    curve = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 3.0, 5.0))
+    problem = a_problem(a_class(sizes=(1.0, 2.0), curve=curve))
+    spot = an_instance_type(gpu_type="gpu@spot", usd_per_gpu_hour=0.3)
+    kinds = {"gpu": an_instance_type(), "gpu@spot": spot}
+    nodes = WholeNodePrices.of(problem, solve(problem, 6.0), kinds, boot_hours=BOOT)
+    name, gpus = held.split()
+    width, offered = Width(name, int(gpus)), Width("gpu", like)
+    sizes = {"gpu": 1.0, "gpu@spot": 1.0}
+    claims = nodes.claims(
+        [a_job(width=width, phase=phase), a_job(width=offered, phase=phase)],
+        [width, offered],
+        size_per_gpu=sizes,
+        now=0.0,
+    )
+    mine, known = (claims.menus[number] for number in claims.menu.tolist())
+    assert (mine.widths, mine.speeds[0]) == ((width,), known.speeds[-1])
+    assert claims.held.tolist()[0] == 0
+    assert np.isfinite(claims.work).all()
 
 
 @pytest.mark.parametrize(("per_hour", "stretches"), [(0.0, True), (0.01, True), (1e6, False)])
