@@ -36,6 +36,8 @@ class Generation:
 
 def report_of(run: Generation, units: Sequence[UnitStatus | None]) -> RunReport:
     """Return the report of a generation from its units' statuses; None is a unit that could not be read."""
+    if not units:
+        return _report(run, "unknown", {}, evidence="the folder of its processes is gone")
     known = [unit for unit in units if unit is not None]
     facts = _progress(run, known)
     ends = [unit["exit"] for unit in known if unit["exit"] is not None]
