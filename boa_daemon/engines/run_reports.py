@@ -55,6 +55,12 @@ def report_of(run: Generation, units: Sequence[UnitStatus | None]) -> RunReport:
     return _report(run, phase, facts, evidence=evidence)
 
 
+def folder_deleted(run: Generation) -> RunReport:
+    """Return the report of a generation that was ended because somebody had deleted its folder."""
+    evidence = "its folder was deleted while it ran, and its processes were killed"
+    return _report(run, "failed", {}, cause="agent-lost", evidence=evidence)
+
+
 def is_broken(units: Sequence[UnitStatus | None]) -> bool:
     """Return whether a unit has failed while others run; these should be ended, as they wait for it."""
     ends = [unit["exit"] for unit in units if unit is not None and unit["exit"] is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -451,6 +452,64 @@ def test_a_job_with_an_unreadable_unit_file_is_unknown_and_runs_on(bench: Bench)
     file.write_text(text)
 
     assert bench.wait_step(step + 2).phase == "running"
+
+
+@pytest.mark.parametrize("what", ["job", "generation", "unit"])
+def test_a_job_whose_folder_somebody_deleted_is_ended_and_can_start_again(bench: Bench, what: str) -> None:
+    """Nobody could stop it any more, and its node would be paid for ever."""
+    bench.admit(f"{NUMPY} --steps 100000 --pause 0.01")
+    bench.start()
+    bench.wait_step(2)
+    layout = bench.engine.layout  # type: ignore[attr-defined]
+    mark = f"BOA_UNIT={Unit.read(layout.unit('a', 1, 0)).name}"
+    shutil.rmtree(
+        {"job": layout.job("a"), "generation": layout.generation("a", 1), "unit": layout.unit("a", 1, 0)}[
+            what
+        ]
+    )
+    end = bench.wait_end()
+
+    assert (end.phase, end.cause) == ("failed", "agent-lost")
+    assert "deleted" in end.evidence
+    until(lambda: not any(started_ticks(pid) for pid in carrying(mark)))
+    bench.start()
+    assert bench.wait_step(2).generation == 2
+
+
+def test_nothing_is_ended_while_the_disk_of_the_jobs_is_away(bench: Bench) -> None:
+    """An empty folder may be in its place, as below a disk that was unmounted; the job runs on."""
+    bench.admit("sleep 600")
+    bench.start()
+    bench.wait(lambda report: report.phase == "running")
+    root = bench.engine.layout.root  # type: ignore[attr-defined]
+    until(lambda: bool(processes(bench)))
+    before = processes(bench)
+    for is_bare in (False, True):
+        root.rename(root.with_name("aside"))
+        if is_bare:
+            root.mkdir()
+        report = bench.report()
+        if is_bare:
+            root.rmdir()
+        root.with_name("aside").rename(root)
+        assert report.phase == "unknown"
+        assert bench.report().phase == "running"
+        assert processes(bench) == before
+
+
+def test_a_job_starts_although_no_thread_can_be_started(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a limit of processes the keeper may be the last that there is room for: it does its work."""
+
+    def refused(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    bench.admit("true")
+    with monkeypatch.context() as limit:
+        limit.setattr("threading.Thread.start", refused)
+        bench.start()
+    assert bench.wait_end().phase == "finished"
 
 
 HELPER = "from boa_daemon import job\n"
