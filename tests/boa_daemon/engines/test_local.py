@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -510,6 +510,33 @@ def test_a_job_starts_although_no_thread_can_be_started(
         limit.setattr("threading.Thread.start", refused)
         bench.start()
     assert bench.wait_end().phase == "finished"
+
+
+def ignore_children() -> Callable[[], object]:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    return lambda: signal.signal(signal.SIGCHLD, before)
+
+
+def block_all() -> Callable[[], object]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    return lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@pytest.mark.parametrize("leave", [ignore_children, block_all])
+def test_what_the_daemons_parent_ignored_or_blocked_is_nothing_to_a_job(
+    bench: Bench, leave: Callable[[], Callable[[], object]]
+) -> None:
+    """The end of its command is seen, with its exit code, and the command has no signal blocked."""
+    bench.admit("grep -E 'SigBlk|SigIgn' /proc/self/status; exit 3")
+    restore = leave()
+    try:
+        bench.start()
+    finally:
+        restore()
+    assert bench.wait_end(seconds=60.0).exit_code == 3
+    blocked, ignored = (int(line.split()[1], 16) for line in bench.printed().splitlines()[:2])
+    assert blocked == 0
+    assert not ignored & 1 << (signal.SIGCHLD - 1)
 
 
 HELPER = "from boa_daemon import job\n"
