@@ -3,11 +3,13 @@
 import sys
 
 from boa_daemon.api.standard_streams import open_standard_streams
+from boa_daemon.job.processes import take_back_signals
 
 
 def main() -> None:
     """Run the command line; a call of Slurm's power saving runs without its framework."""
     open_standard_streams()
+    take_back_signals()
     if sys.argv[1:2] == ["slurm"]:
         from boa_daemon.api.slurm_orders import answer_slurm  # noqa: PLC0415 - only for Slurm
 

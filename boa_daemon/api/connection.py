@@ -181,19 +181,33 @@ def ask(
     Raises:
         DaemonUnreachable: when nobody answers.
         RefusedByDaemon: when the daemon refuses.
+        InputError: when a name in it has bytes that are not UTF-8.
     """
     if not is_url(at):
         check_listens(Path(at))
     headers = {}
-    if document is not None:
-        headers["content-type"] = "application/json"
-        content = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    target = _with_query(f"/v1{path}", query or {})
+    try:
+        if document is not None:
+            headers["content-type"] = "application/json"
+            text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            content = text.encode()
+        target = _with_query(f"/v1{path}", query or {})
+    except UnicodeEncodeError as error:
+        raise _not_utf8(error) from None
     with _errors_name(at), http.request(method, target, headers, content) as answer:
         body = b"".join(answer.body)
         if answer.status >= _FIRST_ERROR:
             raise _refusal(answer.status, body, at)
         return _document(answer.status, body, at)
+
+
+def _not_utf8(error: UnicodeEncodeError) -> InputError:
+    """Return the error for a name of a file that was written in another encoding, as on an old disk."""
+    start = max(error.object.rfind('"', 0, error.start) + 1, error.start - 200)
+    name = error.object[start : error.end + 20].partition('"')[0]
+    said = name.encode(errors="backslashreplace").decode()
+    hint = "Rename it; or set LC_ALL=C.UTF-8 if it is UTF-8 and only this shell cannot read it"
+    return InputError(f"the name {said} has bytes that are not UTF-8", hint=hint)
 
 
 def stream(http: Http, path: str, *, at: str | Path) -> Iterator[bytes]:

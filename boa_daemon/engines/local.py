@@ -12,6 +12,7 @@ import os
 import secrets
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,11 +22,11 @@ from pathlib import Path
 
 from boa_daemon.engines.accounts import UnixAccount, account_here, fs_rights
 from boa_daemon.engines.early_start import FORGET_SECONDS, WaitingGeneration, as_waiting_units, drop_units
-from boa_daemon.engines.generation_units import units_of
+from boa_daemon.engines.generation_units import unit_name, units_of
 from boa_daemon.engines.job_access import LocalJobAccess, no_such_node
 from boa_daemon.engines.layout import OWN, Layout
 from boa_daemon.engines.local_units import authentic_status, read_unit_status, send_to_keeper
-from boa_daemon.engines.run_reports import Generation, UnitStatus, is_broken, report_of
+from boa_daemon.engines.run_reports import Generation, UnitStatus, folder_deleted, is_broken, report_of
 from boa_daemon.job.checkpoint import set_fence
 from boa_daemon.job.code import forget_code, own_folder
 from boa_daemon.job.data import DataFailed, objects_of
@@ -34,6 +35,7 @@ from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.keeper import GO, start_apart
 from boa_daemon.job.leavings import remove_trees
 from boa_daemon.job.logs import read_log
+from boa_daemon.job.processes import kill_all_carrying
 from boa_daemon.job.regular_files import files_below
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit, acting_as, read_json, write_json
@@ -68,6 +70,8 @@ class LocalEngine:
     """Implements `Runner` with processes of this machine; its state is in files below `root`."""
 
     name = "local"
+    _is_here = True
+    """Whether the processes of jobs are on this machine."""
 
     def __init__(
         self,
@@ -84,6 +88,8 @@ class LocalEngine:
         self._over: dict[tuple[JobId, int], RunReport] = {}
         self._ahead: dict[JobId, WaitingGeneration] = {}
         self._unbegun: set[JobId] = set()
+        self._unwaited: list[subprocess.Popen[bytes]] = []
+        self._disk = _identity(self.layout.root)
         self.inside: JobAccessPort = LocalJobAccess(self._running_at, lambda: job_environment(os.environ))
 
     def _running_at(self, job: JobId, node: int) -> Path | Refused:
@@ -123,6 +129,7 @@ class LocalEngine:
         try:
             folder = self.layout.job(spec.job)
             self.layout.root.mkdir(parents=True, exist_ok=True)
+            self._disk = self._disk or _identity(self.layout.root)
             # Closed from the start: the keeper opens it to the job's group when it hands it over.
             folder.mkdir(mode=0o700, exist_ok=True)
             write_json(folder / "spec.json", spec.to_document())
@@ -265,7 +272,11 @@ class LocalEngine:
     def _start_keeper(self, folder: Path) -> None:
         """Start the keeper of a written unit; a second keeper for the same unit exits at once."""
         process = start_apart(folder, job_environment(os.environ))
-        threading.Thread(target=process.wait, daemon=True).start()
+        try:
+            threading.Thread(target=process.wait, daemon=True).start()
+        except RuntimeError:
+            # No thread can be started now, as at a limit of processes.
+            self._unwaited.append(process)
 
     def stop(self, action: StopJob) -> Accepted | Refused:
         """Ask a generation for a checkpoint and a stop; its keepers kill it after the grace period."""
@@ -348,6 +359,7 @@ class LocalEngine:
 
     def poll(self) -> Mapping[JobId, RunReport]:
         """Return the report of the newest generation of every job."""
+        self._unwaited = [process for process in self._unwaited if process.poll() is None]
         for job in list(self._unbegun):
             self._unbegun.discard(job)
             if job in self._runs and not self._begin_again(self._runs[job]):
@@ -368,6 +380,14 @@ class LocalEngine:
         generation = self.layout.generation(run.job, run.number)
         folders = _unit_folders(generation)
         units = self._statuses(folders)
+        if (
+            not units
+            and self._is_here
+            and self._disk is not None
+            and _identity(self.layout.root) == self._disk
+        ):
+            # On a disk that is not mounted nothing is known; here somebody has deleted them.
+            return self._over.setdefault((run.job, run.number), _deleted(run, self.layout))
         if is_broken(units):
             self._signal(generation, signal.SIGUSR1)
         elif run.is_kill_ordered or run.is_stop_ordered:
@@ -524,6 +544,21 @@ def job_environment(own: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in own.items() if name in PASSED_ON or name.startswith(PASSED_PREFIXES)
     }
+
+
+def _deleted(run: Generation, layout: Layout) -> RunReport:
+    """End a generation whose folder somebody deleted: nobody could stop it any more. Its keepers end too."""
+    for rank in range(run.gpus):
+        kill_all_carrying(f"BOA_UNIT={unit_name(layout, run.job, run.number, rank)}")
+    return folder_deleted(run)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Return the device and number of a folder; None if there is none."""
+    with suppress(OSError):
+        found = folder.stat()
+        return found.st_dev, found.st_ino
+    return None
 
 
 def _take_over(generation: Path) -> None:

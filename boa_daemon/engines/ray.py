@@ -48,6 +48,7 @@ class RayEngine(LocalEngine):
     """Implements `Runner` with tasks on a Ray cluster; `root` is a folder that all its nodes share."""
 
     name = "ray"
+    _is_here = False
 
     def __init__(
         self,

@@ -36,6 +36,8 @@ class Generation:
 
 def report_of(run: Generation, units: Sequence[UnitStatus | None]) -> RunReport:
     """Return the report of a generation from its units' statuses; None is a unit that could not be read."""
+    if not units:
+        return _report(run, "unknown", {}, evidence="the folder of its processes is gone")
     known = [unit for unit in units if unit is not None]
     facts = _progress(run, known)
     ends = [unit["exit"] for unit in known if unit["exit"] is not None]
@@ -51,6 +53,12 @@ def report_of(run: Generation, units: Sequence[UnitStatus | None]) -> RunReport:
     where = "" if facts["step"] is None else f"; step {facts['step']} is done"
     evidence = f"{len(units) - len(ends)} of {len(units)} units run{where}"
     return _report(run, phase, facts, evidence=evidence)
+
+
+def folder_deleted(run: Generation) -> RunReport:
+    """Return the report of a generation that was ended because somebody had deleted its folder."""
+    evidence = "its folder was deleted while it ran, and its processes were killed"
+    return _report(run, "failed", {}, cause="agent-lost", evidence=evidence)
 
 
 def is_broken(units: Sequence[UnitStatus | None]) -> bool:

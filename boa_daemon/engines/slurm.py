@@ -61,6 +61,7 @@ class SlurmEngine(LocalEngine):
     """Implements `Runner` with jobs of Slurm; `root` is a folder that all its nodes share."""
 
     name = "slurm"
+    _is_here = False
 
     def __init__(
         self,

@@ -68,6 +68,7 @@ from boa_daemon.job.processes import (
     kill_all_carrying,
     send,
     started_ticks,
+    take_back_signals,
 )
 from boa_daemon.job.regular_files import UNREADABLE
 from boa_daemon.job.seal import key_of, sealed
@@ -1090,6 +1091,7 @@ def main(arguments: list[str]) -> int:
         print(json.dumps(told_status(folder, verify=True)))  # noqa: T201  its caller reads it
         return 0
     Unit.read(folder)  # Raises now, and not in each keeper.
+    take_back_signals()
     if "--foreground" not in arguments:
         _apart()
     with _open_lock(folder) as lock:

@@ -14,6 +14,16 @@ from boa_daemon.job.regular_files import UNREADABLE
 PROC = Path("/proc")
 
 
+def take_back_signals() -> None:
+    """Take signals as usual, whatever the program ignores or blocks that started this one.
+
+    Where a parent ignored SIGCHLD, as shells with `trap '' CHLD` and some entrypoints do, nobody
+    learns how a process ended.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 def started_ticks(pid: int) -> int | None:
     """Return when a process started, in clock ticks since boot; None if it is gone or a zombie.
 

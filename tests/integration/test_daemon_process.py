@@ -196,3 +196,14 @@ def test_a_socket_that_was_swept_away_is_made_again(site: Site) -> None:
     wait_for(lambda: site.socket.exists() and site.get("/status").get("tick", 0) > 0, site)
     assert site.end(signal.SIGTERM) == 0
     assert not site.socket.exists()
+
+
+def test_a_daemon_ends_although_its_parent_blocked_all_signals(site: Site) -> None:
+    """A service manager's order to stop is heard; else it would kill the daemon after its patience."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        site.process = site.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    wait_for(lambda: site.get("/status").get("tick", 0) > 0, site)
+    assert site.end(signal.SIGTERM) == 0

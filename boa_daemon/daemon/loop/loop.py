@@ -426,7 +426,9 @@ class Daemon(AdaptiveDaemon):
         is_in_doubt = isinstance(error, LeadInDoubt)
         is_deposed = isinstance(error, LedElsewhere) and not is_in_doubt
         fault = fault_of(error)
-        is_known = trouble_of(error) is not None or isinstance(error, StoreWentBack | StoreOfOthers)
+        is_known = trouble_of(error) is not None or isinstance(
+            error, StoreWentBack | StoreOfOthers | LedElsewhere
+        )
         self._log_fault(fault, is_new=not self.standing.fault, is_known=is_known)
         self.standing.fault = fault
         if isinstance(error, ActsFailed):

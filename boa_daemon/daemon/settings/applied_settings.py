@@ -113,7 +113,7 @@ def write_applied(state: Path, applied: AppliedSettings, explicit: Path | None, 
         for name in names:
             if is_descriptor(name):
                 continue
-            document = {"settings": name, "state": os.path.abspath(state)}
+            document = {"settings": name, "state": os.path.abspath(state), "mount": _mount_of(state)}
             write_whole(_pointer(name), json.dumps(document), mode=0o600)
 
 
@@ -125,6 +125,33 @@ def pointed_state(explicit: Path | None) -> Path | None:
         with suppress(OSError, ValueError, KeyError, TypeError):
             return Path(json.loads(_pointer(name).read_text(encoding="utf-8"))["state"])
     return None
+
+
+def unmounted_disk(explicit: Path | None, state: Path) -> str:
+    """Return where the disk of a state folder was mounted, if it is not mounted now; empty if it is.
+
+    A daemon that began anew in the empty folder below it would know no limits, no bills and no jobs.
+    """
+    for name in _names(explicit):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            document = json.loads(_pointer(name).read_text(encoding="utf-8"))
+            if Path(document["state"]) == Path(os.path.abspath(state)) and _is_away(document):
+                return str(document["mount"])
+    return ""
+
+
+def _is_away(document: dict[str, Any]) -> bool:
+    """Whether a pointer's state folder was on a disk that is not mounted now."""
+    mount = str(document.get("mount") or "")
+    return bool(mount) and not os.path.ismount(mount) and not (Path(document["state"]) / FILE_NAME).exists()
+
+
+def _mount_of(state: Path) -> str:
+    """Return where the disk of a folder is mounted; empty for the disk of the system."""
+    folder = os.path.realpath(state)
+    while not os.path.ismount(folder):
+        folder = os.path.dirname(folder)
+    return "" if folder == "/" else folder
 
 
 def pointers_to(state: Path) -> Iterator[Path]:
@@ -156,6 +183,7 @@ def _forget_gone(folder: Path) -> None:
     """Delete pointers to state folders that hold no applied settings any more."""
     for file in folder.glob("*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            state = Path(json.loads(file.read_text(encoding="utf-8"))["state"])
-            if state.parent.is_dir() and not (state / FILE_NAME).exists():
+            document = json.loads(file.read_text(encoding="utf-8"))
+            state = Path(document["state"])
+            if state.parent.is_dir() and not (state / FILE_NAME).exists() and not _is_away(document):
                 file.unlink()

@@ -74,7 +74,7 @@ def named_socket(explicit: Path | None = None) -> Path | None:
             section = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("daemon", {})
             given = {key: section[key] for key in ("state_dir", "socket") if section.get(key) is not None}
             found |= {key: placed(value, folder_of(file)) for key, value in given.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
     for key in ("state_dir", "socket"):
         if given_by_name := os.environ.get(f"BOA_DAEMON_{key.upper()}"):

@@ -18,6 +18,7 @@ from boa_daemon.daemon.settings.applied_settings import (
     AppliedSettings,
     pointed_state,
     read_applied,
+    unmounted_disk,
     write_applied,
 )
 from boa_daemon.daemon.settings.config import Settings
@@ -259,6 +260,13 @@ class SettingsReader:
         named = None if loaded is None else loaded.stated.daemon.state_dir
         if named and (found := read_applied(Path(named))):
             return found
+        if named and (mount := unmounted_disk(self._explicit, Path(named))):
+            raise InputError(
+                f"the state folder {named} was on the disk at {mount}, which is not mounted: the limits in "
+                "force, bills and jobs are there",
+                hint="Mount it; `boa config apply --yes` begins anew without it",
+                setting=_STATE_FOLDER,
+            )
         pointed = pointed_state(self._explicit)
         found = (None if pointed is None else read_applied(pointed)) or read_applied(
             daemon_paths(Settings()).state

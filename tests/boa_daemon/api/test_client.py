@@ -355,6 +355,22 @@ def test_the_client_is_imported_only_when_it_is_used() -> None:
     assert "pydantic" not in said.stdout
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"document": {"jobs": [{"name": "a", "workdir": os.fsdecode(b"/home/J\xe9r\xf4me/x")}]}},
+        {"document": {os.fsdecode(b"J\xe9r"): 1}},
+        {"query": {"user": os.fsdecode(b"J\xe9r")}},
+    ],
+    ids=["a folder of an old disk", "a key", "a word of the command line"],
+)
+def test_a_name_that_is_not_utf8_is_an_error_in_one_sentence(sent: dict[str, Any]) -> None:
+    """Neither JSON nor the database can hold it; nothing is sent."""
+    nobody: Any = None
+    with pytest.raises(InputError, match=r"J\\udce9r.* not UTF-8. Rename"):
+        connection.ask(nobody, "POST", "/jobs", at="http://127.0.0.1:1", **sent)
+
+
 def test_the_error_without_a_daemon_says_how_to_start_one(tmp_path: Path) -> None:
     """The exit code is the one of an unreachable daemon."""
     with pytest.raises(DaemonUnreachable, match="Start one with `boa daemon`") as unreachable:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -451,6 +452,91 @@ def test_a_job_with_an_unreadable_unit_file_is_unknown_and_runs_on(bench: Bench)
     file.write_text(text)
 
     assert bench.wait_step(step + 2).phase == "running"
+
+
+@pytest.mark.parametrize("what", ["job", "generation", "unit"])
+def test_a_job_whose_folder_somebody_deleted_is_ended_and_can_start_again(bench: Bench, what: str) -> None:
+    """Nobody could stop it any more, and its node would be paid for ever."""
+    bench.admit(f"{NUMPY} --steps 100000 --pause 0.01")
+    bench.start()
+    bench.wait_step(2)
+    layout = bench.engine.layout  # type: ignore[attr-defined]
+    mark = f"BOA_UNIT={Unit.read(layout.unit('a', 1, 0)).name}"
+    shutil.rmtree(
+        {"job": layout.job("a"), "generation": layout.generation("a", 1), "unit": layout.unit("a", 1, 0)}[
+            what
+        ]
+    )
+    end = bench.wait_end()
+
+    assert (end.phase, end.cause) == ("failed", "agent-lost")
+    assert "deleted" in end.evidence
+    until(lambda: not any(started_ticks(pid) for pid in carrying(mark)))
+    bench.start()
+    assert bench.wait_step(2).generation == 2
+
+
+def test_nothing_is_ended_while_the_disk_of_the_jobs_is_away(bench: Bench) -> None:
+    """An empty folder may be in its place, as below a disk that was unmounted; the job runs on."""
+    bench.admit("sleep 600")
+    bench.start()
+    bench.wait(lambda report: report.phase == "running")
+    root = bench.engine.layout.root  # type: ignore[attr-defined]
+    until(lambda: bool(processes(bench)))
+    before = processes(bench)
+    for is_bare in (False, True):
+        root.rename(root.with_name("aside"))
+        if is_bare:
+            root.mkdir()
+        report = bench.report()
+        if is_bare:
+            root.rmdir()
+        root.with_name("aside").rename(root)
+        assert report.phase == "unknown"
+        assert bench.report().phase == "running"
+        assert processes(bench) == before
+
+
+def test_a_job_starts_although_no_thread_can_be_started(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a limit of processes the keeper may be the last that there is room for: it does its work."""
+
+    def refused(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    bench.admit("true")
+    with monkeypatch.context() as limit:
+        limit.setattr("threading.Thread.start", refused)
+        bench.start()
+    assert bench.wait_end().phase == "finished"
+
+
+def ignore_children() -> Callable[[], object]:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    return lambda: signal.signal(signal.SIGCHLD, before)
+
+
+def block_all() -> Callable[[], object]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    return lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@pytest.mark.parametrize("leave", [ignore_children, block_all])
+def test_what_the_daemons_parent_ignored_or_blocked_is_nothing_to_a_job(
+    bench: Bench, leave: Callable[[], Callable[[], object]]
+) -> None:
+    """The end of its command is seen, with its exit code, and the command has no signal blocked."""
+    bench.admit("grep -E 'SigBlk|SigIgn' /proc/self/status; exit 3")
+    restore = leave()
+    try:
+        bench.start()
+    finally:
+        restore()
+    assert bench.wait_end(seconds=60.0).exit_code == 3
+    blocked, ignored = (int(line.split()[1], 16) for line in bench.printed().splitlines()[:2])
+    assert blocked == 0
+    assert not ignored & 1 << (signal.SIGCHLD - 1)
 
 
 HELPER = "from boa_daemon import job\n"

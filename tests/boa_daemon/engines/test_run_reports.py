@@ -57,3 +57,9 @@ def test_without_end_times_the_lowest_rank_gives_the_cause() -> None:
     for unit in units:
         del unit["exit"]["ended_at"]
     assert report_of(RUN, units).exit_code == 3
+
+
+def test_a_generation_whose_folder_is_gone_is_not_known() -> None:
+    """As on a disk that is not mounted: the report says so, and the reports of other jobs are not lost."""
+    report = report_of(RUN, [])
+    assert (report.phase, report.evidence) == ("unknown", "the folder of its processes is gone")

@@ -27,7 +27,7 @@ def test_the_strongest_file_names_the_socket(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["a link to nothing", "a folder", "a pipe", "not TOML", "a number", "not a table"]
+    "kind", ["a link to nothing", "a folder", "a pipe", "not TOML", "a number", "not a table", "deep"]
 )
 def test_a_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path, kind: str) -> None:
     """What it was to say may name another daemon; reading all settings then says what is wrong."""
@@ -41,5 +41,6 @@ def test_a_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path, kind: str
         os.mkfifo(own)
     else:
         texts = {"not TOML": "[daemon", "a number": "[daemon]\nsocket = 5\n", "not a table": "daemon = 5\n"}
+        texts["deep"] = f"a = {'[' * 3000}{']' * 3000}\n"
         own.write_text(texts[kind])
     assert named_socket() is None

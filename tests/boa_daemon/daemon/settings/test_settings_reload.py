@@ -332,6 +332,37 @@ def test_a_wrong_database_can_be_taken_back_without_consent() -> None:
     assert SettingsReader(None, {})().daemon.database == f"sqlite:///{Path('right.sqlite').absolute()}"
 
 
+def test_a_state_folder_whose_disk_is_not_mounted_stops_the_start(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was spent and what runs is on the disk: nothing begins anew in the bare folder below it."""
+    mounted = {str(folder / "disk"), "/"}
+    monkeypatch.setattr("os.path.ismount", lambda path: str(path) in mounted)
+    on_disk = REAL.replace('"state"', '"disk/boa/state"')
+    a_reader(on_disk)
+    (folder / "disk").rename(folder / "away")
+    (folder / "disk").mkdir()
+    mounted.remove(str(folder / "disk"))
+    # Another daemon of this user, which tidies up, does not forget it.
+    Path("other.toml").write_text(REAL.replace('"state"', '"other"'))
+    other = SettingsReader(Path("other.toml"), {})
+    other()
+    other.confirm()
+    with pytest.raises(InputError, match=r"not mounted.*Mount it"):
+        SettingsReader(None, {})()
+    assert not (folder / "disk" / "boa").exists()
+    # The disk comes back.
+    (folder / "disk").rmdir()
+    (folder / "away").rename(folder / "disk")
+    mounted.add(str(folder / "disk"))
+    assert SettingsReader(None, {})().budget.usd_per_day_cap == 1200.0
+    # Who wants to begin anew says so.
+    (folder / "disk").rename(folder / "away")
+    mounted.remove(str(folder / "disk"))
+    SettingsReader(None, {}).accept()
+    assert SettingsReader(None, {})().budget.usd_per_day_cap == 1200.0
+
+
 def test_limits_in_force_that_cannot_be_read_stop_the_start() -> None:
     """Nobody knows which limits were in force; the error names the remedy, which writes the file anew."""
     a_reader()
