@@ -35,7 +35,7 @@ would leave the whole tolerance by more than half a standard deviation of single
 limit. A deviation beyond the band that would change the burn by more than half lengthens H, up to the period.
 
 The load. A is the past and future cost of the jobs that came; P is the cost of the stated load at the
-multipliers used; both forget over half a period. x = log(A/P) has the variance
+multipliers used; both forget over half a period, at most half a quarter. x = log(A/P) has the variance
 
     s^2 = v / T + min(R / T, 0.5)^2,    T hours of evidence,  R = 2.5 h: by day more comes than on average
 
@@ -95,8 +95,8 @@ LEAST_FLOOR, MOST_FLOOR = 1.0 / 12.0, 1.0 / 4.0
 """Bounds of the shortest horizon as shares of the window: for a month, two and a half days and a week."""
 MOST_CHANGE = 0.5
 """The largest change of the burn by a credit or debt, unless a window is too short to absorb it so slowly."""
-FORGETTING = 0.5
-"""Share of a period over which evidence on the load is forgotten."""
+FORGETTING, FORGETTING_MONTHS = 0.5, 3
+"""Share of a period over which evidence on the load is forgotten, and the most months that count as one."""
 RHYTHM_HOURS = 2.5
 """How far a daily rhythm lets the load run ahead of its mean."""
 RIGHT, OFF, WRONG = 0.05, 0.5, 2.0
@@ -175,7 +175,8 @@ class Pace:
     @property
     def forgetting_hours(self) -> float:
         """The hours over which evidence on the load is forgotten."""
-        return FORGETTING * (self.period_hours if self.is_calendar else MONTH_HOURS)
+        months = min(PERIOD_MONTHS[self.period], FORGETTING_MONTHS) if self.is_calendar else 1
+        return FORGETTING * months * MONTH_HOURS
 
     @property
     def period_hours(self) -> float:
