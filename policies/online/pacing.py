@@ -1,4 +1,4 @@
-"""Pacing: the plan's multiplier, moved only where a period's money would leave its tolerance.
+"""Pacing: the plan's multiplier, moved as far as a period's money is likely to leave its tolerance.
 
 Widths depend on rates and sizes only through the multiplier mu (policies.optimum.boa), so only the multiplier
 has to be controlled. Without caps no policy beats a constant multiplier, because the frontier is convex. So
