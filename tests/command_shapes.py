@@ -3,58 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
-from importlib.util import find_spec
-from pathlib import Path
 
+from command_parts import BIN, JOBS, LAUNCH, LOOP, NEVER, NEXT, PLAIN, PYTHON, Shape, launcher
 from engine_bench import EXAMPLES, TORCHRUN, Bench
+from ordinary_commands import ORDINARY
 
 from boa_daemon.job.unit import read_json
 from boa_daemon.tick.facts.ports import Accepted, RunReport
 
-JOBS = Path(__file__).parent / "command_jobs"
-PYTHON = sys.executable
-LOOP = f"{PYTHON} {JOBS / 'loop.py'}"
-BIN = Path(PYTHON).parent
-NEVER = "--steps 1000000 --every 1000000 --pause 0.02"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """A command, the files beside it, what it needs, its GPUs, and the step after which it is stopped.
-
-    `never` is what must not be printed: the next command, which a stop must keep from running.
-    """
-
-    run: str
-    files: dict[str, str] = field(default_factory=dict)
-    needs: str = ""
-    tool: str = ""
-    gpus: int = 1
-    after_step: int = 20
-    grace_seconds: float = 60.0
-    never: str = ""
-
-    @property
-    def is_possible(self) -> bool:
-        """Whether the programs and packages are here."""
-        return (not self.needs or find_spec(self.needs) is not None) and (
-            not self.tool or shutil.which(self.tool) is not None
-        )
-
-
-def _launcher(start: str) -> dict[str, str]:
-    """Return a Python launcher, as those of large frameworks: it starts the training and waits for it."""
-    return {"launch.py": f"import os, subprocess, sys\nargs = {LOOP.split()!r}\n{start}\n"}
-
-
-_LAUNCH = f"{PYTHON} launch.py"
-_NEXT = "; echo it went on"
 _UV = (
     "import signal, subprocess, sys\n"
     "child = subprocess.Popen(sys.argv[1:])\n"
@@ -93,12 +52,6 @@ _BY_HAND = (
     "        job.save(step, lambda file: file.write(b'x')); break\n"
 )
 
-_PLAIN = (
-    "import time\n"
-    "from boa_daemon import job\n"
-    "for step in job.steps(1_000_000, load=lambda path: None, save=lambda file: file.write(b'x')):\n"
-    "    time.sleep(0.005)\n"
-)
 _ASYNC = (
     "import asyncio, signal, sys\n"
     "from boa_daemon import job\n"
@@ -114,21 +67,21 @@ SHELLS: dict[str, Shape] = {
     "alone": Shape(run=LOOP),
     "exec": Shape(run=f"exec {LOOP}"),
     "last": Shape(run=f"cd . && {LOOP}"),
-    "followed by ;": Shape(run=f"{LOOP}{_NEXT}", never="it went on"),
+    "followed by ;": Shape(run=f"{LOOP}{NEXT}", never="it went on"),
     "followed by &&": Shape(run=f"{LOOP} && echo it went on", never="it went on"),
     "followed by ||": Shape(run=f"{LOOP} || echo it went on", never="it went on"),
     "two lines": Shape(run=f"{LOOP}\necho it went on", never="it went on"),
     "set -euo pipefail": Shape(run=f"set -euo pipefail\n{LOOP}\necho it went on", never="it went on"),
     "in if": Shape(run=f"if {LOOP}; then echo it went on; else echo it went on; fi", never="it went on"),
-    "not": Shape(run=f"! {LOOP}{_NEXT}", never="it went on"),
+    "not": Shape(run=f"! {LOOP}{NEXT}", never="it went on"),
     "in for": Shape(run=f"for fold in 1 2; do echo fold $fold; {LOOP}; done", never="fold 2"),
-    "in while": Shape(run=f"while ! {LOOP}; do sleep 1; done{_NEXT}", never="it went on"),
+    "in while": Shape(run=f"while ! {LOOP}; do sleep 1; done{NEXT}", never="it went on"),
     "retry loop": Shape(run=f"until {LOOP}; do echo again; sleep 1; done", never="again"),
-    "in a function": Shape(run=f"train() {{ {LOOP}; }}; train{_NEXT}", never="it went on"),
-    "in a subshell": Shape(run=f"({LOOP}{_NEXT}){_NEXT}", never="it went on"),
+    "in a function": Shape(run=f"train() {{ {LOOP}; }}; train{NEXT}", never="it went on"),
+    "in a subshell": Shape(run=f"({LOOP}{NEXT}){NEXT}", never="it went on"),
     "in braces": Shape(run=f"{{ {LOOP}; echo it went on; }} 2>&1", never="it went on"),
     "in $()": Shape(run=f'said="$({LOOP})"; echo "it went on"', never="it went on"),
-    "in eval": Shape(run=f"eval '{LOOP}'{_NEXT}", never="it went on"),
+    "in eval": Shape(run=f"eval '{LOOP}'{NEXT}", never="it went on"),
     "trap on EXIT": Shape(run=f"trap 'echo bye' EXIT; {LOOP}"),
     "trap on TERM": Shape(run=f"trap 'echo told; exit 1' TERM; {LOOP}"),
     "trap that ignores TERM": Shape(run=f"trap '' TERM; {LOOP}; true"),
@@ -137,10 +90,10 @@ SHELLS: dict[str, Shape] = {
     ),
     "trap that kills": Shape(run=f"{LOOP} & trap 'kill -9 $!' TERM; wait"),
     "& and wait": Shape(run=f"{LOOP} & wait"),
-    "& and wait $!": Shape(run=f"{LOOP} & wait $!{_NEXT}", never="it went on"),
+    "& and wait $!": Shape(run=f"{LOOP} & wait $!{NEXT}", never="it went on"),
     "& and wait -n": Shape(run=f"sleep 1000 & {LOOP} & wait -n", never="it went on"),
     "coproc": Shape(run=f"coproc {LOOP}; cat <&${{COPROC[0]}}"),
-    "set -m": Shape(run=f"set -m; {LOOP} & fg >/dev/null{_NEXT}", never="it went on"),
+    "set -m": Shape(run=f"set -m; {LOOP} & fg >/dev/null{NEXT}", never="it went on"),
     "bash run.sh": Shape(
         run="bash run.sh", files={"run.sh": f"set -e\n{LOOP}\necho it went on\n"}, never="it went on"
     ),
@@ -164,10 +117,10 @@ SHELLS: dict[str, Shape] = {
     "dash": Shape(run=f"dash -c '{LOOP}; echo it went on'", tool="dash", never="it went on"),
     "busybox sh": Shape(run=f"busybox sh -c '{LOOP}; echo it went on'", tool="busybox", never="it went on"),
     "timeout": Shape(run=f"timeout 600 {LOOP}"),
-    "timeout -k": Shape(run=f"timeout -k 1 600 {LOOP}{_NEXT}", never="it went on"),
+    "timeout -k": Shape(run=f"timeout -k 1 600 {LOOP}{NEXT}", never="it went on"),
     "timeout --foreground": Shape(run=f"timeout --foreground 600 {LOOP}"),
     "setsid": Shape(run=f"setsid {LOOP}"),
-    "setsid -w": Shape(run=f"setsid -w {LOOP}{_NEXT}", never="it went on"),
+    "setsid -w": Shape(run=f"setsid -w {LOOP}{NEXT}", never="it went on"),
     "nice": Shape(run=f"nice -n 5 {LOOP}"),
     "nohup": Shape(run=f"nohup {LOOP}"),
     "nohup & wait": Shape(run=f"nohup {LOOP} > log 2>&1 & wait"),
@@ -188,12 +141,12 @@ SHELLS: dict[str, Shape] = {
     "find, two folds": Shape(
         run=f"mkdir a b; find a b -exec sh -c 'echo in $0; {LOOP}' '{{}}' ';'", never="in b"
     ),
-    "/usr/bin/time": Shape(run=f"/usr/bin/time {LOOP}{_NEXT}", tool="/usr/bin/time", never="it went on"),
+    "/usr/bin/time": Shape(run=f"/usr/bin/time {LOOP}{NEXT}", tool="/usr/bin/time", never="it went on"),
     "| while read, slowly": Shape(run=f"while read -r line; do sleep 0.05; done < <({LOOP})"),
-    "perl": Shape(run=f"perl -e 'exit system(@ARGV)' {LOOP}{_NEXT}", tool="perl", never="it went on"),
+    "perl": Shape(run=f"perl -e 'exit system(@ARGV)' {LOOP}{NEXT}", tool="perl", never="it went on"),
     "& and tail -f": Shape(run=f"touch log; {LOOP} > log 2>&1 & tail -F log"),
     "& and kill -0": Shape(
-        run=f"{LOOP} & pid=$!; while kill -0 $pid; do sleep 0.3; done{_NEXT}", never="it went on"
+        run=f"{LOOP} & pid=$!; while kill -0 $pid; do sleep 0.3; done{NEXT}", never="it went on"
     ),
     "find -exec": Shape(run=f"find . -maxdepth 0 -exec {LOOP} ';'"),
     "make": Shape(
@@ -203,14 +156,14 @@ SHELLS: dict[str, Shape] = {
         never="it went on",
     ),
     "| tee": Shape(run=f"{LOOP} | tee log"),
-    "2>&1 | tee": Shape(run=f"{LOOP} 2>&1 | tee -a log{_NEXT}", never="it went on"),
+    "2>&1 | tee": Shape(run=f"{LOOP} 2>&1 | tee -a log{NEXT}", never="it went on"),
     "|& tee": Shape(run=f"set -o pipefail; {LOOP} |& tee log && echo it went on", never="it went on"),
     "| cat | grep": Shape(run=f"{LOOP} | cat | grep --line-buffered step"),
     "| while read": Shape(run=f'{LOOP} | while read -r line; do echo "$(date +%s) $line"; done'),
     "| head": Shape(run=f"{LOOP} 2>&1 | awk '{{ print; fflush() }}'"),
     "cat |": Shape(run=f"yes | {LOOP}"),
     "> >(tee)": Shape(run=f"{LOOP} > >(tee log) 2>&1"),
-    "> >(tee) 2> >(tee)": Shape(run=f"{LOOP} > >(tee log) 2> >(tee errors >&2){_NEXT}", never="it went on"),
+    "> >(tee) 2> >(tee)": Shape(run=f"{LOOP} > >(tee log) 2> >(tee errors >&2){NEXT}", never="it went on"),
     "exec > >(tee)": Shape(run=f"exec > >(tee log) 2>&1\n{LOOP}\necho it went on", never="it went on"),
     "named pipe": Shape(run=f"mkfifo pipe; cat pipe & {LOOP} > pipe"),
     "sidecar &": Shape(run=f"{PYTHON} -m http.server 0 & {LOOP}"),
@@ -218,8 +171,8 @@ SHELLS: dict[str, Shape] = {
         run=f"{PYTHON} -m http.server 0 & server=$!; {LOOP}; kill $server",
     ),
     "sync loop &": Shape(run=f"while :; do cp -r . /dev/null; sleep 0.2; done 2>/dev/null & {LOOP}"),
-    "save of 3 s": Shape(run=f"{LOOP} --save 3{_NEXT}", never="it went on"),
-    "save of 6 s": Shape(run=f"{LOOP} --save 6 | tee log{_NEXT}", never="it went on"),
+    "save of 3 s": Shape(run=f"{LOOP} --save 3{NEXT}", never="it went on"),
+    "save of 6 s": Shape(run=f"{LOOP} --save 6 | tee log{NEXT}", never="it went on"),
     "save of 20 s": Shape(run=f"bash -c '{LOOP} --save 20; true'"),
     "step of 5 s": Shape(run=f"{LOOP} --pause 5 | tee log", after_step=1),
     "by hand": Shape(
@@ -228,13 +181,13 @@ SHELLS: dict[str, Shape] = {
     "handler of its own": Shape(run=f"{LOOP} --with own-handler"),
     "in a thread": Shape(run=f"{LOOP} --in-thread; true"),
     "env -i": Shape(run=f"env -i {LOOP}"),
-    "env -i, then": Shape(run=f"env -i PATH=$PATH {LOOP}{_NEXT}", never="it went on"),
+    "env -i, then": Shape(run=f"env -i PATH=$PATH {LOOP}{NEXT}", never="it went on"),
     "env -i sh -c": Shape(run=f"exec env -i sh -c '{LOOP}; echo it went on'", never="it went on"),
     "su -": Shape(run=f"su - root -c '{LOOP}; echo it went on'", tool="su", never="it went on"),
-    "su -c": Shape(run=f"su root -c '{LOOP}; echo it went on'{_NEXT}", tool="su", never="it went on"),
+    "su -c": Shape(run=f"su root -c '{LOOP}; echo it went on'{NEXT}", tool="su", never="it went on"),
     "su --pty": Shape(run=f"su --pty root -c '{LOOP}'", tool="su"),
     "runuser": Shape(
-        run=f"runuser -u root -- sh -c '{LOOP}; echo it went on'{_NEXT}", tool="runuser", never="it went on"
+        run=f"runuser -u root -- sh -c '{LOOP}; echo it went on'{NEXT}", tool="runuser", never="it went on"
     ),
     "sg": Shape(run=f"sg root '{LOOP}; echo it went on'", tool="sg", never="it went on"),
     "nsenter": Shape(
@@ -245,8 +198,8 @@ SHELLS: dict[str, Shape] = {
         tool="unshare",
         never="it went on",
     ),
-    "setpriv": Shape(run=f"setpriv --pdeathsig TERM {LOOP}{_NEXT}", tool="setpriv", never="it went on"),
-    "chrt, ionice": Shape(run=f"chrt -b 0 ionice -c3 {LOOP}{_NEXT}", tool="chrt", never="it went on"),
+    "setpriv": Shape(run=f"setpriv --pdeathsig TERM {LOOP}{NEXT}", tool="setpriv", never="it went on"),
+    "chrt, ionice": Shape(run=f"chrt -b 0 ionice -c3 {LOOP}{NEXT}", tool="chrt", never="it went on"),
     "strace sh -c": Shape(
         run=f"strace -f -e trace=none -o log sh -c '{LOOP}; echo it went on'",
         tool="strace",
@@ -272,68 +225,68 @@ SHELLS: dict[str, Shape] = {
         tool="make",
         never="it went on",
     ),
-    "while true && break": Shape(run=f"while true; do {LOOP} && break; done{_NEXT}", never="it went on"),
+    "while true && break": Shape(run=f"while true; do {LOOP} && break; done{NEXT}", never="it went on"),
     "retry loop of three": Shape(
-        run=f"for i in 1 2 3; do {LOOP} && break || {{ echo again; sleep 1; }}; done{_NEXT}",
+        run=f"for i in 1 2 3; do {LOOP} && break || {{ echo again; sleep 1; }}; done{NEXT}",
         never="it went on",
     ),
     "endless loop": Shape(run=f"while :; do {LOOP}; echo again; done", never="again"),
-    "trap kill 0": Shape(run=f"trap 'kill 0' EXIT; sleep 1000 & {LOOP}{_NEXT}", never="it went on"),
+    "trap kill 0": Shape(run=f"trap 'kill 0' EXIT; sleep 1000 & {LOOP}{NEXT}", never="it went on"),
     "trap on CHLD and ERR": Shape(
-        run=f"trap 'exit 5' ERR; trap 'echo child' CHLD; {LOOP}{_NEXT}", never="it went on"
+        run=f"trap 'exit 5' ERR; trap 'echo child' CHLD; {LOOP}{NEXT}", never="it went on"
     ),
     "sh -c & wait": Shape(run=f"sh -c '{LOOP} & wait; echo it went on'", never="it went on"),
-    "nothing is open": Shape(run=f"{LOOP} <&- >&- 2>&-{_NEXT}", never="it went on"),
-    "few descriptors": Shape(run=f"ulimit -n 64; {LOOP}{_NEXT}", never="it went on"),
-    "python - << X": Shape(run=f"{PYTHON} - <<'X'\n{_PLAIN}X\necho it went on", never="it went on"),
+    "nothing is open": Shape(run=f"{LOOP} <&- >&- 2>&-{NEXT}", never="it went on"),
+    "few descriptors": Shape(run=f"ulimit -n 64; {LOOP}{NEXT}", never="it went on"),
+    "python - << X": Shape(run=f"{PYTHON} - <<'X'\n{PLAIN}X\necho it went on", never="it went on"),
     "cat | python -": Shape(
-        run=f"cat t.py | {PYTHON} -; echo it went on", files={"t.py": _PLAIN}, never="it went on"
+        run=f"cat t.py | {PYTHON} -; echo it went on", files={"t.py": PLAIN}, never="it went on"
     ),
-    "python -c": Shape(run=f"{PYTHON} -c 'import t'{_NEXT}", files={"t.py": _PLAIN}, never="it went on"),
-    "python -m": Shape(run=f"{PYTHON} -m t{_NEXT}", files={"t.py": _PLAIN}, never="it went on"),
-    "python -m cProfile": Shape(run=f"{PYTHON} -m cProfile -o profile t.py", files={"t.py": _PLAIN}),
-    "python -m trace": Shape(run=f"{PYTHON} -m trace --count -C . t.py", files={"t.py": _PLAIN}),
+    "python -c": Shape(run=f"{PYTHON} -c 'import t'{NEXT}", files={"t.py": PLAIN}, never="it went on"),
+    "python -m": Shape(run=f"{PYTHON} -m t{NEXT}", files={"t.py": PLAIN}, never="it went on"),
+    "python -m cProfile": Shape(run=f"{PYTHON} -m cProfile -o profile t.py", files={"t.py": PLAIN}),
+    "python -m trace": Shape(run=f"{PYTHON} -m trace --count -C . t.py", files={"t.py": PLAIN}),
     "zipapp": Shape(
-        run=f"mkdir z; mv t.py z/__main__.py; {PYTHON} -m zipapp z; {PYTHON} z.pyz{_NEXT}",
-        files={"t.py": _PLAIN},
+        run=f"mkdir z; mv t.py z/__main__.py; {PYTHON} -m zipapp z; {PYTHON} z.pyz{NEXT}",
+        files={"t.py": PLAIN},
         never="it went on",
     ),
     "asyncio": Shape(run=f"{PYTHON} t.py", files={"t.py": _ASYNC}),
     "asyncio, in a thread": Shape(
         run=f"{PYTHON} -c 'import asyncio; asyncio.run(asyncio.to_thread(lambda: __import__(\"t\")))'",
-        files={"t.py": _PLAIN},
+        files={"t.py": PLAIN},
     ),
     "SIGTERM ignored": Shape(
         run=f"{PYTHON} t.py",
-        files={"t.py": f"{_USED}signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{_PLAIN}"},
+        files={"t.py": f"{_USED}signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{PLAIN}"},
     ),
     "SIGTERM as by default": Shape(
         run=f"{PYTHON} t.py",
-        files={"t.py": f"{_USED}signal.signal(signal.SIGTERM, signal.SIG_DFL)\n{_PLAIN}"},
+        files={"t.py": f"{_USED}signal.signal(signal.SIGTERM, signal.SIG_DFL)\n{PLAIN}"},
     ),
     "all signals blocked": Shape(
         run=f"{PYTHON} t.py",
-        files={"t.py": f"{_USED}signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n{_PLAIN}"},
+        files={"t.py": f"{_USED}signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n{PLAIN}"},
     ),
     "a timer's signals": Shape(
         run=f"{PYTHON} t.py",
         files={
             "t.py": f"{_USED}signal.signal(signal.SIGALRM, lambda *_: None)\n"
-            f"signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)\n{_PLAIN}"
+            f"signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)\n{PLAIN}"
         },
     ),
     "faulthandler": Shape(
         run=f"{PYTHON} t.py",
         files={
             "t.py": f"{_USED}import faulthandler\nfaulthandler.register(signal.SIGTERM, chain=True)\n"
-            f"faulthandler.dump_traceback_later(0.5, repeat=True)\n{_PLAIN}"
+            f"faulthandler.dump_traceback_later(0.5, repeat=True)\n{PLAIN}"
         },
     ),
     "an upload of 3 s at exit": Shape(
-        run=f"{PYTHON} t.py{_NEXT}",
+        run=f"{PYTHON} t.py{NEXT}",
         files={
             "t.py": "import atexit, time\n"
-            f"atexit.register(lambda: (time.sleep(3), print('uploaded', flush=True)))\n{_PLAIN}"
+            f"atexit.register(lambda: (time.sleep(3), print('uploaded', flush=True)))\n{PLAIN}"
         },
         never="it went on",
     ),
@@ -367,31 +320,31 @@ _MANAGER = (
 )
 
 LAUNCHERS: dict[str, Shape] = {
-    "subprocess.run": Shape(run=_LAUNCH, files=_launcher("sys.exit(subprocess.run(args).returncode)")),
+    "subprocess.run": Shape(run=LAUNCH, files=launcher("sys.exit(subprocess.run(args).returncode)")),
     "subprocess.check_call": Shape(
-        run=f"{_LAUNCH} --save 3", files=_launcher("subprocess.check_call(args + sys.argv[1:])")
+        run=f"{LAUNCH} --save 3", files=launcher("subprocess.check_call(args + sys.argv[1:])")
     ),
-    "subprocess.check_output": Shape(run=_LAUNCH, files=_launcher("print(subprocess.check_output(args))")),
+    "subprocess.check_output": Shape(run=LAUNCH, files=launcher("print(subprocess.check_output(args))")),
     "Popen, lines read": Shape(
-        run=_LAUNCH,
-        files=_launcher(
+        run=LAUNCH,
+        files=launcher(
             "with subprocess.Popen(args, stdout=subprocess.PIPE, text=True) as child:\n"
             "    for line in child.stdout: print(line, end='', flush=True)"
         ),
     ),
     "Popen in a new session": Shape(
-        run=_LAUNCH, files=_launcher("sys.exit(subprocess.Popen(args, start_new_session=True).wait())")
+        run=LAUNCH, files=launcher("sys.exit(subprocess.Popen(args, start_new_session=True).wait())")
     ),
     "shell=True, then": Shape(
-        run=f"{_LAUNCH}{_NEXT}",
-        files=_launcher(
+        run=f"{LAUNCH}{NEXT}",
+        files=launcher(
             "sys.exit(subprocess.run(' '.join(args) + '; echo it went on', shell=True).returncode)"
         ),
         never="it went on",
     ),
     "shell of asyncio": Shape(
-        run=f"{_LAUNCH}{_NEXT}",
-        files=_launcher(
+        run=f"{LAUNCH}{NEXT}",
+        files=launcher(
             "import asyncio\n"
             "async def main():\n"
             "    words = ' '.join(args) + '; echo it went on'\n"
@@ -403,15 +356,15 @@ LAUNCHERS: dict[str, Shape] = {
         never="it went on",
     ),
     "shell on a terminal": Shape(
-        run=f"{_LAUNCH}{_NEXT}",
-        files=_launcher(
+        run=f"{LAUNCH}{NEXT}",
+        files=launcher(
             "import pty\nsys.exit(pty.spawn(['sh', '-c', ' '.join(args) + '; echo it went on']) and 1)"
         ),
         never="it went on",
     ),
     "conda run": Shape(
-        run=f"{_LAUNCH} && echo it went on",
-        files=_launcher(
+        run=f"{LAUNCH} && echo it went on",
+        files=launcher(
             "open('x.sh', 'w').write(' '.join(args) + chr(10) + 'echo it went on' + chr(10))\n"
             "child = subprocess.Popen(['bash', 'x.sh'], stdout=subprocess.PIPE)\n"
             "print(child.communicate()[0].decode()); sys.exit(child.returncode)"
@@ -419,53 +372,53 @@ LAUNCHERS: dict[str, Shape] = {
         never="it went on",
     ),
     "environment of its own": Shape(
-        run=f"{_LAUNCH}{_NEXT}",
-        files=_launcher("sys.exit(subprocess.call(args, env={}))"),
+        run=f"{LAUNCH}{NEXT}",
+        files=launcher("sys.exit(subprocess.call(args, env={}))"),
         never="it went on",
     ),
     "double fork": Shape(
-        run=_LAUNCH,
-        files=_launcher(
+        run=LAUNCH,
+        files=launcher(
             "if os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\nos.execv(args[0], args)"
         ),
     ),
     "launcher that ends at once": Shape(
-        run=f"{_LAUNCH}{_NEXT}", files=_launcher("if os.fork(): os._exit(0)\nos.execv(args[0], args)")
+        run=f"{LAUNCH}{NEXT}", files=launcher("if os.fork(): os._exit(0)\nos.execv(args[0], args)")
     ),
     "launcher that restarts what ended": Shape(
-        run=_LAUNCH, files=_launcher("while True: subprocess.call(args)")
+        run=LAUNCH, files=launcher("while True: subprocess.call(args)")
     ),
     "launcher that kills its group": Shape(
-        run=f"{_LAUNCH}{_NEXT}",
-        files=_launcher(
+        run=f"{LAUNCH}{NEXT}",
+        files=launcher(
             "import signal\nchild = subprocess.Popen(args)\n"
             "signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))\nsys.exit(child.wait())"
         ),
         never="it went on",
     ),
-    "joblib": Shape(run=f"{PYTHON} t.py{_NEXT}", files={"t.py": _JOBLIB}, needs="joblib", never="it went on"),
-    "Manager": Shape(run=f"{PYTHON} t.py{_NEXT}", files={"t.py": _MANAGER}, never="it went on"),
+    "joblib": Shape(run=f"{PYTHON} t.py{NEXT}", files={"t.py": _JOBLIB}, needs="joblib", never="it went on"),
+    "Manager": Shape(run=f"{PYTHON} t.py{NEXT}", files={"t.py": _MANAGER}, never="it went on"),
     "node": Shape(
         run="node l.js",
         files={"l.js": f"require('child_process').execSync({LOOP!r}, {{stdio: 'inherit'}});"},
         tool="node",
     ),
-    "os.system": Shape(run=_LAUNCH, files=_launcher("os.system(' '.join(args))")),
-    "os.execv": Shape(run=_LAUNCH, files=_launcher("os.execv(args[0], args)")),
+    "os.system": Shape(run=LAUNCH, files=launcher("os.system(' '.join(args))")),
+    "os.execv": Shape(run=LAUNCH, files=launcher("os.execv(args[0], args)")),
     "re-exec after the first use": Shape(
-        run=_LAUNCH,
-        files=_launcher("from boa_daemon import job\njob.checkpoint_dir()\nos.execv(args[0], args)"),
+        run=LAUNCH,
+        files=launcher("from boa_daemon import job\njob.checkpoint_dir()\nos.execv(args[0], args)"),
     ),
     "launcher that kills at SIGTERM": Shape(
-        run=_LAUNCH,
-        files=_launcher(
+        run=LAUNCH,
+        files=launcher(
             "import signal\nchild = subprocess.Popen(args)\n"
             "signal.signal(signal.SIGTERM, lambda *_: (child.kill(), sys.exit(1)))\nsys.exit(child.wait())"
         ),
     ),
     "deepspeed-shaped": Shape(
-        run=_LAUNCH,
-        files=_launcher(
+        run=LAUNCH,
+        files=launcher(
             "import signal, time\n"
             "children = [subprocess.Popen(args)]\n"
             "def end(number, frame):\n"
@@ -534,9 +487,9 @@ MORE: dict[str, Shape] = {
     "fish, loop of retries": Shape(
         run=f"fish -c 'while not {LOOP}; echo it went on; sleep 1; end'", tool="fish", never="it went on"
     ),
-    "script, then": Shape(run=f"script -qec '{LOOP}' log{_NEXT}", tool="script", never="it went on"),
+    "script, then": Shape(run=f"script -qec '{LOOP}' log{NEXT}", tool="script", never="it went on"),
     "a shell below script": Shape(
-        run=f"script -qec 'bash -c \"{_FURTHER}\"; echo it went on' log{_NEXT}",
+        run=f"script -qec 'bash -c \"{_FURTHER}\"; echo it went on' log{NEXT}",
         tool="script",
         never="it went on",
     ),
@@ -577,10 +530,10 @@ MORE: dict[str, Shape] = {
         never="it went on",
     ),
     "env -S": Shape(run=f"env -S 'X=1 sh -c \"{_FURTHER}\"'", never="it went on"),
-    "numactl": Shape(run=f"numactl --localalloc {LOOP}{_NEXT}", tool="numactl", never="it went on"),
-    "prlimit": Shape(run=f"prlimit --nofile=512 {LOOP}{_NEXT}", tool="prlimit", never="it went on"),
+    "numactl": Shape(run=f"numactl --localalloc {LOOP}{NEXT}", tool="numactl", never="it went on"),
+    "prlimit": Shape(run=f"prlimit --nofile=512 {LOOP}{NEXT}", tool="prlimit", never="it went on"),
     "choom": Shape(run=f"choom -n 100 -- sh -c '{_FURTHER}'", tool="choom", never="it went on"),
-    "gdb --args": Shape(run=f"gdb -q -batch -ex run --args {LOOP}{_NEXT}", tool="gdb", never="it went on"),
+    "gdb --args": Shape(run=f"gdb -q -batch -ex run --args {LOOP}{NEXT}", tool="gdb", never="it went on"),
     "node": Shape(
         run="node t.js; echo it went on",
         files={
@@ -590,18 +543,18 @@ MORE: dict[str, Shape] = {
         tool="node",
         never="it went on",
     ),
-    "perl system": Shape(run=f"perl -e 'system(q({_FURTHER}))'{_NEXT}", tool="perl", never="it went on"),
+    "perl system": Shape(run=f"perl -e 'system(q({_FURTHER}))'{NEXT}", tool="perl", never="it went on"),
     "perl, a pipe": Shape(
-        run=f"perl -e 'open(P, q({_FURTHER} |)); print while <P>'{_NEXT}", tool="perl", never="it went on"
+        run=f"perl -e 'open(P, q({_FURTHER} |)); print while <P>'{NEXT}", tool="perl", never="it went on"
     ),
-    "ruby": Shape(run=f"ruby -e 'system(%q({_FURTHER}))'{_NEXT}", tool="ruby", never="it went on"),
-    "awk": Shape(run=f"awk 'BEGIN {{ system(\"{_FURTHER}\") }}'{_NEXT}", tool="awk", never="it went on"),
+    "ruby": Shape(run=f"ruby -e 'system(%q({_FURTHER}))'{NEXT}", tool="ruby", never="it went on"),
+    "awk": Shape(run=f"awk 'BEGIN {{ system(\"{_FURTHER}\") }}'{NEXT}", tool="awk", never="it went on"),
     "awk, a pipe": Shape(
         run=f'awk \'BEGIN {{ while ("{LOOP}" | getline x) print x; print "it went on" }}\'',
         tool="awk",
     ),
     "busybox env, timeout": Shape(
-        run=f"busybox timeout 500 busybox sh -c '{_FURTHER}'{_NEXT}", tool="busybox", never="it went on"
+        run=f"busybox timeout 500 busybox sh -c '{_FURTHER}'{NEXT}", tool="busybox", never="it went on"
     ),
     "busybox xargs": Shape(
         run=f"seq 2 | busybox xargs -n1 sh -c 'echo fold $0; {LOOP}'", tool="busybox", never="fold 2"
@@ -621,17 +574,17 @@ MORE: dict[str, Shape] = {
         run=f"{LOOP}; code=$?; [ $code -eq 0 ] && echo it went on || echo it went on", never="it went on"
     ),
     "a background loop of retries": Shape(
-        run=f"(while ! {LOOP}; do echo it went on; sleep 1; done) & wait{_NEXT}", never="it went on"
+        run=f"(while ! {LOOP}; do echo it went on; sleep 1; done) & wait{NEXT}", never="it went on"
     ),
     "in two folds at once": Shape(
         run=f"for i in 1 2; do (cd .; {LOOP}; echo it went on) & done; wait; echo it went on",
         never="it went on",
     ),
     "the second begins late": Shape(
-        run=f"({LOOP}; echo it went on) & (sleep 1.2; {LOOP}; echo it went on) & wait{_NEXT}",
+        run=f"({LOOP}; echo it went on) & (sleep 1.2; {LOOP}; echo it went on) & wait{NEXT}",
         never="it went on",
     ),
-    "pipe of two trainings": Shape(run=f"{LOOP} | {LOOP}{_NEXT}", never="it went on"),
+    "pipe of two trainings": Shape(run=f"{LOOP} | {LOOP}{NEXT}", never="it went on"),
 }
 """Further commands: other shells, task runners, and interpreters that start a shell."""
 
@@ -679,24 +632,24 @@ _KEYBOARD = (
 
 def _python(name: str, text: str, run: str = f"{PYTHON} t.py | cat") -> dict[str, Shape]:
     """Return a shape that runs a script, and then something else."""
-    return {name: Shape(run=f"{run}{_NEXT}", files={"t.py": text}, never="it went on")}
+    return {name: Shape(run=f"{run}{NEXT}", files={"t.py": text}, never="it went on")}
 
 
 SCRIPTS: dict[str, Shape] = {
-    **_python("python -", _PLAIN, f"{PYTHON} - < t.py"),
-    **_python("cat | python", _PLAIN, f"cat t.py | {PYTHON}"),
-    **_python("python -I", _PLAIN, f"{PYTHON} -I t.py"),
-    **_python("python -m", _PLAIN, f"{PYTHON} -m t"),
-    **_python("python -m cProfile", _PLAIN, f"{PYTHON} -m cProfile -o profile t.py"),
-    **_python("python -m pdb", _PLAIN, f"echo c | {PYTHON} -m pdb t.py"),
+    **_python("python -", PLAIN, f"{PYTHON} - < t.py"),
+    **_python("cat | python", PLAIN, f"cat t.py | {PYTHON}"),
+    **_python("python -I", PLAIN, f"{PYTHON} -I t.py"),
+    **_python("python -m", PLAIN, f"{PYTHON} -m t"),
+    **_python("python -m cProfile", PLAIN, f"{PYTHON} -m cProfile -o profile t.py"),
+    **_python("python -m pdb", PLAIN, f"echo c | {PYTHON} -m pdb t.py"),
     **_python(
-        "zipapp", _PLAIN, f"mkdir z; cp t.py z/__main__.py; {PYTHON} -m zipapp z -o z.pyz; {PYTHON} z.pyz"
+        "zipapp", PLAIN, f"mkdir z; cp t.py z/__main__.py; {PYTHON} -m zipapp z -o z.pyz; {PYTHON} z.pyz"
     ),
     **_python("SIGTERM as KeyboardInterrupt", _KEYBOARD),
     **_python(
-        "SIGTERM blocked", f"import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [2, 10, 15])\n{_PLAIN}"
+        "SIGTERM blocked", f"import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [2, 10, 15])\n{PLAIN}"
     ),
-    **_python("SIGTERM ignored before", f"import signal\nsignal.signal(15, signal.SIG_IGN)\n{_PLAIN}"),
+    **_python("SIGTERM ignored before", f"import signal\nsignal.signal(15, signal.SIG_IGN)\n{PLAIN}"),
     **_python("closes all descriptors", _POOLED.format(first="os.closerange(3, 512)", each="pass")),
     **_python(
         "reads all files of its unit",
@@ -734,55 +687,55 @@ SCRIPTS: dict[str, Shape] = {
         f"{_LOOPED.replace('save=save', 'save=save, folder=True, every=15')}    time.sleep(0.01)\n",
     ),
     "suspended by others": Shape(
-        run=f"{LOOP} & p=$!; while kill -STOP $p; do sleep 0.05; kill -CONT $p; sleep 0.02; done{_NEXT}",
+        run=f"{LOOP} & p=$!; while kill -STOP $p; do sleep 0.05; kill -CONT $p; sleep 0.02; done{NEXT}",
         never="it went on",
     ),
     "a launcher that looks for a checkpoint": Shape(
-        run=f"{_LAUNCH}{_NEXT}",
-        files=_launcher("from boa_daemon import job\nfound = job.resume()\nsys.exit(subprocess.call(args))"),
+        run=f"{LAUNCH}{NEXT}",
+        files=launcher("from boa_daemon import job\nfound = job.resume()\nsys.exit(subprocess.call(args))"),
         never="it went on",
     ),
     "a launcher that does so, and restarts": Shape(
-        run=_LAUNCH,
-        files=_launcher("from boa_daemon import job\njob.resume()\nwhile True: subprocess.call(args)"),
+        run=LAUNCH,
+        files=launcher("from boa_daemon import job\njob.resume()\nwhile True: subprocess.call(args)"),
         grace_seconds=10.0,
     ),
     "mpirun-shaped, two ranks": Shape(
-        run=f"{_LAUNCH}{_NEXT}", files=_launcher(_RANKS_OF_MPI), never="it went on"
+        run=f"{LAUNCH}{NEXT}", files=launcher(_RANKS_OF_MPI), never="it went on"
     ),
     "posix_spawn": Shape(
-        run=f"{_LAUNCH}{_NEXT}",
-        files=_launcher("os.waitpid(os.posix_spawn(args[0], args, os.environ), 0)"),
+        run=f"{LAUNCH}{NEXT}",
+        files=launcher("os.waitpid(os.posix_spawn(args[0], args, os.environ), 0)"),
         never="it went on",
     ),
-    "trap kill 0": Shape(run=f"trap 'kill 0' TERM EXIT; {LOOP} & wait{_NEXT}", never="it went on"),
-    "trap kill jobs": Shape(run=f"trap 'kill $(jobs -p)' EXIT; {LOOP} & wait{_NEXT}", never="it went on"),
-    "lastpipe": Shape(run=f"shopt -s lastpipe; echo x | {LOOP}{_NEXT}", never="it went on"),
-    "mapfile": Shape(run=f"mapfile -t lines < <({LOOP}){_NEXT}", never="it went on"),
-    "| tee >(gzip)": Shape(run=f"{LOOP} 2>&1 | tee >(gzip > log.gz){_NEXT}", never="it went on"),
+    "trap kill 0": Shape(run=f"trap 'kill 0' TERM EXIT; {LOOP} & wait{NEXT}", never="it went on"),
+    "trap kill jobs": Shape(run=f"trap 'kill $(jobs -p)' EXIT; {LOOP} & wait{NEXT}", never="it went on"),
+    "lastpipe": Shape(run=f"shopt -s lastpipe; echo x | {LOOP}{NEXT}", never="it went on"),
+    "mapfile": Shape(run=f"mapfile -t lines < <({LOOP}){NEXT}", never="it went on"),
+    "| tee >(gzip)": Shape(run=f"{LOOP} 2>&1 | tee >(gzip > log.gz){NEXT}", never="it went on"),
     "npm run": Shape(
         run="npm run train --silent; echo it went on",
         files={"package.json": '{"scripts": {"train": "' + LOOP + '; echo it went on"}}'},
         tool="npm",
         never="it went on",
     ),
-    "chroot": Shape(run=f"chroot / sh -c '{_FURTHER}'{_NEXT}", tool="chroot", never="it went on"),
-    "unshare -Ur": Shape(run=f"unshare -Ur sh -c '{_FURTHER}'{_NEXT}", tool="unshare", never="it went on"),
+    "chroot": Shape(run=f"chroot / sh -c '{_FURTHER}'{NEXT}", tool="chroot", never="it went on"),
+    "unshare -Ur": Shape(run=f"unshare -Ur sh -c '{_FURTHER}'{NEXT}", tool="unshare", never="it went on"),
     "unshare, killed with it": Shape(
-        run=f"unshare -Urpf --kill-child --mount-proc bash -c '{_FURTHER}'{_NEXT}",
+        run=f"unshare -Urpf --kill-child --mount-proc bash -c '{_FURTHER}'{NEXT}",
         tool="unshare",
         never="it went on",
     ),
     "unshare -n -i": Shape(
-        run=f"unshare -m -n -i sh -c '{_FURTHER}'{_NEXT}", tool="unshare", never="it went on"
+        run=f"unshare -m -n -i sh -c '{_FURTHER}'{NEXT}", tool="unshare", never="it went on"
     ),
-    "setarch": Shape(run=f"setarch -R sh -c '{_FURTHER}'{_NEXT}", tool="setarch", never="it went on"),
-    "fakeroot": Shape(run=f"fakeroot sh -c '{_FURTHER}'{_NEXT}", tool="fakeroot", never="it went on"),
+    "setarch": Shape(run=f"setarch -R sh -c '{_FURTHER}'{NEXT}", tool="setarch", never="it went on"),
+    "fakeroot": Shape(run=f"fakeroot sh -c '{_FURTHER}'{NEXT}", tool="fakeroot", never="it went on"),
     "tmux new -d": Shape(run=f"tmux -L boa$$ new-session -d '{LOOP}'", tool="tmux"),
 }
 """How a script is run, what it does to its signals, descriptors and forks, and further launchers."""
 
-SHAPES: dict[str, Shape] = {**SHELLS, **HELPERS, **LAUNCHERS, **FRAMEWORKS, **MORE, **SCRIPTS}
+SHAPES: dict[str, Shape] = {**SHELLS, **HELPERS, **LAUNCHERS, **FRAMEWORKS, **MORE, **SCRIPTS, **ORDINARY}
 
 
 def try_shape(

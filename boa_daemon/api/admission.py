@@ -1,8 +1,10 @@
 """Middleware before every route: who calls is asked first, then the body is read, in bounded time and number.
 
-A caller without a token costs no memory: the answer is given, and the connection closed, before a byte of the
-body is read. A whole body has `BODY_SECONDS`, and each part of an answer `STALL_SECONDS` to be taken. One
-user's requests at a time are limited. When the database does not answer, a request is answered without it.
+A caller without a token costs no memory: the answer is given before a byte of the body is read. What comes of
+the body after that is dropped, up to a bound, before the connection is closed: its client would see a reset
+in place of the answer. A whole body has `BODY_SECONDS`, and each part of an answer `STALL_SECONDS` to be
+taken. One user's requests at a time are limited. When the database does not answer, a request is answered
+without it.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ ANSWER_SECONDS, WAIT_SECONDS = 1.8, 1.5
 """Seconds after which a request that waits for a stuck database is answered, and for the writer's lock."""
 BYTES_PER_SECOND = 200_000
 """A large submission has this much longer for its bytes."""
+DROPPED_BYTES = 4 * 2**20
+DROP_SECONDS, SILENT_SECONDS = 5.0, 1.0
+"""How much of a refused request's body is read and dropped, for how long, and until when it is silent."""
 MOST_AT_ONCE = 64
 """Largest number of a user's requests at once."""
 OPEN = frozenset({"/", "/page.css", "/page.js", "/healthz", "/readyz", "/openapi.json", "/v1/session"})
@@ -56,12 +61,14 @@ class CallerFirst:
         try:
             caller = await self._gatekeeper.admit(Request(scope))
         except HTTPException as error:
-            await refuse(send, error.status_code, "HTTPError", str(error.detail), headers=error.headers)
+            await refuse(
+                send, error.status_code, "HTTPError", str(error.detail), headers=error.headers, unread=receive
+            )
             return
         scope.setdefault("state", {})["caller"] = caller
         if self._present[caller.user] >= MOST_AT_ONCE:
             said = f"{caller.user} has {MOST_AT_ONCE} requests open already; wait for their answers"
-            await refuse(send, 429, "TooMany", said, headers={"retry-after": "1"})
+            await refuse(send, 429, "TooMany", said, headers={"retry-after": "1"}, unread=receive)
             return
         self._present[caller.user] += 1
         try:
@@ -93,7 +100,7 @@ class BoundedRequest:
             most = min(most, MOST_OPEN_BYTES)
         said = dict(scope["headers"]).get(b"content-length", b"0")
         if said.isdigit() and int(said) > most:
-            await _too_large(send, most)
+            await _too_large(send, most, unread=receive)
             return
         body = bytearray()
         try:
@@ -104,13 +111,13 @@ class BoundedRequest:
                         return
                     body += message.get("body", b"")
                     if len(body) > most:
-                        await _too_large(send, most)
+                        await _too_large(send, most, unread=receive if message.get("more_body") else None)
                         return
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
             said_late = f"the body of a request has to arrive within {BODY_SECONDS:.0f} s"
-            await refuse(send, 408, "TooSlow", said_late)
+            await refuse(send, 408, "TooSlow", said_late, unread=receive)
             return
         sent = False
 
@@ -170,17 +177,41 @@ class BoundedRequest:
 
 
 async def refuse(
-    send: _Send, status: int, error: str, message: str, *, headers: Any = None, exit_code: int = 1
+    send: _Send,
+    status: int,
+    error: str,
+    message: str,
+    *,
+    headers: Any = None,
+    exit_code: int = 1,
+    unread: _Receive | None = None,
+    most_unread: int = DROPPED_BYTES,
 ) -> None:
-    """Answer with one sentence, and close the connection, on which an unread body may follow."""
+    """Answer with one sentence, and close the connection once what is `unread` of the body was dropped."""
     text = json.dumps({"error": error, "message": message, "exit_code": exit_code}).encode()
     lines = [(b"content-type", b"application/json"), (b"connection", b"close")]
     lines += [(key.lower().encode(), value.encode()) for key, value in (headers or {}).items()]
     lines.append((b"content-length", str(len(text)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": lines})
-    await send({"type": "http.response.body", "body": text})
+    await send({"type": "http.response.body", "body": text, "more_body": unread is not None})
+    if unread is not None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DROP_SECONDS):
+                await _drop(unread, most_unread)
+        await send({"type": "http.response.body", "body": b""})
 
 
-async def _too_large(send: _Send, most: int) -> None:
+async def _drop(unread: _Receive, most: int) -> None:
+    """Read a body and drop it, up to about so many bytes, until it ends or nothing comes for a while."""
+    while most > 0:
+        async with asyncio.timeout(SILENT_SECONDS):
+            message = await unread()
+        if not message.get("more_body", False):
+            return
+        most -= len(message["body"])
+
+
+async def _too_large(send: _Send, most: int, *, unread: _Receive | None) -> None:
     said = f"a request has at most {most} bytes; send fewer jobs at once"
-    await refuse(send, 413, "TooLarge", said, exit_code=2)
+    bound = max(most, DROPPED_BYTES)
+    await refuse(send, 413, "TooLarge", said, exit_code=2, unread=unread, most_unread=bound)

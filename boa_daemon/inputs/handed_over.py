@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from io import StringIO
 
 _BATCH = frozenset({"at", "batch", "crontab", "sbatch", "qsub", "bsub", "condor_submit"})
 _ALWAYS = _BATCH | frozenset({"ssh", "mosh", "rsh", "pdsh", "kubectl", "oc", "machinectl"})
@@ -27,6 +28,8 @@ _WITH_VALUE = re.compile(r"-[ugCskcpIL]")
 """Options of programs in front whose value is a word of its own."""
 _ENDS = re.compile(r"[;&|()\n]+")
 _ASSIGNMENT = re.compile(r"\w+=")
+_NO_COMMENT = re.compile(r"(?<=[^\s;&|()\\])#")
+"""A sign within a word, which begins no comment."""
 
 
 def handed_over(command: str) -> str:
@@ -48,9 +51,24 @@ def _taker(words: list[str]) -> str:
     return program if program in _ALWAYS or not _WITH.get(program, frozenset()).isdisjoint(rest[:3]) else ""
 
 
+class _Text:
+    """A text of which a comment ends before the end of its line, as in a shell: `shlex` takes both."""
+
+    def __init__(self, text: str) -> None:
+        self._file = StringIO(text)
+        self.read, self.close = self._file.read, self._file.close
+
+    def readline(self) -> str:
+        """Return the rest of the line without its end."""
+        line = self._file.readline()
+        self._file.seek(self._file.tell() - line.endswith("\n"))
+        return line.removesuffix("\n")
+
+
 def _simple_commands(command: str) -> Iterator[list[str]]:
     """Yield the words of each simple command, from its program on."""
-    signs = shlex.shlex(command.replace("\\\n", " "), posix=True, punctuation_chars=";&|()\n")
+    text = _Text(_NO_COMMENT.sub(r"\#", command.replace("\\\n", " ")))
+    signs = shlex.shlex(text, posix=True, punctuation_chars=";&|()\n")
     signs.whitespace, signs.whitespace_split = " \t\r", True
     words: list[str] = []
     try:

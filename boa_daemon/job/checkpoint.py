@@ -27,7 +27,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -98,13 +98,24 @@ def identity_of(file: Path) -> list[Any]:
     return [boot, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 
-def _settled_identity(file: Path) -> list[Any]:
+def settled_identity(file: Path) -> list[Any]:
     """Return the identity of a file once each later change gets a later time; empty if none is sure to."""
     age_seconds = time.time() - file.stat().st_ctime
     if age_seconds < 0.0:
         return []  # Another machine's clock.
     time.sleep(max(0.0, CLOCK_TICK_SECONDS - age_seconds))
     return identity_of(file)
+
+
+def known_digest(file: Path, manifest: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a checkpoint of one file; it is not read if its manifest was written about it.
+
+    Raises:
+        OSError: when the file cannot be read.
+    """
+    identity, sha256 = identity_of(file), str(manifest["sha256"])
+    is_seen = identity != [] and manifest.get("seen") == [sha256, *identity]
+    return sha256 if is_seen else digest_of(file)
 
 
 def read_manifest(folder: Path, name: str = MANIFEST) -> Checkpoint | str | None:
@@ -133,9 +144,7 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> Checkpoint | str | None
             return f"the checkpoint {relative!r} is not what {name} says: {wrong}"
         return Checkpoint(generation=generation, step=step, sha256=sha256, path=file, files=files)
     try:
-        identity = identity_of(file)
-        is_seen = identity != [] and found.get("seen") == [sha256, *identity]
-        actual = sha256 if is_seen else digest_of(file)
+        actual = known_digest(file, found)
     except OSError as error:
         return f"the checkpoint {relative!r} of {name} cannot be read: {error.strerror}"
     if actual != sha256:
@@ -243,7 +252,8 @@ def commit_folder(
     try:
         for mark in path.glob(f"{NODE_MARK}*"):
             mark.unlink(missing_ok=True)
-        _put_manifest(folder, manifest, keep=keep)
+        with _locked(folder):
+            _put_manifest(folder, manifest, keep=keep)
     except OSError as error:
         raise CheckpointFailed(f"no checkpoint of step {step}: {error.strerror or error}") from error
     return Checkpoint(generation=generation, step=step, sha256=sha256, path=path, files=dict(files))
@@ -270,15 +280,16 @@ def write_checkpoint(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _check_fence(folder, generation)
-        sha256 = _write_whole(file, write, check)
-        manifest = {
-            "generation": generation,
-            "step": step,
-            "sha256": sha256,
-            "path": file.name,
-            "seen": [sha256, *_settled_identity(file)],
-        }
-        _put_manifest(folder, manifest, keep=keep)
+        with ExitStack() as until_named:
+            sha256 = _write_whole(file, write, check, lambda: until_named.enter_context(_locked(folder)))
+            manifest = {
+                "generation": generation,
+                "step": step,
+                "sha256": sha256,
+                "path": file.name,
+                "seen": [sha256, *settled_identity(file)],
+            }
+            _put_manifest(folder, manifest, keep=keep)
     except OSError as error:
         raise CheckpointFailed(f"no checkpoint of step {step}: {error.strerror or error}") from error
     return Checkpoint(generation=generation, step=step, sha256=sha256, path=file)
@@ -390,9 +401,14 @@ def _write_bytes(file: Path, content: bytes) -> None:
 
 
 def _write_whole(
-    file: Path, write: Callable[[BinaryIO], Any], check: Callable[[Path], Any] | None = None
+    file: Path,
+    write: Callable[[BinaryIO], Any],
+    check: Callable[[Path], Any] | None,
+    before_rename: Callable[[], Any],
 ) -> str:
     """Write a file under a temporary name, sync it to disk, check and rename it; return its digest.
+
+    From `before_rename` on, another process must not clean up: no manifest names the file yet.
 
     Raises:
         CheckpointFailed: when `check` cannot load it.
@@ -405,6 +421,7 @@ def _write_whole(
             sha256 = digest_of(aside)
             if check is not None:
                 _must_load(check, aside)
+        before_rename()
     return sha256
 
 
@@ -464,11 +481,13 @@ def forget_manifests(folder: Path) -> None:
 
 
 def _put_manifest(folder: Path, manifest: Mapping[str, Any], *, keep: int) -> None:
-    """Check the fence, write a manifest, keep the previous ones, and remove checkpoints that none names."""
-    with _locked(folder):
-        _check_fence(folder, int(manifest["generation"]))
-        kept = _remember_previous(folder, keep)
-        _write_bytes(folder / MANIFEST, json.dumps(manifest).encode())
+    """Check the fence, write a manifest, keep the previous ones, and remove checkpoints that none names.
+
+    The caller holds the lock of the folder.
+    """
+    _check_fence(folder, int(manifest["generation"]))
+    kept = _remember_previous(folder, keep)
+    _write_bytes(folder / MANIFEST, json.dumps(manifest).encode())
     _clean(folder, keep={str(manifest["path"]), *kept}, newest=(manifest["generation"], manifest["step"]))
 
 

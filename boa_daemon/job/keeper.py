@@ -630,8 +630,8 @@ class Keeper:
             self._note()
             self._stop = OrderedStop(self.unit, child, self._family, self._note_stop, group=self._group)
             log.write_line(f"boa: {self._stop}")
-        else:
-            self._stop.go_on()
+        elif said := self._stop.go_on():
+            log.write_line(f"boa: {said}")
         if not self._kill_asked and time.monotonic() > self._stop_asked_at + self.unit.grace_seconds:
             # What outlives processes that have saved is a sidecar; else it may be what had to save.
             self._is_late = not self._stop.asks_first or bool(self._stop.savers()) or child not in self._ended

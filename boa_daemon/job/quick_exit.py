@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 C_EXIT_SECONDS = 30.0
@@ -23,15 +24,15 @@ C_EXIT_SECONDS = 30.0
 _FLUSHED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
 
-def exit_quickly() -> None:
-    """Make this process exit quickly once its script is over."""
+def exit_quickly(at_last: Callable[[], object] = lambda: None) -> None:
+    """Make this process exit quickly once its script is over; `at_last` is called when all else is done."""
     # The handler is registered only when the script is over: the last one registered runs first.
     at_the_end = getattr(threading, "_register_atexit", None)
     if at_the_end is not None:
-        at_the_end(atexit.register, _leave)
+        at_the_end(atexit.register, _leave, at_last)
 
 
-def _leave() -> None:
+def _leave(at_last: Callable[[], object]) -> None:
     """Run the exit handlers, flush all files, and exit."""
     atexit.unregister(_leave)
     atexit._run_exitfuncs()
@@ -40,6 +41,7 @@ def _leave() -> None:
     for file in sorted(files, key=lambda one: _FLUSHED.index(type(one))):
         with suppress(OSError, ValueError):
             file.flush()
+    at_last()
     _exit_whatever_happens(1 if getattr(sys, "last_value", None) is not None else 0)
 
 

@@ -105,6 +105,7 @@ class Run:
         self._use: tuple[float, float | None] | None = None
         self._gap_seconds = 0.0
         self._is_entered = False
+        self._trains = self._is_idle = False
         self._handler_before: Any = None
         self._registration = Registration({} if RAY_WORKER in environment else environment)
         self._lease = Lease(environment)
@@ -126,8 +127,7 @@ class Run:
     @property
     def width(self) -> int:
         """The number of ranks of this generation, as far as torch or the launcher tells; else 1."""
-        distributed = sys.modules.get("torch.distributed")
-        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        if (distributed := _torch_group()) is not None:
             return int(distributed.get_world_size())
         for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
             if self._environment.get(name, ""):
@@ -151,7 +151,7 @@ class Run:
 
     def leave_to_parent(self) -> None:
         """In a forked process: be an ordinary process, until it uses this run itself."""
-        self._is_entered = False
+        self._is_entered = self._trains = self._is_idle = False
         if signal.getsignal(signal.SIGTERM) == self._on_signal:
             signal.signal(signal.SIGTERM, self._handler_before or signal.SIG_DFL)
 
@@ -162,7 +162,25 @@ class Run:
             self._handler_before = self._handler_before if before == self._on_signal else before
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        """Note that a stop was asked for; without anything to save, be an ordinary process from now on.
+
+        A rank is never one: another may have reported the step that both are in. What a launcher has said of
+        ranks does not count, because a rank's own helpers inherit it.
+        """
         self.stop_asked = True
+        trains = self._trains or self.rank is not None or _torch_group() is not None
+        is_ours = signal.getsignal(signal.SIGTERM) == self._on_signal
+        if is_ours and not trains and os.path.exists(self._stop_file):
+            self._is_idle = True
+            self._registration.idles()
+            signal.signal(signal.SIGTERM, self._handler_before or signal.SIG_DFL)
+
+    def train(self) -> None:
+        """Count this process as one that has something to save."""
+        self._trains = True
+        if self._is_idle:
+            self._is_idle = False
+            self.enter()
 
     def resume(self) -> Checkpoint | None:
         """Return the newest complete checkpoint, or None."""
@@ -204,6 +222,7 @@ class Run:
             return None
 
     def _report(self, step: int, samples: float, loss: float | None, gradient_noise: float | None) -> None:
+        self.train()
         if self.step is None:
             # The first step compiles, warms caches and connects ranks: it does not show the speed.
             self._began = time.monotonic()
@@ -250,6 +269,7 @@ class Run:
 
     def should_checkpoint(self, every: int | None, agree: Callable[[bool], bool] | None) -> bool:
         """Return whether to save now: some rank was asked to stop, or `every` steps have passed."""
+        self.train()
         self._registration.looks()
         if not self.stop_agreed and self._agreed(agree):
             self._stop()
@@ -273,7 +293,12 @@ class Run:
     def _stop(self) -> None:
         self.stop_agreed = True
         if self.progress and RAY_WORKER not in self._environment:
-            exit_quickly()
+            exit_quickly(self._leave)
+
+    def _leave(self) -> None:
+        """End in order: what waits for this process's end must not go on as if it were done."""
+        if self._is_entered and os.path.exists(self._stop_file):
+            self._registration.leaves()
 
     def _is_asked(self) -> bool:
         """Return whether this process was asked to stop, by a signal or by the request file."""
@@ -289,8 +314,7 @@ class Run:
         if agree is not None:
             self._all_have_written = self._saving is not None and not agree(is_writing)
             return bool(agree(self.stop_asked))
-        distributed = sys.modules.get("torch.distributed")
-        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        if (distributed := _torch_group()) is None:
             self._all_have_written = not is_writing
             return self.stop_asked
         return self._agreed_by_torch(distributed, is_writing=is_writing)
@@ -341,6 +365,7 @@ class Run:
 
         The first one of a generation is loaded again before it counts, by `check` where that is given.
         """
+        self.train()
         self._saved_at_step = step
         if not self.is_first:
             return None
@@ -408,6 +433,7 @@ class Run:
         self, step: int, write: Callable[[Path], Any], gather: Gather | None
     ) -> Checkpoint | None:
         """Write this rank's part of a folder; a later call waits for the future that `write` may return."""
+        self.train()
         if self._saving is not None:
             self.finish_save()
         self._saved_at_step = step
@@ -482,18 +508,22 @@ class Run:
         """Return the bytes of all ranks, in the order of ranks."""
         if gather is not None:
             return gather(part)
-        distributed = sys.modules.get("torch.distributed")
-        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        if (distributed := _torch_group()) is None:
             return [part]
         parts: list[Any] = [None] * distributed.get_world_size()
         distributed.all_gather_object(parts, part, group=self._gloo(distributed))
         return parts
 
 
+def _torch_group() -> Any:
+    """Return `torch.distributed` if this process is a rank of it, else None."""
+    found = sys.modules.get("torch.distributed")
+    return found if found is not None and found.is_available() and found.is_initialized() else None
+
+
 def _given_rank(environment: Mapping[str, str]) -> int:
     """Return this process's rank: from torch, from the launcher, or the number of its node."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+    if (distributed := _torch_group()) is not None:
         return int(distributed.get_rank())
     for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "BOA_NODE_RANK"):
         if environment.get(name, ""):
@@ -653,6 +683,7 @@ def steps(
             untouched.
     """
     run = current()
+    run.train()
     found = run.resume()
     if found is not None:
         load(found.path)

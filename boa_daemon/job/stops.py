@@ -9,7 +9,13 @@ stop takes these steps:
 3. Registered processes find the request at their next step, save and end. One that has not looked for a
    request yet gets SIGTERM, if it catches it. All other processes (loader workers, pools, pipes, launchers)
    run on.
-4. When the registered processes have ended, the others get SIGTERM. When the grace is over, all are killed.
+4. A registered process that is done with everything says so, and waits until the keeper has suspended the
+   other shells, too: one may look again and again for the end of a training that it has not started.
+5. When the registered processes have ended, the others get SIGTERM. When the grace is over, all are killed.
+
+A registered process that has had no step and is in no loop (an evaluator that looks for checkpoints) has
+nothing to save. It says so when it gets SIGTERM in step 3, by a read lock, and counts as one of the others
+once another registered process has been asked. If it is alone, it keeps the whole grace: nobody knows better.
 
 No registered process is missed. A process registers after its handler of SIGTERM is in place, and looks for
 the request after that. If it registered before step 2, the keeper counts it, and the request was there
@@ -33,6 +39,7 @@ import fcntl
 import os
 import re
 import signal
+import stat
 import struct
 import time
 from collections.abc import Callable, Mapping
@@ -42,6 +49,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.job.control_group import ControlGroup
+from boa_daemon.job.course import OUTPUT
 from boa_daemon.job.processes import PROC, descendants, is_suspended, parent_of, send
 from boa_daemon.job.regular_files import KeptOpen, open_regular
 from boa_daemon.job.unit import Unit
@@ -52,6 +60,8 @@ REGISTER = "BOA_REGISTER_FILE"
 """Variable with the path of the file on which the command's processes register."""
 LEASE = "BOA_LEASE_FILE"
 """Variable with the path of the file that the unit's keeper has locked while it lives."""
+LEAVE = "leave"
+"""Name of the file, beside the register, that lets processes end that are done with everything."""
 LEASE_SECONDS, LEASE_LOOK_SECONDS = 600.0, 10.0
 """A command without a keeper saves and ends after this time; how often a process of it looks."""
 LEAVE_SECONDS = 0.5
@@ -70,7 +80,7 @@ _WAITERS = re.compile(
 _FOLLOWERS = ("su", "runuser", "sudo", "script", "nsenter", "unshare", "newgrp", "sg", "login")
 """Programs that suspend themselves with the program that they have started, until somebody wakes them."""
 SHELL_SECONDS = 5.0
-"""How long a process that ends at once waits until its shell is suspended: a new keeper needs seconds."""
+"""How long a process that is about to end waits until shells are suspended: a new keeper needs seconds."""
 _MOST_LOOKS = 8192
 """How often the kernel is asked for one more lock: a job may hold as many as it likes."""
 
@@ -81,6 +91,7 @@ class Registration:
     def __init__(self, environment: Mapping[str, str]) -> None:
         file = environment.get(REGISTER, "")
         self._file = KeptOpen(file, os.O_RDWR | os.O_NOFOLLOW, 0o600) if file else None
+        self._leave = os.path.join(os.path.dirname(file), LEAVE)
 
     def enter(self) -> None:
         """Register this process; does nothing outside a unit, or where files cannot be locked."""
@@ -94,11 +105,28 @@ class Registration:
         """
         self._lock(2)
 
-    def _lock(self, length: int) -> None:
+    def idles(self) -> None:
+        """Note that this process knows of the stop and has nothing to save."""
+        self._lock(1, fcntl.LOCK_SH)
+
+    def leaves(self) -> None:
+        """Note that this process is about to end, and wait until the keeper is ready for that.
+
+        Where nobody keeps the unit, a shell may start its next command after `SHELL_SECONDS`.
+        """
+        is_seen = self._lock(2, fcntl.LOCK_SH)
+        until = time.monotonic() + SHELL_SECONDS
+        while is_seen and not os.path.exists(self._leave) and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def _lock(self, length: int, kind: int = fcntl.LOCK_EX) -> bool:
+        """Lock this process's place; return whether that has worked."""
         if self._file is not None:
             with suppress(OSError):
                 place = 2 * os.getpid()
-                fcntl.lockf(self._file.descriptor(), fcntl.LOCK_EX | fcntl.LOCK_NB, length, place)
+                fcntl.lockf(self._file.descriptor(), kind | fcntl.LOCK_NB, length, place)
+                return True
+        return False
 
 
 class Lease:
@@ -153,10 +181,15 @@ def _is_locked(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class Registered:
-    """A registered process: its id, as the keeper sees it, and whether it looks for a stop at each step."""
+    """A registered process: its id, as the keeper sees it, and whether it looks for a stop at each step.
+
+    One that is idle knows of the stop and has nothing to save; one that leaves has saved and is about to end.
+    """
 
     pid: int
     looks: bool
+    is_idle: bool = False
+    leaves: bool = False
 
 
 def registered(file: Path) -> list[Registered]:
@@ -165,7 +198,8 @@ def registered(file: Path) -> list[Registered]:
     The kernel names any lock of a range, and not the first one: it keeps them in the order in which their
     processes came. So what is before and what is behind each lock is looked through, too.
     """
-    found: dict[tuple[int, int], bool] = {}
+    looking: dict[tuple[int, int], bool] = {}
+    done: set[tuple[int, int]] = set()
     with suppress(OSError), open_regular(file) as stream:
         ranges = [(0, 0)]  # Begin and end; 0 for no end.
         for _ in range(_MOST_LOOKS):
@@ -178,12 +212,17 @@ def registered(file: Path) -> list[Registered]:
                 continue
             # Processes that our namespace lacks all have the number 0: they differ by their places.
             one = (pid, 0 if pid else begin)
-            found[one] = found.get(one, False) or length != 1
+            looking[one] = looking.get(one, False) or length != 1
+            if kind == fcntl.F_RDLCK:
+                done.add(one)
             if begin > start:
                 ranges.append((start, begin))
             if length and (not end or begin + length < end):
                 ranges.append((begin + length, end))
-    return [Registered(pid, looks) for (pid, _), looks in sorted(found.items())]
+    return [
+        Registered(one[0], looks, one in done and not looks, one in done and looks)
+        for one, looks in sorted(looking.items())
+    ]
 
 
 def let_shell_be_suspended(register: str, seconds: float = SHELL_SECONDS) -> None:
@@ -211,9 +250,13 @@ def _has_variable(pid: int, name: str, value: str) -> bool:
 
 def make_request(unit: Unit) -> bool:
     """Make a unit's request file; return whether it is there now."""
+    return _make(unit, request_file(unit))
+
+
+def _make(unit: Unit, file: Path) -> bool:
     try:
         with unit.as_user():
-            os.close(os.open(request_file(unit), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
     except OSError as error:
         return error.errno == errno.EEXIST
     return True
@@ -268,8 +311,10 @@ class OrderedStop:
         self._frozen: list[int] = []
         self._sought: set[int] = set()
         self._followers: list[int] = []
+        self._asked: set[int] = set()
+        self._idle: list[int] = []
         self._leave_until: float | None = None
-        self._has_told_all = False
+        self._has_told_all = self._lets_leave = False
         if before is not None:
             self._resume(before)
             return
@@ -304,6 +349,7 @@ class OrderedStop:
         return {
             "began": self._began,
             "told": sorted(self._told),
+            "asked": sorted(self._asked),
             "shells": self._shells,
             "suspended": self._suspended,
             "frozen": self._frozen,
@@ -318,6 +364,7 @@ class OrderedStop:
     def _resume(self, before: Mapping[str, Any]) -> None:
         """Go on with a stop that another keeper began: what it had noted is done once more."""
         self._began, self._told = before["began"], set(before["told"])
+        self._asked = set(before.get("asked", ()))
         self._shells, self._suspended = list(before["shells"]), list(before["suspended"])
         self._followers = list(before.get("followers", ()))
         self._frozen = list(before.get("frozen", ()))
@@ -330,7 +377,7 @@ class OrderedStop:
         elif self._shells and self.savers():
             send([pid for pid in self._suspended if pid in family], signal.SIGSTOP)
             self._group.freeze(pid for pid in self._frozen if pid in family)
-            waiting = [one for one in self.savers() if not (one.looks and self.had_request)]
+            waiting = [one for one in self.savers() if not ((one.looks and self.had_request) or one.is_idle)]
             self._tell([one.pid for one in waiting if one.pid > 0])
 
     def __str__(self) -> str:
@@ -344,20 +391,28 @@ class OrderedStop:
         return f"a stop: {who} boa_daemon.job can save; the others get SIGTERM afterwards"
 
     def savers(self) -> list[Registered]:
-        """Return the living processes that are to save: registered, and sure to learn of the request."""
+        """Return the living processes that are to save: registered, and sure to learn of the request.
+
+        Those that are idle are among them only if no other one was asked.
+        """
         family = set(self._family())
         with self._unit.as_user():
             found = registered(register_file(self._unit))
         # The processes of a container may descend from a service of the node; they end with `child`.
         apart = bool(self._unit.image) and self._child in family
-        return [
+        idle = [one for one in found if one.is_idle and one.pid in family]
+        asked = [
             one
             for one in found
-            if ((one.looks or catches_sigterm(one.pid)) if one.pid in family else apart and one.looks)
+            if one not in idle
+            and ((one.looks or catches_sigterm(one.pid)) if one.pid in family else apart and one.looks)
         ]
+        self._idle = [one.pid for one in idle]
+        self._asked = self._asked.union(one.pid for one in asked).difference(self._idle)
+        return asked if self._asked else idle
 
-    def go_on(self) -> None:
-        """Take the next step of the stop, if it is time for it; never waits."""
+    def go_on(self) -> str:
+        """Take the next step of the stop, if it is time for it; never waits. Return a line for the log."""
         now = time.monotonic()
         if self.asks_first:
             savers = self.savers()
@@ -366,20 +421,32 @@ class OrderedStop:
                 # One that began its first step after the order has a shell that was not looked for.
                 if any(one.pid not in self._sought for one in savers):
                     self._suspend_shells(savers)
+                if all(one.leaves for one in savers) and not self._lets_leave:
+                    self._suspend_other_shells()
+                    self._lets_leave = _make(self._unit, self._unit.own / LEAVE)
                 last = min(LAST_SIGNAL_SECONDS, self._unit.grace_seconds / 10.0)
                 if now >= self._began + self._unit.grace_seconds - last:
                     self._tell([one.pid for one in savers if catches_sigterm(one.pid)])
-                return
+                return ""
             self._release_shells()
         elif self._child in self._family():
-            return
+            return ""
         if self._leave_until is None:
             self._leave_until = now + LEAVE_SECONDS
         elif now >= self._leave_until and not self._has_told_all:
             # Once: what a shell starts in its trap afterwards has the rest of the grace.
+            self._told.difference_update(self._idle)  # Its first SIGTERM only asked what it has to save.
             self._tell(self._family())
             self._has_told_all = True
             self._note(self)
+            if self.asks_first and self._idle:
+                count = len(self._idle)
+                who = "a process" if count == 1 else f"{count} processes"
+                return (
+                    f"a stop: {who} that used boa_daemon.job without a step had nothing to save, and got "
+                    "SIGTERM after those that had"
+                )
+        return ""
 
     def _tell(self, pids: list[int]) -> None:
         """Send SIGTERM to processes of the family that have not got it yet."""
@@ -417,9 +484,7 @@ class OrderedStop:
             self._note(self)
             send(suspended, signal.SIGCONT)
             self._group.release(frozen)
-            send(self._suspended, signal.SIGSTOP)
-            if self._frozen:
-                self._group.freeze(self._frozen)
+            self._hold_shells()
 
     def _find_shells(self, savers: list[Registered]) -> None:
         """Find the shells that wait for a registered process; they are suspended.
@@ -428,23 +493,47 @@ class OrderedStop:
         would be suspended with it, and that passes the output of a terminal on, is frozen, or runs on where
         nothing can be frozen.
         """
-        family, saving = set(self._family()), {one.pid for one in savers}
+        saving = {one.pid for one in savers}
         for one in savers:
-            line: list[int] = []
-            pid = parent_of(one.pid)
-            while pid in family and pid is not None:
-                line.insert(0, pid)
-                pid = parent_of(pid)
             may_be_suspended = True
-            for above in line:
+            for above in self._line_above(one.pid):
                 program = _program(above)
                 is_shell = only_waits(program)
                 if program in _FOLLOWERS:
-                    may_be_suspended &= not _serves_terminal(above)
+                    may_be_suspended &= not _passes_terminal_on(above)
                     self._followers += [above] if above not in self._followers else []
                 if is_shell and above not in self._shells and above not in saving:
                     self._shells.append(above)
                     (self._suspended if may_be_suspended else self._frozen).append(above)
+
+    def _suspend_other_shells(self) -> None:
+        """Suspend the shells that none of the registered processes descends from, after they are noted.
+
+        One that reads from a pipe runs on: a process may wait until what it writes has been read.
+        """
+        saving, output = {one.pid for one in self.savers()}, self._unit.folder / OUTPUT
+        for pid in self._family():
+            is_new = pid not in self._shells and pid not in saving
+            if is_new and only_waits(_program(pid)) and not _reads_pipe(pid, output):
+                self._shells.append(pid)
+                is_served = any(map(_passes_terminal_on, self._line_above(pid)))
+                (self._frozen if is_served else self._suspended).append(pid)
+        self._note(self)
+        self._hold_shells()
+
+    def _hold_shells(self) -> None:
+        send(self._suspended, signal.SIGSTOP)
+        if self._frozen:
+            self._group.freeze(self._frozen)
+
+    def _line_above(self, pid: int) -> list[int]:
+        """Return the processes of the family that a process descends from, its parent last."""
+        family, line = set(self._family()), list[int]()
+        above = parent_of(pid)
+        while above in family and above is not None:
+            line.insert(0, above)
+            above = parent_of(above)
+        return line
 
     def _release_shells(self) -> None:
         """End the shells that wait for registered processes: SIGTERM is pending when they go on."""
@@ -453,6 +542,10 @@ class OrderedStop:
             # there can hold the shell back.
             send(filter(_is_deaf, self._shells), signal.SIGKILL)
             self._tell(self._shells)
+            # One that ignores it, as shells do that take themselves for interactive, would go on.
+            for pid in self._shells:
+                if _ignores(pid, signal.SIGTERM):
+                    send([pid], signal.SIGKILL if _ignores(pid, signal.SIGHUP) else signal.SIGHUP)
             family = set(self._family())
             send([pid for pid in (*self._suspended, *self._followers) if pid in family], signal.SIGCONT)
             self._group.thaw()
@@ -529,10 +622,33 @@ def _number(value: Any) -> float:
 
 def catches_sigterm(pid: int) -> bool:
     """Return whether a process has a handler for SIGTERM."""
+    return _is_in_mask(pid, "SigCgt:", signal.SIGTERM)
+
+
+def _ignores(pid: int, number: signal.Signals) -> bool:
+    """Return whether a process ignores a signal."""
+    return _is_in_mask(pid, "SigIgn:", number)
+
+
+def _is_in_mask(pid: int, name: str, number: signal.Signals) -> bool:
     with suppress(OSError, ValueError):
         for line in (PROC / str(pid) / "status").read_text().splitlines():
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) & 1 << (signal.SIGTERM - 1))
+            if line.startswith(name):
+                return bool(int(line.split()[1], 16) & 1 << (number - 1))
+    return False
+
+
+def _reads_pipe(pid: int, output: Path) -> bool:
+    """Return whether a process may read from a pipe other than the command's output, or that is not known."""
+    here = PROC / str(pid)
+    try:
+        for file in (here / "fd").iterdir():
+            if stat.S_ISFIFO(file.stat().st_mode) and not (output.exists() and file.samefile(output)):
+                words = (here / "fdinfo" / file.name).read_text().split()
+                if int(words[words.index("flags:") + 1], 8) & os.O_ACCMODE != os.O_WRONLY:
+                    return True
+    except (OSError, ValueError):
+        return True
     return False
 
 
@@ -556,6 +672,11 @@ def _group_of(pid: int) -> int | None:
 def only_waits(program: str) -> bool:
     """Return whether a program is one of `_WAITERS`; its name may have a version (`zsh-5.9`, `ksh93`)."""
     return bool(_WAITERS.fullmatch(re.sub(r"(?:[-.]?\d[\d.]*|-static)+$", "", program)))
+
+
+def _passes_terminal_on(pid: int) -> bool:
+    """Return whether a process would be suspended with its child, and passes the output of a terminal on."""
+    return _program(pid) in _FOLLOWERS and _serves_terminal(pid)
 
 
 def _serves_terminal(pid: int) -> bool:

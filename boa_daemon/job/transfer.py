@@ -12,6 +12,7 @@ fails, the exit code is not 0, and the job does not start.
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import shutil
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,12 @@ from boa_daemon.job.checkpoint import (
     digest_of,
     digest_of_list,
     forget_manifests,
+    known_digest,
     put_manifest,
+    settled_identity,
     wrong_file,
 )
-from boa_daemon.job.regular_files import fits_its_disk
+from boa_daemon.job.regular_files import fits_its_disk, open_regular
 from boa_daemon.job.unit import KEPT, Unit, kept_checkpoints, read_json, write_json
 
 AT_ONCE = 10
@@ -164,26 +167,38 @@ def keep(unit_folder: Path, checkpoints: Path, uri: str) -> None:
     if any(one["step"] == manifest["step"] for one in kept_checkpoints(unit)):
         return
     staging = unit.own / "sending"
+    shutil.rmtree(staging, ignore_errors=True)
     try:
-        _send(unit, manifest, checkpoints, uri, staging)
+        with ExitStack() as held:
+            _send(unit, manifest, uri, staging, _staged(manifest, checkpoints, staging, held))
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _send(unit: Unit, manifest: Mapping[str, Any], checkpoints: Path, uri: str, staging: Path) -> None:
-    """Send this node's part of a checkpoint, and the manifest if that was the last part.
+def _staged(manifest: Mapping[str, Any], checkpoints: Path, staging: Path, held: ExitStack) -> dict[str, int]:
+    """Put this node's files of a checkpoint below `staging`; return the size of each by name.
 
-    Hard links keep the files alive during the upload, because newer checkpoints may replace this one.
+    Newer checkpoints may replace this one during the upload. Hard links keep many files alive. A single one
+    is held open: a link would change it, and whoever reads its manifest next would take its digest anew.
     """
+    path = str(manifest["path"])
+    names = [f"{path}/{name}" for name in manifest.get("files", {})]
+    sizes = {name: _linked(checkpoints / name, staging / name) for name in names}
+    if not names:
+        sizes = {path: _held(checkpoints / path, staging / path, held)}
+    return {name: size for name, size in sizes.items() if size is not None}
+
+
+def _send(unit: Unit, manifest: Mapping[str, Any], uri: str, staging: Path, mine: Mapping[str, int]) -> None:
+    """Send this node's part of a checkpoint, and the manifest if that was the last part."""
     path, step = str(manifest["path"]), manifest["step"]
     listed = manifest.get("files", {})
-    names = [f"{path}/{name}" for name in listed] or [path]
-    mine = {name: size for name in names if (size := _linked(checkpoints / name, staging / name)) is not None}
     wanted = {f"{path}/{name}": int(size) for name, (size, _) in listed.items()} or mine
     mine = {name: size for name, size in mine.items() if wanted[name] == size}
     digests = {f"{path}/{name}": str(digest) for name, (_, digest) in listed.items()}
     for name in mine:
-        if digest_of(staging / name) != digests.get(name, manifest["sha256"]):
+        file, digest = staging / name, digests.get(name)
+        if (digest_of(file) != digest) if digest else (known_digest(file, manifest) != manifest["sha256"]):
             raise TransferFailed(f"{name} is not what its manifest says, and is not sent")
     sent = read_json(unit.own / SENT) or {}
     done = set(sent.get("files", [])) if sent.get("sha256") == manifest["sha256"] else set()
@@ -219,6 +234,35 @@ def _move_file(source: str, target: str, size: int = 0) -> None:
     Mover().move(source, target, {"": size})
 
 
+def _held(file: Path, target: Path, held: ExitStack) -> int | None:
+    """Make `target` a way to a file that stays open with `held`; return its size, None if there is no file.
+
+    Raises:
+        TransferFailed: when it is no file, or has holes and more bytes than its disk.
+        OSError: when it cannot be read.
+    """
+    if not _may_be_sent(file):
+        return None
+    stream = held.enter_context(open_regular(file))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.symlink_to(f"/proc/{os.getpid()}/fd/{stream.fileno()}")
+    return target.stat().st_size
+
+
+def _may_be_sent(file: Path) -> bool:
+    """Return whether a file is there.
+
+    Raises:
+        TransferFailed: when it is no file, or has holes and more bytes than its disk.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode) or not fits_its_disk(found.st_size, file):
+            raise TransferFailed(f"{file.name} is no file, or larger than its disk, and is not sent")
+        return True
+    return False
+
+
 def _linked(file: Path, target: Path) -> int | None:
     """Link (or copy) a file to `target` and return its size; None if this node does not have the file.
 
@@ -226,12 +270,9 @@ def _linked(file: Path, target: Path) -> int | None:
         TransferFailed: when it is no file, or has holes and more bytes than its disk.
         OSError: when it cannot be read.
     """
-    with suppress(FileNotFoundError, NotADirectoryError):
-        found = file.stat()
-        if not stat.S_ISREG(found.st_mode) or not fits_its_disk(found.st_size, file):
-            raise TransferFailed(f"{file.name} is no file, or larger than its disk, and is not sent")
+    if not _may_be_sent(file):
+        return None
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
     try:
         os.link(file, target)
     except FileNotFoundError:
@@ -286,22 +327,26 @@ def fetch(checkpoints: Path, uri: str, step: str, sha256: str) -> None:
         Mover().move(f"{uri}/{path}/", f"{folder}/", sizes, but=listed.keys() - wanted.keys())
         wrong = wrong_file(folder, wanted)
     else:
-        if not _is(checkpoints / path, sha256):
+        identity = _identity_of(checkpoints / path, sha256)
+        if identity is None:
             size = _listed(uri, path).get(path, 0)
             _move_file(f"{uri}/{path}", str(checkpoints / path), size)
-        wrong = "" if _is(checkpoints / path, sha256) else f"{path!r} has another digest"
+            identity = _identity_of(checkpoints / path, sha256)
+        wrong = f"{path!r} has another digest" if identity is None else ""
+        manifest = {**manifest, "seen": [sha256, *(identity or [])]}
     if wrong:
         raise TransferFailed(f"the checkpoint of step {step} in {uri} is damaged: {wrong}")
-    put_manifest(checkpoints, aside.read_bytes())
+    put_manifest(checkpoints, json.dumps(manifest).encode())
     aside.unlink()
 
 
-def _is(file: Path, sha256: str) -> bool:
-    """Return whether a file exists and has this digest."""
+def _identity_of(file: Path, sha256: str) -> list[Any] | None:
+    """Return the identity with which a file has this digest; None if it is not there, or has another one."""
     try:
-        return digest_of(file) == sha256
+        identity = settled_identity(file)  # Before the digest: a change in between makes it out of date.
+        return identity if digest_of(file) == sha256 else None
     except OSError:
-        return False
+        return None
 
 
 def main(words: list[str]) -> int:

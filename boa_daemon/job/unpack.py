@@ -33,6 +33,9 @@ _HEADERS = (
 )
 
 
+_CUT_SHORT = (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError)  # type: ignore[attr-defined]  # the same
+
+
 class BadArchive(ValueError):
     """An archive holds something that is not unpacked, or more than is allowed."""
 
@@ -45,10 +48,15 @@ class _Member(tarfile.TarInfo):
         """Return the next member.
 
         Raises:
-            BadArchive: when its header is damaged; `tarfile` would end there without a word.
+            BadArchive: when its header is damaged or missing; `tarfile` would end there without a word. Who
+                writes an archive ends it with blocks of zeros.
         """
         try:
             return super().fromtarfile(archive)
+        except _CUT_SHORT as error:
+            if archive.offset > 0:
+                raise BadArchive(f"it is cut short: {error}") from None
+            raise
         except tarfile.InvalidHeaderError as error:  # type: ignore[attr-defined]  # typeshed lacks it
             if archive.offset > 0:
                 raise BadArchive(f"it is damaged: {error}") from None

@@ -88,10 +88,9 @@ class JobQueue:
                 select(JOBS).where(JOBS.c.status.in_(sorted(ACTIVE))).order_by(JOBS.c.seq)
             )
             active = [job_of(row) for row in found]
-            widths = self._widths(connection, held)
+            starts = self._starts(connection, held)
             self.active: dict[JobId, JobRecord] = {
-                job.id: replace(job, slots=tuple(held.get(job.id, ())), width=widths.get(job.id))
-                for job in active
+                job.id: _holding(job, held.get(job.id, []), starts.get(job.id)) for job in active
             }
             self.claims = self._claims(connection)
             self._next = max(int(json.loads(_meta(connection, "next_job") or "1")), self._marked())
@@ -107,16 +106,19 @@ class JobQueue:
         ended = select(GENERATIONS).where(
             GENERATIONS.c.job.in_([name for name, job in known.items() if not job.slots])
         )
+        stopped: set[JobId] = set()
         for row in connection.execute(ended):
             if row.generation == known[row.job].generation and row.end in _KEEPS_CLAIM:
                 found[row.job] = Claim(width=Width(row.gpu_type, row.gpus))
+                if row.end == "stopped":
+                    stopped.add(row.job)
         last = connection.scalar(select(func.max(INTENTS.c.at))) or 0.0
         ordered = select(INTENTS).where(
             INTENTS.c.kind == "start", INTENTS.c.target.in_(list(known)), INTENTS.c.at >= last - HOUR
         )
         for row in connection.execute(ordered.order_by(INTENTS.c.at)):
             start, job = loads(row.action), known[row.target]
-            if start.generation == job.generation + 1 and (job.slots or row.target in found):
+            if start.generation == job.generation + 1 and (job.slots or row.target in stopped):
                 found[row.target] = Claim(width=start.width, slots=start.slots)
         return found
 
@@ -165,17 +167,21 @@ class JobQueue:
             with suppress(OSError):
                 write_whole(self._mark, str(number), durable=False)
 
-    def _widths(self, connection: Connection, held: Iterable[JobId]) -> dict[JobId, Width]:
-        """Return the width of each job that holds GPUs."""
+    def _starts(
+        self, connection: Connection, held: Iterable[JobId]
+    ) -> dict[JobId, tuple[Width, tuple[GpuSlot, ...]]]:
+        """Return the width and the GPUs of each job that holds GPUs, as it was started on them."""
         names = set(held)
         if not names:
             return {}
         rows = connection.execute(
-            select(GENERATIONS.c.job, GENERATIONS.c.gpu_type, GENERATIONS.c.gpus).where(
+            select(GENERATIONS.c.job, GENERATIONS.c.gpu_type, GENERATIONS.c.gpus, GENERATIONS.c.slots).where(
                 GENERATIONS.c.ended_at.is_(None)
             )
         )
-        return {row.job: Width(row.gpu_type, row.gpus) for row in rows if row.job in names}
+        return {
+            row.job: (Width(row.gpu_type, row.gpus), slots_of(row.slots)) for row in rows if row.job in names
+        }
 
     def submit(self, contents: Sequence[NewJob], *, at: float) -> list[JobRecord]:
         """Store jobs, all or none.
@@ -560,6 +566,15 @@ def _records(ticket: PendingSubmission, first: int) -> list[JobRecord]:
         )
         for number, (content, user, class_name, size) in enumerate(ticket.contents)
     ]
+
+
+def _holding(
+    job: JobRecord, held: list[GpuSlot], start: tuple[Width, tuple[GpuSlot, ...]] | None
+) -> JobRecord:
+    """Return a job with the GPUs that it holds, in the order of its start: those that are lent come last."""
+    width, started_on = start or (None, ())
+    slots = dict.fromkeys((*filter(set(held).__contains__, started_on), *held))
+    return replace(job, slots=tuple(slots), width=width)
 
 
 def _meta(connection: Connection, key: str) -> str | None:

@@ -30,10 +30,14 @@ ALWAYS = (
     "deepspeed-shaped",
     "closes all descriptors",
     "suspended by others",
+    "bash -i",
+    "started apart, kill -0",
+    "srun: a server starts it",
+    "a daemon of its own",
 )
 """The sample of runs that are not exhaustive: one of each kind of fault."""
 
-KILLED = ("followed by &&", "|& tee", "setsid", "trap that kills", "the second begins late")
+KILLED = ("followed by &&", "|& tee", "setsid", "trap that kills", "the second begins late", "tmux, then")
 
 
 @pytest.mark.parametrize(

@@ -124,13 +124,18 @@ class JobView:
         return self._teams(self._purses, self._clock.now())
 
     def claims(self) -> Mapping[JobId, Claim]:
-        """Return what jobs claim from the order to stop until they start."""
-        claims = self._queue.claims
-        for name in list(claims):
+        """Return what jobs claim from the order to stop until they start, the oldest job first.
+
+        A process that starts hears of claims in another order, and jobs are served by it.
+        """
+        claims, present = self._queue.claims, dict[int, tuple[JobId, Claim]]()
+        for name, claim in list(claims.items()):
             job = self._queue.active.get(name)
             if job is None or job.is_cancelled or (job.slots and name not in self._stopping):
                 del claims[name]
-        return dict(claims)
+            else:
+                present[job.seq] = name, claim
+        return dict(present[number] for number in sorted(present))
 
     def _take_in(self, reports: Mapping[JobId, RunReport]) -> bool:
         """Update the queue from reports; return whether a generation has ended."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from boa_daemon.tick.facts.placeable_nodes import PlaceableNodes
-from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.plan import BY_POLICY, Plan
 from boa_daemon.tick.facts.reasons import WaitReason
 from boa_daemon.tick.facts.state import Rules
 from policies.answer import Allocation
@@ -74,13 +74,18 @@ class Draft:
         reasons = self.planned_reasons
 
         def why(job: JobId) -> str:
-            return f"another job needs the GPUs that were lent to it: {reasons.get(job, 'by the policy')}"
+            return f"another job needs the GPUs that were lent to it: {reasons.get(job, BY_POLICY)}"
 
         return replace(
             self,
             allocation=self.allocation.with_widths(givers, why),
             changes=replace(self.changes, wishes={**givers, **self.changes.wishes}),
         )
+
+    def own_reason(self, job: JobId) -> str:
+        """Return why a job has its planned width, without GPUs lent to it."""
+        reasons = self.planned_reasons if job in self.lent else self.plan.jobs.reasons
+        return reasons.get(job, BY_POLICY)
 
     @property
     def has_fixed_fleet(self) -> bool:

@@ -31,6 +31,11 @@ def lent_reason(why: str, planned: Width, reason: str) -> str:
     return f"{why}; planned without them are {planned}: {reason}"
 
 
+def stay_reason(kept: Width, planned: Width) -> str:
+    """Return why a job has another width than planned, which no other job's need changes."""
+    return f"it keeps {kept} ({planned} are planned): its width may not change yet"
+
+
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJobs:

@@ -372,6 +372,12 @@ class ClusterState:
         """The nodes that boot, are stopped, or whose end is announced or has begun."""
         return _passes(self)
 
+    @property
+    def jobs_on_ending_nodes(self) -> frozenset[JobId]:
+        """The jobs with GPUs on a node whose end is announced or has begun; they have to move."""
+        ending = (n for n in self.passing_nodes if n.ends_by is not None or n.phase == "terminating")
+        return frozenset(job for node in ending for job in node.gpus if job is not None)
+
     def with_gaps_or(self, names: AbstractSet[NodeId]) -> Mapping[NodeId, NodeState]:
         """Return nodes in their order that include all nodes with gaps and all named ones."""
         gaps = self.nodes_with_gaps

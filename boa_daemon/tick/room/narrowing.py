@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from boa_daemon.tick.facts.offers import closed_until, room_to_rent
+from boa_daemon.tick.facts.plan import stay_reason
 from boa_daemon.tick.facts.room_caps import (
     NARROWS,
     RoomCap,
@@ -149,7 +150,7 @@ class _Why:
     def __call__(self, job: JobId) -> str:
         planned = self.asked[job]
         if job in self.fixed:
-            return f"it keeps {self.fixed[job]} ({planned} are planned): its width may not change yet"
+            return stay_reason(self.fixed[job], planned)
         full = self.full
         if job in self.found.widths:
             return f"{full}, of which {planned} for this one: {BY_VALUE}"

@@ -116,6 +116,57 @@ def test_a_stranger_is_refused_before_its_body(served: Served, method: str, path
         assert time.monotonic() - began < 5.0
 
 
+REFUSED = {
+    "a stranger": ("tcp", "/v1/jobs", "", 401),
+    "a wrong token": ("tcp", "/v1/jobs", "Authorization: Bearer wrong\r\n", 401),
+    "too large a sign-in": ("tcp", "/v1/session", "", 413),
+    "too many requests": ("tcp", "/v1/jobs", f"Authorization: Bearer {TOKEN}\r\n", 429),
+    "too many on the socket": ("unix", "/v1/jobs", "", 429),
+}
+
+
+@pytest.mark.parametrize("is_chunked", [False, True], ids=["in one", "in chunks"])
+@pytest.mark.parametrize("size", [5000, 3_000_000])
+@pytest.mark.parametrize("refusal", REFUSED.values(), ids=REFUSED)
+def test_who_sends_the_body_after_the_refusal_sees_it_and_no_reset(
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    refusal: tuple[str, str, str, int],
+    size: int,
+    is_chunked: bool,
+) -> None:
+    """As clients do that send the head first; the connection ends as one that nobody broke."""
+    monkeypatch.setattr("boa_daemon.api.admission.MOST_AT_ONCE", 0)
+    kind, path, token, status = refusal
+    body = b"x" * size
+    length = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {size}"
+    with served.connect(kind) as channel:
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{token}{length}\r\n\r\n"
+        channel.sendall(head.encode())
+        # How long a body in chunks is shows only as it comes.
+        answer = b"" if is_chunked and status == 413 else channel.recv(4096)
+        channel.sendall(b"%x\r\n%s\r\n0\r\n\r\n" % (size, body) if is_chunked else body)
+        while part := channel.recv(4096):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["message"]
+
+
+def test_what_follows_a_refusal_is_dropped_only_for_a_while(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger who goes on and on is hung up on."""
+    monkeypatch.setattr("boa_daemon.api.admission.DROPPED_BYTES", 100_000)
+    with served.connect("tcp") as channel:
+        channel.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 30000000\r\n\r\n")
+        assert channel.recv(4096).startswith(b"HTTP/1.1 401 ")
+        began = time.monotonic()
+        with pytest.raises(ConnectionError):
+            channel.sendall(b"x" * 29_000_000)
+        assert time.monotonic() - began < 5.0
+
+
 def test_a_sign_in_has_a_small_body(served: Served) -> None:
     """Nobody is known yet who sends it."""
     answer = httpx.post(f"{served.url}/v1/session", content=b"x" * 5000)

@@ -7,10 +7,12 @@ import json
 import mmap
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -529,3 +531,34 @@ def test_a_folder_that_cannot_be_made_is_a_failed_checkpoint(tmp_path: Path) -> 
     (tmp_path / "c").write_text("a file")
     with pytest.raises(CheckpointFailed, match="step 1"):
         write_checkpoint(tmp_path / "c", generation=1, step=1, write=lambda file: file.write(b"x"))
+
+
+WRITERS = """
+import sys
+from pathlib import Path
+from boa_daemon.job.checkpoint import write_checkpoint
+folder, first = Path(sys.argv[1]), int(sys.argv[2])
+sys.stdin.readline()
+for number in range(first, first + 25):
+    write_checkpoint(folder, generation=1, step=100 + number % 4, write=lambda file: file.write(b"x"))
+"""
+
+
+def test_a_manifest_has_its_file_though_several_processes_save_in_one_folder(tmp_path: Path) -> None:
+    """None removes, as left over, what another has put in its place and is about to name."""
+    words = [sys.executable, "-c", WRITERS, str(tmp_path)]
+    with ExitStack() as all_of_them:
+        writers = [
+            all_of_them.enter_context(subprocess.Popen([*words, str(first)], stdin=subprocess.PIPE))
+            for first in range(4)
+        ]
+        for one in writers:
+            assert one.stdin is not None
+            one.stdin.write(b"\n")
+            one.stdin.close()
+        while any(one.poll() is None for one in writers):
+            with checkpoint_module._locked(tmp_path):
+                found, wrong = newest_checkpoint(tmp_path)
+            assert found is None or not wrong, wrong
+        assert [one.wait() for one in writers] == [0] * 4
+    assert newest_checkpoint(tmp_path)[0] is not None

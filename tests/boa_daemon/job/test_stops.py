@@ -368,6 +368,7 @@ def test_a_process_that_saves_at_once_does_not_outrun_the_suspension_of_its_shel
     unit = a_unit(tmp_path, "unused")
 
     def slow(of: Unit) -> bool:
+        (of.own / stops.LEAVE).touch()  # As if its exit were not orderly: it does not wait for the keeper.
         found = make_request(of)
         time.sleep(1.5)
         return found
@@ -650,3 +651,169 @@ def test_a_stop_whose_save_fails_says_why_and_what_to_change(
     assert why in printed(unit)
     assert os.strerror(getattr(errno, code)) in why
     assert advice in why
+
+
+EVALUATOR = (
+    "import time\nfrom boa_daemon import job\n{first}\nwhile True:\n    {each}\n    time.sleep(0.05)\n"
+)
+EVALUATORS = {
+    "asks for the newest checkpoint": EVALUATOR.format(first="pass", each="job.resume()"),
+    "asked for the folder": EVALUATOR.format(first="job.checkpoint_dir()", each="pass"),
+    "asks whether to stop": EVALUATOR.format(first="pass", each="job.should_stop()"),
+    "computes": EVALUATOR.format(first="job.resume()", each="sum(range(10**6))"),
+    "waits for a child": EVALUATOR.format(
+        first="job.resume(); import subprocess", each="subprocess.run(['sleep', '600'])"
+    ),
+    "waits for a thread": EVALUATOR.format(
+        first="job.resume(); import threading",
+        each="one = threading.Thread(target=time.sleep, args=(600,), daemon=True); one.start(); one.join()",
+    ),
+    "in a fork": EVALUATOR.format(
+        first="import os\njob.resume()\nif os.fork(): os.wait()", each="job.resume()"
+    ),
+    "has the ranks of its parent": "import os\nos.environ.update(WORLD_SIZE='2', RANK='1')\n"
+    + EVALUATOR.format(first="pass", each="job.resume()"),
+}
+
+
+KILLED_BESIDE = [pytest.param(name, True, id=f"{name}, keeper killed") for name in ("computes", "in a fork")]
+
+
+@pytest.mark.parametrize(
+    ("name", "kill"), [*(pytest.param(name, False, id=name) for name in EVALUATORS), *KILLED_BESIDE]
+)
+def test_a_process_without_a_step_does_not_hold_a_stop_whose_trainings_have_saved(
+    tmp_path: Path, keep: Any, name: str, kill: bool
+) -> None:
+    """It is told after the training, like a process without the helper; the log says so."""
+    run = f"({script(EVALUATORS[name])}; echo it went on) & {sys.executable} {LOOP} --save 2; echo it went on"
+    unit = a_unit(tmp_path, run, grace_seconds=120.0)
+    guard = keep(unit)
+    until(lambda: step_of(unit) > 5 and len(registered(register_file(unit))) > 1)
+    began = time.monotonic()
+    guard.terminate()
+    until(lambda: "a stop: the " in printed(unit))
+    if kill:
+        kill_keeper(unit)
+    assert guard.wait(timeout=60) == 0
+    assert time.monotonic() - began < 40.0
+    assert saved_step(unit) == step_of(unit) > 5
+    assert ended(unit)["killed"] is False
+    assert "had nothing to save, and got SIGTERM after those that had" in printed(unit)
+    assert "it went on" not in printed(unit)
+
+
+HOLDS = {
+    "has reported a step": "job.report(1); time.sleep(4); job.save(2, lambda file: file.write(b'x'))",
+    "is in its first step": "def save(file): file.write(b'x')\n"
+    "for _ in job.steps(9, load=None, save=save): time.sleep(4)",
+    "has a handler of its own": "import signal\njob.resume()\n"
+    "def end(*_): time.sleep(4); job.save(2, lambda file: file.write(b'x')); raise SystemExit\n"
+    "signal.signal(signal.SIGTERM, end)\nprint('set', flush=True)\ntime.sleep(600)",
+    "begins to train": "job.resume(); print('set', flush=True)\n"
+    "while not job.run.current().stop_asked: time.sleep(0.01)\n"
+    "job.report(1); time.sleep(4); job.save(2, lambda file: file.write(b'x'))",
+}
+
+
+@pytest.mark.parametrize("name", HOLDS)
+def test_a_process_that_may_have_something_to_save_has_its_time_though_another_has_saved(
+    tmp_path: Path, keep: Any, name: str
+) -> None:
+    """Also one that has not looked for a stop, and one that gets its first step after the order."""
+    text = (
+        f"import time\nfrom boa_daemon import job\nimport boa_daemon.job.run\n{HOLDS[name]}\nprint('saved')\n"
+    )
+    folder = tmp_path / "other"
+    other = f"BOA_CHECKPOINT_DIR={folder} BOA_PROGRESS_FILE= {script(text)}"
+    unit = a_unit(tmp_path, f"{other} & {LOOP_ALONE} --save 0; wait")
+    guard = keep(unit)
+    until(lambda: step_of(unit) > 5 and len(registered(register_file(unit))) > 1)
+    until(lambda: "set" in printed(unit) or "'set'" not in HOLDS[name])
+    guard.terminate()
+    assert guard.wait(timeout=60) == 0
+    assert saved_step(unit) == step_of(unit) > 5
+    assert (folder / MANIFEST).exists()
+
+
+def test_a_process_without_a_step_has_its_whole_grace_if_no_other_uses_the_helper(
+    tmp_path: Path, keep: Any
+) -> None:
+    """It may be a loop that neither reports nor has looked yet."""
+    text = (
+        "import time\nfrom boa_daemon import job\njob.resume(); print('set', flush=True)\n"
+        "until = time.monotonic() + 4\nwhile time.monotonic() < until: time.sleep(0.1)\n"
+        "if job.should_checkpoint(): job.save(1, lambda file: file.write(b'x'))\n"
+    )
+    unit = a_unit(tmp_path, script(text))
+    guard = keep(unit)
+    until(lambda: "set" in printed(unit))
+    guard.terminate()
+    assert guard.wait(timeout=60) == 0
+    assert saved_step(unit) == 1
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_shell_beside_the_training_is_suspended_only_when_that_is_about_to_end(
+    tmp_path: Path, keep: Any, reads: bool
+) -> None:
+    """It may make something that the training needs, until it has saved; one that reads a pipe runs on."""
+    beats = "while :; do echo beat; sleep 0.1; done > beats"
+    second = f"BOA_CHECKPOINT_DIR=second BOA_PROGRESS_FILE= {LOOP_ALONE}"
+    beside = f"({second} 2>&1; sleep 1) | (cat > log; echo read to the end)" if reads else second
+    ends = "while kill -0 $(cat pid); do sleep 0.1; done 2> errors; echo it went on"
+    run = f"({beats}) & (bash -c 'echo $$ > pid; exec {LOOP_ALONE}' &); sleep 1; {beside} & {ends}"
+    unit = a_unit(tmp_path, run.replace("--save 2", "--save 3"))
+    guard = keep(unit)
+    until(lambda: step_of(unit) > 5 and len(registered(register_file(unit))) == 2)
+    guard.terminate()
+    until(lambda: "a stop: the 2 processes" in printed(unit))
+    time.sleep(0.5)
+    before = (tmp_path / "beats").stat().st_size
+    time.sleep(1.0)
+    assert (tmp_path / "beats").stat().st_size > before, "it runs while the training saves"
+    assert guard.wait(timeout=60) == 0
+    assert saved_step(unit) == step_of(unit) > 5
+    assert "it went on" not in printed(unit)
+    assert ("read to the end" in printed(unit)) is reads
+
+
+def test_a_process_that_is_about_to_end_says_so_and_waits_for_its_keeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for ever: its keeper may be gone."""
+    monkeypatch.setattr(stops, "SHELL_SECONDS", 0.3)
+    file = tmp_path / "register"
+    text = f"{HOLDER}mine.leaves(); print('out', flush=True); sys.stdin.readline()"
+    words = [sys.executable, "-c", text, "looks"]
+    with subprocess.Popen(
+        words, env={**os.environ, REGISTER: str(file)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as one:
+        assert one.stdin is not None
+        assert one.stdout is not None
+        one.stdin.write(b"\n")
+        one.stdin.flush()
+        until(lambda: registered(file) == [Registered(one.pid, looks=True, leaves=True)])
+        (tmp_path / "leave").touch()
+        assert one.stdout.readline() == b"in\n"
+        assert one.stdout.readline() == b"out\n"
+        one.stdin.close()
+    began = time.monotonic()
+    (tmp_path / "leave").unlink()
+    Registration({REGISTER: str(file)}).leaves()
+    assert 0.2 < time.monotonic() - began < 5.0
+
+
+@pytest.mark.parametrize("ignored", ["TERM", "TERM HUP", "TERM HUP INT QUIT USR1"])
+def test_a_shell_that_ignores_sigterm_does_not_go_on_after_a_stop(
+    tmp_path: Path, keep: Any, ignored: str
+) -> None:
+    """Its trap at the exit runs if it can be ended by another signal."""
+    unit = a_unit(tmp_path, f"trap '' {ignored}; trap 'echo at the exit' EXIT; {LOOP_FOLLOWED}")
+    guard = keep(unit)
+    until(lambda: step_of(unit) > 5)
+    guard.terminate()
+    assert guard.wait(timeout=60) == 0
+    assert saved_step(unit) == step_of(unit) > 5
+    assert "it went on" not in printed(unit)
+    assert ("at the exit" in printed(unit)) is ("HUP" not in ignored)

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.job import transfer
+from boa_daemon.job import checkpoint, transfer
 from boa_daemon.job.checkpoint import (
     begin_folder,
     commit_folder,
     described,
+    digest_of,
     files_of,
     newest_checkpoint,
     write_checkpoint,
@@ -307,3 +308,70 @@ def test_only_the_two_newest_checkpoints_stay_in_s3(cloud: Cloud) -> None:
     assert cloud.kept(0) == [3, 2, 1]
     assert not (unit / "sending").exists()
     assert len(cloud.calls()) == 3 * 3 + 2, "files, list and manifest of three; and of one its two removals"
+
+
+def test_an_upload_leaves_the_checkpoint_known_by_its_digest(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link would change the file: keeper and ranks would read each gigabyte again at the next start."""
+    _, checkpoints = cloud.node(0)
+    write_checkpoint(checkpoints, generation=1, step=5, write=lambda file: file.write(b"x" * 1000))
+    taken: list[Path] = []
+
+    def digest(file: Path) -> str:
+        taken.append(file)
+        return digest_of(file)
+
+    for module in (checkpoint, transfer):
+        monkeypatch.setattr(module, "digest_of", digest)
+    assert cloud.keep(0) == 0
+    found, _ = newest_checkpoint(checkpoints)
+    assert found is not None
+    assert taken == []
+
+    there = cloud.folder / "fresh"
+    assert transfer.main(["fetch", str(there), URI, "5", found.sha256]) == 0
+    assert taken == [there / "g1-step5.ckpt"], "once, for what came from elsewhere"
+    assert newest_checkpoint(there)[0] is not None
+    assert len(taken) == 1
+    (there / "g1-step5.ckpt").write_bytes(b"y" * 1000)
+    assert newest_checkpoint(there)[0] is None
+
+
+@pytest.mark.parametrize("files", [1, 3])
+def test_a_checkpoint_that_is_replaced_during_its_upload_is_sent_whole(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    """A newer one removes it from its folder."""
+    _, checkpoints = cloud.node(0)
+    if files == 1:
+        write_checkpoint(checkpoints, generation=1, step=4, write=lambda file: file.write(b"x" * 1000))
+    else:
+        two_nodes(cloud, 4)
+    before = transfer.Mover.move
+
+    def move(self: transfer.Mover, *words: object, **names: object) -> None:
+        for step in (5, 6, 7):
+            if not (checkpoints / f"g1-step{step}.ckpt").exists():
+                write_checkpoint(checkpoints, generation=1, step=step, write=lambda file: file.write(b"z"))
+        before(self, *words, **names)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(transfer.Mover, "move", move)
+    assert cloud.keep(0) == 0
+    assert not (checkpoints / "g1-step4.ckpt").exists()
+    sent = cloud.bucket / URI[5:] / "g1-step4.ckpt"
+    if files == 1:
+        assert sent.read_bytes() == b"x" * 1000
+    else:
+        assert (sent / "sub" / "b").read_text() == "sub/b of 4"
+
+
+def test_a_damaged_checkpoint_of_one_file_fails_the_upload(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The manifest's note of the file no longer holds, and its digest is taken."""
+    _, checkpoints = cloud.node(0)
+    write_checkpoint(checkpoints, generation=1, step=5, write=lambda file: file.write(b"x"))
+    (checkpoints / "g1-step5.ckpt").write_bytes(b"y")
+    assert cloud.keep(0) == 1
+    assert "is not what its manifest says" in capsys.readouterr().err

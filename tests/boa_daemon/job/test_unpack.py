@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import stat
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -186,3 +188,50 @@ def test_a_damaged_archive_is_refused_in_one_sentence(tmp_path: Path, content: b
     """Sizes below zero, null characters, wrong sums and numbers that are none; no error of the program."""
     with pytest.raises(BadArchive), opened(io.BytesIO(content), "r:") as found:
         unpack(found, tmp_path, most_bytes=1000)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT])
+@pytest.mark.parametrize("mode", ["r:", "r|", "r:gz"])
+def test_an_archive_that_is_cut_anywhere_is_refused(tmp_path: Path, mode: str, kind: int) -> None:
+    """Also at the edge of a member, where `tarfile` takes it as whole: its end is blocks of zeros."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=kind) as found:
+        for name, size in (("a", 0), ("b", 700), ("c" * 99, 512), ("d", 1)):
+            each = member(name)
+            each.size = size
+            found.addfile(each, io.BytesIO(b"x" * size))
+        ends = found.offset
+    whole = buffer.getvalue()
+    cuts = [*range(0, ends + 512, 512), *range(100, ends + 512, 512)]
+    for number, cut in enumerate([*cuts, len(whole)]):
+        content = gzip.compress(whole[:cut], mtime=0) if mode == "r:gz" else whole[:cut]
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        try:
+            with opened(io.BytesIO(content), mode) as found:
+                unpack(found, folder, most_bytes=10_000)
+        except (BadArchive, tarfile.TarError):
+            assert cut < len(whole)
+        else:
+            assert cut == len(whole), f"{cut} of {ends} bytes were taken as whole"
+            assert len(list(folder.iterdir())) == 4
+
+
+@pytest.mark.parametrize("how", ["tar", "tar --format=pax", "tar --format=v7", "git"])
+def test_an_archive_of_another_program_is_whole(tmp_path: Path, how: str) -> None:
+    """GNU's tar in its formats, and git."""
+    source, folder = tmp_path / "source", tmp_path / "folder"
+    for each in (source, folder):
+        each.mkdir()
+    (source / "a").write_text("a")
+    if how == "git":
+        given = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+        for words in (["init", "-q"], ["add", "a"], ["commit", "-qm", "a"]):
+            subprocess.run([*given, *words], cwd=source, check=True)
+        words = ["git", "archive", "HEAD"]
+    else:
+        words = [*how.split(), "-cf", "-", "a"]
+    done = subprocess.run(words, cwd=source, check=True, capture_output=True)
+    with opened(io.BytesIO(done.stdout), "r|") as found:
+        unpack(found, folder, most_bytes=10_000)
+    assert (folder / "a").read_text() == "a"

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 from job_records import a_start, with_nodes
-from sqlalchemy import event, select
+from sqlalchemy import event, insert, select
 from sqlalchemy.exc import OperationalError
 
 from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import migrate, open_engine
 from boa_daemon.store.queue import JobQueue, NewJob
-from boa_daemon.store.tables import JOBS
+from boa_daemon.store.tables import INTENTS, JOBS
 from boa_daemon.testing.daemon_in_a_folder import job_content
+from boa_daemon.tick.facts.codec import dumps
 
 
 @pytest.fixture
@@ -144,6 +145,46 @@ def test_a_job_that_stops_is_started_on_its_next_gpus_once_it_has_released_the_o
     assert queue.holders() == {"m": {0: name, 1: name}}
     assert (queue.active[name].first_started_at, queue.active[name].started_at) == (10.0, 40.0)
     assert queue.claims == {}
+
+
+@pytest.mark.parametrize(("end", "keeps"), [("stopped", True), ("node-ended", False), ("error", None)])
+def test_a_job_claims_the_same_after_a_restart(queue: JobQueue, end: str, keeps: bool | None) -> None:
+    """It was told to move; if its node ends before it has stopped, it claims its width and no GPUs."""
+    [name] = (job.id for job in queue.submit(rows("a"), at=0.0))
+    queue.claim([a_start(name, ("n", 0))], at=10.0)
+    move = a_start(name, ("m", 0), ("m", 1), generation=2)
+    with queue.database.write() as connection:
+        columns = {"id": move.id, "at": 20.0, "kind": "start", "target": name, "action": dumps(move)}
+        connection.execute(insert(INTENTS).values(**columns, status="open", seen="[]"))
+    queue.claim([move], at=20.0)
+    queue.release(queue.active[name], at=30.0, end=end, status="queued")
+    before = dict(queue.claims)
+
+    queue.reload()
+
+    assert queue.claims == before
+    assert [bool(claim.slots) for claim in before.values()] == ([] if keeps is None else [keeps])
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        [("n", 2), ("n", 0)],
+        [("n2", 0), ("n1", 0)],
+        [("n9", 1), ("n9", 3), ("n10", 0), ("n1", 2), ("n9", 0)],
+    ],
+)
+def test_a_job_holds_its_gpus_in_the_order_of_its_start_also_after_a_restart(
+    queue: JobQueue, slots: list[tuple[str, int]]
+) -> None:
+    """The planned ones come first and those that are lent last, and the first node is the one of rank 0."""
+    [name] = (job.id for job in queue.submit(rows("a"), at=0.0))
+    queue.claim([a_start(name, *slots)], at=10.0)
+    assert [(slot.node, slot.index) for slot in queue.active[name].slots] == slots
+
+    queue.reload()
+
+    assert [(slot.node, slot.index) for slot in queue.active[name].slots] == slots
 
 
 def test_starts_of_the_last_hour_are_counted(queue: JobQueue) -> None:

@@ -69,16 +69,16 @@ def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
             if moved is not None and _pays(state, giver, moved, node_prices, worth):
                 slots = moved.slots
                 widths = {job: width_of(kind, len(taken)) for job, taken in slots.items()}
-                why = partial(_why, giver.node.id, giver.node.usd_per_hour, plan.jobs.reasons)
+                why = partial(_why, giver.node.id, giver.node.usd_per_hour, draft)
                 plan = plan.with_jobs(plan.jobs.with_widths(widths, why).starting(slots))
                 break
     return draft if plan is draft.plan else replace(draft, plan=plan)
 
 
-def _why(node: NodeId, usd_per_hour: float, reasons: Mapping[JobId, str], job: JobId) -> str:
+def _why(node: NodeId, usd_per_hour: float, draft: Draft, job: JobId) -> str:
     """Return why a job moves so that a node can go back."""
     saved = f"node {node} can go back, which saves {in_dollars(usd_per_hour)}/hour"
-    return f"it makes room so that {saved}: {reasons.get(job, 'by the policy')}"
+    return f"it makes room so that {saved}: {draft.own_reason(job)}"
 
 
 def _shared_nodes(

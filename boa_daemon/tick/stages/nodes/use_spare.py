@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 
 from boa_daemon.tick.facts.draft import Draft, with_plan
-from boa_daemon.tick.facts.plan import BY_POLICY, Plan, lent_reason
+from boa_daemon.tick.facts.plan import Plan, lent_reason
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.room.forecasts import job_hours_left
 from policies.answer import Allocation, LentWidth, NodePrices
@@ -40,7 +40,7 @@ def use_spare(state: ClusterState, draft: Draft) -> Draft:
             own_widths[job] = planned
     if not own_widths:
         return draft
-    return with_plan(draft, plan.with_jobs(jobs.lending(own_widths, partial(_own_reason, before))))
+    return with_plan(draft, plan.with_jobs(jobs.lending(own_widths, before.own_reason)))
 
 
 def _stretched(state: ClusterState, draft: Draft, node_prices: NodePrices) -> Draft:
@@ -65,15 +65,10 @@ def _stretched(state: ClusterState, draft: Draft, node_prices: NodePrices) -> Dr
     return draft if plan is draft.plan else replace(draft, plan=plan)
 
 
-def _own_reason(draft: Draft, job: JobId) -> str:
-    """Return why a job has its planned width, without GPUs lent to it."""
-    return (draft.planned_reasons if job in draft.lent else draft.plan.jobs.reasons).get(job, BY_POLICY)
-
-
 def _why(planned: Width, draft: Draft, job: JobId) -> str:
     """Return why a job gets more GPUs than planned."""
     why = "no other job needs the free GPUs beside it, and they save it more than a restart"
-    return lent_reason(why, planned, _own_reason(draft, job))
+    return lent_reason(why, planned, draft.own_reason(job))
 
 
 def _best_on(

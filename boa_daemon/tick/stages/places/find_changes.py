@@ -52,13 +52,12 @@ def _with_answer(draft: Draft, stops: tuple[JobId, ...]) -> Plan:
 
 
 def _changes(state: ClusterState, draft: Draft) -> Changes:
-    widths, order, dying = draft.allocation.widths, draft.allocation.order, draft.other_market
-    urgent: set[JobId | None] = set()
-    ending = [n for n in state.passing_nodes if n.ends_by is not None or n.phase == "terminating"]
-    if ending:
-        dying = dying.union([job for node in ending for job in node.gpus if job is not None])
-        soon = [n for n in ending if n.ends_by is not None and n.ends_by - state.now <= LEAVE_SECONDS]
-        urgent.update([job for node in soon for job in node.gpus])
+    widths, order = draft.allocation.widths, draft.allocation.order
+    dying = draft.other_market | state.jobs_on_ending_nodes
+    soon = [
+        n for n in state.passing_nodes if n.ends_by is not None and n.ends_by - state.now <= LEAVE_SECONDS
+    ]
+    urgent = {job for node in soon for job in node.gpus}
     wishes: dict[JobId, Width] = {}
     shrinking: dict[JobId, Width] = {}
     stops: list[JobId] = []

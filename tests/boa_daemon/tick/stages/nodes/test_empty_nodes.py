@@ -190,7 +190,13 @@ def test_lent_gpus_are_returned_to_make_room_for_a_job_that_moves() -> None:
 def test_a_job_moves_at_its_planned_width() -> None:
     """Job a holds two GPUs, one of them lent, and moves on one."""
     state = placed(4, 4, a=some_slots("n0", 0, 1), b=some_slots("n1", 0, 1, 2))
-    assert emptied(state, lent=gpus(a=1)).jobs.slots == {"a": some_slots("n1", 3)}
+    kept = "it keeps the 2 x gpu that it holds until another job needs the GPUs"
+    plan = emptied(
+        state, lent=gpus(a=1), planned_reasons={"a": "as planned"}, plan=a_plan(reasons={"a": kept})
+    )
+    assert plan.jobs.slots == {"a": some_slots("n1", 3)}
+    assert plan.jobs.reasons["a"].startswith("it makes room")
+    assert plan.jobs.reasons["a"].endswith(": as planned")
     assert emptied(state).jobs.slots == {}
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from drafts import PRICES, a_draft, gpus
+from followers import Known
 
-from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, some_slots
+from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
+from boa_daemon.tick.decide.decision import decide
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.stages.widths.leave_lent import leave_lent
 from policies.model import GpuSlot, Width
+from policies.placement.first_fit import FirstFit
 
 FOLLOWS = {"node_prices": PRICES}
 
@@ -59,6 +65,11 @@ def test_gpus_of_a_job_that_must_stay_are_not_recorded_as_lent() -> None:
     found = leave_lent(state, a_draft(gpus(a=1, b=1), policy={**FOLLOWS, "stay": frozenset({"a"})}))
     assert found.allocation.widths == gpus(a=2, b=2)
     assert found.lent == gpus(b=1)
+    assert "another job needs" not in found.allocation.reasons["a"]
+    assert found.allocation.reasons["a"] == (
+        "it keeps 2 x gpu (1 x gpu are planned): its width may not change yet"
+    )
+    assert "until another job needs the GPUs" in found.allocation.reasons["b"]
 
 
 def test_lent_gpus_are_kept_only_on_nodes_with_a_planned_gpu() -> None:
@@ -80,3 +91,40 @@ def test_lent_gpus_on_a_node_that_is_gone_are_not_kept() -> None:
     gone = type(state)(now=0.0, tick=1, nodes=other.nodes, jobs=state.jobs)
     assert leave_lent(gone, draft) is draft
     assert leave_lent(state, draft).lent == gpus(a=1)
+
+
+@pytest.mark.parametrize("changes", [{"ends_by": 1060.0}, {"ends_by": 9000.0}, {"phase": "terminating"}])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_job_that_has_to_move_takes_no_lent_gpus_with_it(changes: dict[str, Any], nodes: int) -> None:
+    """It holds four GPUs and one is planned, for which there is room beside job b: no node is rented."""
+    held = {
+        "a": some_slots("n1", 0, 1) + some_slots("n3", 0, 1) if nodes == 2 else some_slots("n1", 0, 1, 2, 3),
+        "b": some_slots("n2", 0, 1),
+        "c": some_slots("n3", 2),
+    }
+    state = a_state(
+        *map(a_job, held),
+        nodes=[a_node(f"n{number}", launched_at=900.0) for number in (1, 2, 3)],
+        held=held,
+        now=1000.0,
+    )
+    state = replace(state, nodes={**state.nodes, "n1": replace(state.nodes["n1"], **changes)})
+    draft = a_draft(gpus(a=1, b=2, c=1), policy=FOLLOWS)
+    assert leave_lent(state, draft) is draft
+
+    decision = decide(
+        state,
+        allocator=Known(widths={"a": 1, "b": 2, "c": 1}),
+        placer=FirstFit(),
+        rules=rules(),
+    )
+    assert not decision.plan.launches
+    assert decision.plan.jobs["a"].width == Width("gpu", 1)
+    assert len(decision.plan.jobs["a"].slots or ()) == 1
+
+
+def test_a_job_that_has_to_go_to_the_other_market_takes_no_lent_gpus_with_it() -> None:
+    """Its date asks for another market than that of its node."""
+    state = holding(a=some_slots("n1", 0, 1, 2, 3), b=some_slots("n2", 0))
+    draft = a_draft(gpus(a=2, b=1), policy=FOLLOWS, other_market=frozenset({"a"}))
+    assert leave_lent(state, draft) is draft
