@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +17,9 @@ from policies.speedup import Floats, Ints
 
 BEYOND = 2.0
 """Factor between the first slope and the first multiplier, and between the last slope and the last one."""
+
+SHARE_STEPS = 40
+"""Halvings by which the share of an edge is found."""
 
 
 @fast_init
@@ -91,6 +95,31 @@ class MultiplierTable:
     def position(self, jobs: Floats, money: float) -> Position:
         """Return the position at which `jobs` jobs of each class cost `money`, or the nearest end."""
         return self._where(self.costs(jobs), money)
+
+    def drawn(self, jobs: Floats, planned: Position, draw: Callable[[float], float]) -> Position:
+        """Return the position where log(multiplier / planned multiplier) is `draw` of the cost of `jobs`.
+
+        `draw` must not fall as the cost rises, so there is one such position, or an end is the nearest.
+        """
+        costs, last = self.costs(jobs), len(self.multipliers) - 1
+        if draw(_at(costs, planned)) == 0.0:
+            return planned
+        logs = np.log(self.multipliers / planned.multiplier)
+
+        def is_before(edge: int, share: float) -> bool:
+            after = min(edge + 1, last)
+            log: float = logs.item(edge) * (1.0 - share) + logs.item(after) * share
+            return log > draw(costs.item(edge) * (1.0 - share) + costs.item(after) * share)
+
+        edge = bisect_left(range(last + 1), True, key=lambda level: not is_before(level, 0.0)) - 1
+        if edge in (-1, last):
+            return self.at(max(edge, 0))
+        low, high = 0.0, 1.0
+        for _ in range(SHARE_STEPS):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if is_before(edge, middle) else (low, middle)
+        here, after = self.multipliers.item(edge), self.multipliers.item(edge + 1)
+        return Position(edge=edge, share=high, multiplier=here ** (1.0 - high) * after**high)
 
     def _where(self, costs: Floats, money: float) -> Position:
         last = len(costs) - 1

@@ -1,12 +1,12 @@
-"""Pacing: the plan's multiplier, moved only where a period's money would leave its tolerance.
+"""Pacing: the plan's multiplier, moved as far as a period's money is likely to leave its tolerance.
 
 Widths depend on rates and sizes only through the multiplier mu (policies.optimum.boa), so only the multiplier
 has to be controlled. Without caps no policy beats a constant multiplier, because the frontier is convex. So
-mu is that of the plan for the load that is believed, a times the stated one, wherever the money that this
-will have spent when the period ends is within the tolerance; elsewhere it is the nearest mu that keeps the
-promise:
+mu is that of the plan for the load that is believed, a times the stated one, moved as far as the money of the
+period is likely to leave its band:
 
-    left(mu)  =  B H + (B t - S) - a H sum_i lambda_i C_i(mu) - sum_i q_i C_i(mu)      within least .. most
+    log(mu / planned mu)  =  log 4 (P(left(mu) < least) - P(left(mu) > most))
+    left(mu)  =  B H + (B t - S) - a H sum_i lambda_i C_i(mu) - sum_i q_i C_i(mu),  plus or minus B sqrt(v H)
 
     symbol     here                  meaning
     B          budget                dollars per hour, or GPUs, on average over time
@@ -21,16 +21,21 @@ promise:
     H_f        floor_for             2 (tolerance x period / 2)^2 / v, from a twelfth to a quarter of a month
     v          noise_hours           variance of the load per hour over its squared mean, in hours
 
+There is one such mu, because the money that is left rises with it. Without noise it is that of the plan
+where this stays within the band, and else the nearest that does; with much noise neither side is likelier,
+and it is near the plan. A law that answers each deviation of a rough load narrows jobs in a burst and widens
+them in a lull, and pays for both. One that waits until chance cannot make up for the deviation must narrow
+all jobs to the end of the frontier, where the last percents of money cost thousands of times as much waiting
+as the plan's. So mu is changed early, and is never above four times the planned one.
+
 The band. Half of the tolerance, so that what arrives in the last H_f hours has the other half. A period that
 began with a debt may spend no more than its money, one with a credit no less: each period and the sum of all
-stay within the tolerance. What the rest of the period may bring by chance, sqrt(v H), is added in part: half
-a standard deviation before the law narrows jobs, a whole one before it widens them. It shrinks to nothing as
-the period ends. A law that answers each deviation of a rough load narrows jobs in a burst and widens them in
-a lull, and pays for both. A deviation beyond the band that would change the burn by more than half lengthens
-H, up to the period.
+stay within the tolerance. The noise v is believed too large rather than too small (below). So where the money
+would leave the whole tolerance by more than half a standard deviation of single jobs alone, mu rises to the
+limit. A deviation beyond the band that would change the burn by more than half lengthens H, up to the period.
 
 The load. A is the past and future cost of the jobs that came; P is the cost of the stated load at the
-multipliers used; both forget over half a month. x = log(A/P) has the variance
+multipliers used; both forget over half a period, at most half a quarter. x = log(A/P) has the variance
 
     s^2 = v / T + min(R / T, 0.5)^2,    T hours of evidence,  R = 2.5 h: by day more comes than on average
 
@@ -69,6 +74,7 @@ from typing import Literal, TypeAlias
 
 from policies.fast_dataclasses import fast_init, replace
 from policies.model import Money, check_positive
+from policies.online.money_band import MoneyBand
 from policies.online.multiplier_table import MultiplierTable, Position, _added
 from policies.online.rhythm import HOURS_PER_WEEK, Rhythm, SeenLoad
 from policies.speedup import Floats
@@ -89,8 +95,8 @@ LEAST_FLOOR, MOST_FLOOR = 1.0 / 12.0, 1.0 / 4.0
 """Bounds of the shortest horizon as shares of the window: for a month, two and a half days and a week."""
 MOST_CHANGE = 0.5
 """The largest change of the burn by a credit or debt, unless a window is too short to absorb it so slowly."""
-FORGETTING_HOURS = 365.0
-"""Hours over which evidence on the load is forgotten."""
+FORGETTING, FORGETTING_MONTHS = 0.5, 3
+"""Share of a period over which evidence on the load is forgotten, and the most months that count as one."""
 RHYTHM_HOURS = 2.5
 """How far a daily rhythm lets the load run ahead of its mean."""
 RIGHT, OFF, WRONG = 0.05, 0.5, 2.0
@@ -121,9 +127,10 @@ UNSEEN, UNSEEN_WORTH = 100.0, 0.5
 single jobs do. The stated grain says in how many hours: as many as bring so many jobs."""
 LONGER = 20.0
 """How much more a day or a week spreads the load than its hours do, beyond single jobs, until it was seen."""
-LEAST_SURE, MOST_SURE = 0.5, 1.0
-"""Standard deviations of the load to come by which the projected spend may exceed the tolerance, or miss
-it."""
+MOST_PRICE, ANY_PRICE = math.log(4.0), math.log(1e30)
+"""How far log(multiplier) may be from that of the plan: in a calendar period, and in a window."""
+OUTER_SURE = 0.5
+"""Standard deviations of single jobs by which the projected spend may exceed the whole tolerance."""
 PRIOR_BLOCKS = 2.0
 """How many blocks the stated grain counts as, beside those that were seen."""
 
@@ -166,6 +173,12 @@ class Pace:
         return self.window_hours is None
 
     @property
+    def forgetting_hours(self) -> float:
+        """The hours over which evidence on the load is forgotten."""
+        months = min(PERIOD_MONTHS[self.period], FORGETTING_MONTHS) if self.is_calendar else 1
+        return FORGETTING * months * MONTH_HOURS
+
+    @property
     def period_hours(self) -> float:
         """The hours of budget of a period, or of the window that replaces it."""
         return MONTH_HOURS * PERIOD_MONTHS[self.period] if self.window_hours is None else self.window_hours
@@ -201,6 +214,25 @@ class Pace:
         """
         most = INNER * self.tolerance * self.period_hours * self.budget
         return min(max(carried, 0.0), most) - most, most + max(min(carried, 0.0), -most)
+
+    def money_band(self, evidence: Evidence, budget: float, hours: float) -> MoneyBand:
+        """Return the band of the money that is left in `hours` hours at a budget per hour.
+
+        A window has no end at which what came by chance must be made up for, and is kept at any price. A
+        horizon that debt lengthens does not widen the band: otherwise more money spent could mean wider jobs.
+        """
+        least, most = self.band(evidence.carried)
+        if not self.is_calendar:
+            return MoneyBand(least=least, most=most, outer=least, spread=0.0, limit=ANY_PRICE)
+        single = evidence.single_hours(2.0 * self.grain_hours)
+        whole = (1.0 - INNER) * self.tolerance * self.period_hours * self.budget
+        return MoneyBand(
+            least=least,
+            most=most,
+            outer=least - whole - OUTER_SURE * budget * math.sqrt(single * hours),
+            spread=budget * math.sqrt(self.noise_hours(evidence) * hours),
+            limit=MOST_PRICE,
+        )
 
     def load_correction(self, evidence: Evidence, *, is_short: bool = False) -> float:
         """Return the estimated load over the stated load.
@@ -468,26 +500,19 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     if money.is_refused:
         ahead = min(ahead, owed)
     planned = table.planned(budget / correction)
-    inner_least, inner_most = pace.band(seen.carried)
-    noise = pace.noise_hours(seen)
-    hours = max(money.period_left_hours if pace.is_calendar else 0.0, pace.floor_for(noise))
-    # A window has no end at which what came by chance must be made up for. A horizon that debt lengthens does
-    # not widen the band: otherwise more money spent could mean wider jobs.
-    spread = budget * math.sqrt(noise * hours) if pace.is_calendar else 0.0
-    least, most = inner_least - LEAST_SURE * spread, inner_most + MOST_SURE * spread
+    hours = max(money.period_left_hours if pace.is_calendar else 0.0, pace.floor_for(pace.noise_hours(seen)))
+    band = pace.money_band(seen, budget, hours)
     for _ in range(2):
         # The rhythm counts in this period only; hours of the horizon beyond it count as mean hours.
         in_period = min(hours, money.period_left_hours) if pace.is_calendar else 0.0
         load_hours = pace.hours_of_load(money.hour_of_week, in_period) + hours - in_period
         to_come = table.rates * (correction * load_hours) + present
         final = budget * hours + ahead - table.cost_at(to_come, planned)
-        beyond = max(least - final, final - most, 0.0)
-        needed = min(beyond / (MOST_CHANGE * budget), pace.period_hours)
+        needed = min(band.beyond(final) / (MOST_CHANGE * budget), pace.period_hours)
         if needed <= hours:
             break
         hours = needed
-    kept = min(max(final, least), most)
-    position = planned if kept == final else table.position(to_come, budget * hours + ahead - kept)
+    position = table.drawn(to_come, planned, lambda cost: band.draw(budget * hours + ahead - cost))
     if pace.is_calendar and pace.is_stated:
         position = _early(pace, table, present, money, seen, ahead, position)
     return Step(
@@ -535,7 +560,7 @@ def _seen(before: Evidence | None, committed: float, yardstick: float, money: Mo
         return Evidence(committed=committed, yardstick=yardstick, period_elapsed=money.period_elapsed_hours)
     age = money.memory_age_hours
     came = pace.hours_of_load(money.hour_of_week - age, age)
-    kept, dearer = math.exp(-age / FORGETTING_HOURS), yardstick / before.yardstick
+    kept, dearer = math.exp(-age / pace.forgetting_hours), yardstick / before.yardstick
     actual = committed - before.committed
     # Jobs that end before they took what was believed are no bursts.
     arrived = max(actual - before.new_value, 0.0)
@@ -558,7 +583,7 @@ def _seen(before: Evidence | None, committed: float, yardstick: float, money: Mo
         period_elapsed=money.period_elapsed_hours,
         blocks=tuple(
             (block if dearer == 1.0 else block.dearer(dearer)).after(
-                length, arrived, stated, came, math.exp(-length / FORGETTING_HOURS)
+                length, arrived, stated, came, math.exp(-length / pace.forgetting_hours)
             )
             for length, block in zip(BLOCKS, before.blocks, strict=True)
         ),

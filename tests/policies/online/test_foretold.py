@@ -37,6 +37,26 @@ def test_a_stricter_promise_costs_more_on_a_rough_load() -> None:
     assert strict > 0.002
 
 
+@pytest.mark.parametrize("rarer", [30.0, 100.0])
+def test_a_strict_promise_costs_few_large_jobs_little(rarer: float) -> None:
+    """Jobs so many times as large and as rare: no price is paid for what only chance can keep even."""
+    classes = tuple(
+        replace(
+            c,
+            arrivals_per_hour=c.arrivals_per_hour / rarer,
+            phases=tuple(replace(p, size_gpu_hours=rarer * p.size_gpu_hours) for p in c.phases),
+        )
+        for c in PROBLEM.classes
+    )
+    problem = replace(PROBLEM, classes=classes)
+    table = MultiplierTable.of(problem)
+    price = PromisePrice(table=table, frontier=MixedFrontier.of(problem)).loss
+    pace = Pace(budget=60.0, grain_hours=table.grain_hours(60.0), price=price)
+    losses = [one.loss() for one in promises(pace)]
+
+    assert all(loss is not None and 0.0 <= loss < 0.006 for loss in losses), losses
+
+
 @pytest.mark.parametrize("bursts", [1, 10, 1000])
 def test_the_loss_is_bounded_by_the_ends_of_the_frontier(bursts: int) -> None:
     """However rough the load."""

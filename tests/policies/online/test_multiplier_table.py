@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from load_scenarios import PROBLEM
 
 from policies.online.multiplier_table import MultiplierTable, Position, _between
 from policies.optimum.frontier import MixedFrontier
+from policies.speedup import Floats
 
 TABLE = MultiplierTable.of(PROBLEM)
 
@@ -104,3 +108,30 @@ def test_multipliers_lie_between_slopes() -> None:
     """Inner ones are geometric means; outer ones are twice and half the outer slopes; no slope gives 1."""
     assert _between(np.array([16.0, 4.0, 1.0])).tolist() == [32.0, 8.0, 2.0, 0.5]
     assert _between(np.zeros(0)).tolist() == [1.0]
+
+
+@given(pull=st.floats(0.0, 1.0), jobs=st.lists(st.floats(0.0, 50.0), min_size=3, max_size=3).map(np.array))
+def test_a_position_is_drawn_by_its_cost(pull: float, jobs: Floats) -> None:
+    """The dearer the jobs are at it, the further it is from the plan's; ends are taken where nothing is."""
+    planned = TABLE.planned(60.0)
+
+    def draw(cost: float) -> float:
+        return pull * math.tanh((cost - 500.0) / 100.0)
+
+    found = TABLE.drawn(jobs, planned, draw)
+    wanted = planned.multiplier * math.exp(draw(TABLE.cost_at(jobs, found)))
+    assert found.multiplier == pytest.approx(wanted) or TABLE.is_end(found)
+    if pull == 0.0:
+        assert found == planned
+
+
+@pytest.mark.parametrize("limit", [1e-3, 0.5, 100.0])
+def test_a_sharp_edge_ends_at_it_or_at_the_limit(limit: float) -> None:
+    """Money that must not be exceeded is met exactly where the limit permits."""
+    planned, jobs = TABLE.planned(60.0), TABLE.rates
+    found = TABLE.drawn(jobs, planned, lambda cost: limit * (cost > 50.0))
+    farthest = planned.multiplier * math.exp(limit)
+
+    assert planned.multiplier <= found.multiplier <= farthest * (1.0 + 1e-9)
+    met = TABLE.cost_at(jobs, found) == pytest.approx(50.0)
+    assert met or found.multiplier == pytest.approx(farthest)

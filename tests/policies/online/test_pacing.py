@@ -16,7 +16,7 @@ import policies.online
 from policies.errors import InvalidProblem
 from policies.model import GpuType, Money
 from policies.online.multiplier_table import MultiplierTable
-from policies.online.pacing import MONTH_HOURS, BlockSums, Evidence, Pace, Step, pace_step
+from policies.online.pacing import MONTH_HOURS, MOST_PRICE, BlockSums, Evidence, Pace, Step, pace_step
 from policies.speedup import Floats
 
 PACE = Pace(budget=60.0, grain_hours=0.05, period="month", tolerance=0.02)
@@ -115,6 +115,82 @@ def test_within_the_tolerance_the_law_is_the_plan() -> None:
         step = pace_step(pace, TABLE, np.zeros(3), books(spent=60.0 * (300.0 + off), elapsed_hours=300.0))
         cost = TABLE.rates_cost_at(step.position) * 430.0 + 60.0 * (300.0 + off)
         assert cost / 60.0 / 730.0 - 1.0 == pytest.approx(math.copysign(0.05, off), abs=1e-6)
+
+
+@given(
+    jobs=present, hours=st.floats(1000.0, 2190.0), paid=st.floats(0.0, 300_000.0), noise=st.floats(0.0, 1e4)
+)
+def test_no_price_is_more_than_four_times_that_of_the_plan_nor_less_than_a_quarter(
+    jobs: Floats, hours: float, paid: float, noise: float
+) -> None:
+    """Whatever was spent, once the first days are over: the last dollars cost thousands of times as much."""
+    blocks = (
+        BlockSums(count=2.0, whole_hours=2.0, stated_squared=2.0, actual_squared=2.0 * (1.0 + noise)),
+    ) * 3
+    before = Evidence(
+        committed=paid, yardstick=50.0, actual=60.0, stated=60.0, hours=1.0, came=60.0, blocks=blocks
+    )
+    pace = Pace(budget=60.0, grain_hours=0.05)
+    money = Money(
+        spent=paid,
+        elapsed_hours=hours,
+        period_elapsed_hours=hours,
+        period_left_hours=pace.period_hours - hours,
+        memory=before.to_memory(1.0),
+        memory_age_hours=0.1,
+    )
+    step = pace_step(pace, TABLE, jobs, money)
+    planned = TABLE.planned(pace.budget / step.load_correction)
+
+    assert step.position.multiplier <= planned.multiplier * 4.0 * (1.0 + 1e-9)
+    assert step.position.multiplier >= planned.multiplier / 4.0 * (1.0 - 1e-9)
+
+
+ROUGH_WEEKS = {
+    "falls": (1.6, 1.6, 1.0, 0.6, 0.5),
+    "rises": (0.5, 0.6, 1.0, 1.6, 1.6),
+    "alternates": (1.8, 0.2, 1.8, 0.2, 1.8),
+    "one busy week": (0.6, 0.6, 2.5, 0.6, 0.6),
+    "a third more than stated": (1.3, 1.3, 1.3, 1.3, 1.3),
+}
+
+
+@pytest.mark.parametrize("weeks", ROUGH_WEEKS.values(), ids=ROUGH_WEEKS)
+def test_a_rough_load_keeps_the_default_tolerance_at_a_low_price(weeks: tuple[float, ...]) -> None:
+    """Weeks that differ, hours that differ more: the money is within a tenth, and no job is at the end."""
+    load = np.repeat(weeks, 168)[:730] * np.random.default_rng(1).gamma(0.5, 2.0, 730)
+    steps, paid = fluid_run(replace(PACE, tolerance=0.1), load)
+    planned = [TABLE.planned(PACE.budget / step.load_correction).multiplier for step in steps]
+    dearest = max(step.position.multiplier / plan for step, plan in zip(steps, planned, strict=True))
+
+    assert paid[-1] == pytest.approx(60.0 * 730.0, rel=0.1)
+    assert dearest <= 4.0 * (1.0 + 1e-9)
+
+
+def test_a_load_that_is_surely_too_dear_is_narrowed_early() -> None:
+    """A debt of the whole tolerance amid a quarter moves an even load at once, a rough one less."""
+    pace = Pace(budget=60.0, grain_hours=0.05)
+    debt = 60.0 * pace.tolerance * pace.period_hours
+    found = []
+    for squares in (2.0, 6.0):
+        blocks = (
+            BlockSums(
+                count=2000.0, whole_hours=2000.0, stated_squared=2000.0, actual_squared=squares * 1000.0
+            ),
+        )
+        seen = Evidence(
+            committed=0.0,
+            yardstick=50.0,
+            actual=6e4,
+            stated=6e4,
+            hours=1000.0,
+            came=6e4,
+            came_squared=6e6,
+            blocks=blocks * 3,
+        )
+        band = pace.money_band(seen, 60.0, 1000.0)
+        found.append(band.draw(-debt))
+    assert MOST_PRICE >= found[0] > found[1] > 0.0
 
 
 def test_a_period_that_began_with_a_debt_spends_no_more_than_its_money() -> None:
@@ -378,5 +454,5 @@ def test_only_these_defaults_are_not_empty() -> None:
 def test_types_made_often_have_the_fast_init_and_caches_are_bounded() -> None:
     """The lists cover all of `policies.online`."""
     assert hurried(policies.online) == dict.fromkeys(
-        ["BlockSums", "Evidence", "Position", "Step"], "quick"
+        ["BlockSums", "Evidence", "MoneyBand", "Position", "Step"], "quick"
     ) | {"_solved": 8}
