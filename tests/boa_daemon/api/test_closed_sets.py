@@ -46,7 +46,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 @pytest.mark.parametrize(
     ("path", "threads"),
-    [("status", 0), ("jobs?limit=5", 1), ("jobs/job-1", 1), ("instances", 1)],
+    [("status", 0), ("jobs?limit=5", 1), ("instances", 1)],
 )
 def test_parameters_are_checked_without_a_thread(
     http: TestClient, monkeypatch: pytest.MonkeyPatch, path: str, threads: int
