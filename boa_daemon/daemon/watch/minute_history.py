@@ -58,11 +58,11 @@ def current_figures(state: ClusterState, jobs: Mapping[JobId, JobRecord]) -> Ser
             found["state:boot"] += usd
             continue
         held = holders.get(node.id, {})
-        counts: dict[JobId | None, int] = {}
+        gpus_of: dict[JobId | None, int] = {}
         for gpu in range(gpus):
             holder = held.get(gpu)
-            counts[holder] = counts.get(holder, 0) + 1
-        for holder, count in counts.items():
+            gpus_of[holder] = gpus_of.get(holder, 0) + 1
+        for holder, count in gpus_of.items():
             part = usd * count / gpus
             if holder is None:
                 found["state:idle"] += part
