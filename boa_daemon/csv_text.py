@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
-from typing import IO, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 
 class Rows(Protocol):
@@ -38,10 +38,12 @@ def csv_reader(text: str, *, delimiter: str = ",", strict: bool = True, is_quote
     return csv_rows(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict, is_quoted=is_quoted)
 
 
-def csv_rows(lines: IO[str], *, delimiter: str = ",", strict: bool = True, is_quoted: bool = True) -> Rows:
-    """Return a reader of the rows of an open file; its `line_num` is the line on which the last row ended.
+def csv_rows(
+    lines: Iterable[str], *, delimiter: str = ",", strict: bool = True, is_quoted: bool = True
+) -> Rows:
+    """Return a reader of the rows of some lines; its `line_num` is the line on which the last row ended.
 
-    The file is opened with ``newline=""``. With `is_quoted` false a quotation mark is a sign like others.
+    A file is opened with ``newline=""``. With `is_quoted` false a quotation mark is a sign like others.
     """
     csv.field_size_limit(MAX_CELL_BYTES)
     if is_quoted:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -79,6 +80,14 @@ def _check_range(min_gpus: int, max_gpus: int) -> None:
         raise InvalidProblem(f"max_gpus must be at most {MAX_GPUS}; got {max_gpus}")
 
 
+@lru_cache(maxsize=128)
+def _as_array(widths: tuple[int, ...]) -> Ints:
+    """Return widths as an array that cannot be written; the tables of a problem mostly list the same ones."""
+    found = np.array(widths, dtype=np.int64)
+    found.setflags(write=False)
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Measured speeds at the listed widths; no other width may be used."""
@@ -112,8 +121,8 @@ class Table:
         return self.gpus[-1]
 
     def whole_widths(self) -> Ints:
-        """Return the widths of the table."""
-        return np.array(self.gpus, dtype=np.int64)
+        """Return the widths of the table; not to be written."""
+        return _as_array(self.gpus)
 
     def speed_at(self, gpus: ArrayLike) -> Floats:
         """Return the speed at each width: as measured, and linear between measured widths."""

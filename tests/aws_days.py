@@ -33,9 +33,10 @@ Hook: TypeAlias = Callable[[str, dict[str, Any], Callable[[], Any]], Any]
 class Day:
     """A daemon on the fake AWS, with a hook between it and each call."""
 
-    def __init__(self, folder: Path, rig: AwsRig, *, is_whole: bool = False) -> None:
+    def __init__(self, folder: Path, rig: AwsRig, *, is_whole: bool = False, database: str = "") -> None:
         """Open the daemon; one that `is_whole` refreshes facts, sweeps and looks at its nets, too."""
-        self.rig, self.play = rig, DaemonInAFolder(folder, rig.clock, SETTINGS, rented_from=rig.cloud)
+        self.rig = rig
+        self.play = DaemonInAFolder(folder, rig.clock, SETTINGS, rented_from=rig.cloud, database=database)
         self.jobs: list[str] = []
         self.hook: Hook | None = None
         self.is_whole = is_whole

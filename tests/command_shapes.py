@@ -565,7 +565,8 @@ MORE: dict[str, Shape] = {
     ),
     "make -k -j": Shape(
         run="make -k -j2 a b",
-        files={"Makefile": f"a b:\n\t-@{LOOP}\n\t@echo it went on\n"},
+        # One training: two that share a checkpoint folder replace each other's checkpoint.
+        files={"Makefile": f"a:\n\t-@{LOOP}\n\t@echo it went on\nb:\n\t-@sleep 600\n\t@echo it went on\n"},
         tool="make",
         never="it went on",
     ),

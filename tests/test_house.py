@@ -105,11 +105,11 @@ OTHER_SIGNS = {
     "boa_daemon/daemon/settings/setting_paths.py": "a home folder",
     "boa_daemon/daemon/service/slurm_nodes.py": "a mark of a node that sleeps",
     "boa_daemon/inputs/document_file.py": "nothing, in YAML",
-    "boa_daemon/inputs/sbatch_file.py": "a signal and its seconds",
     "boa_daemon/inputs/yaml_events.py": "nothing, in YAML",
     "boa_daemon/job/gate/address_file.py": "a home folder",
     "boa_daemon/planning/plan_diff.py": "the sign of a change",
     "boa_daemon/slurm/commands.py": "marks of what a node of Slurm does",
+    "boa_daemon/slurm/options.py": "a signal and its seconds",
     "boa_daemon/testing/fake_slurm.py": "a mark of a node that sleeps",
     "boa_daemon/tick/facts/node_lives.py": "the life that a node is in",
 }

@@ -17,7 +17,7 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.job.whole_files import write_whole
-from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
+from boa_daemon.tick.facts.reasons import SENTENCES, WAIT_REASON_TEXTS
 
 SCRIPTS = ("lib", "charts", "solver", "orders", "now", "money", "decisions", "job", "plan", "compare", "app")
 """Scripts in the order of concatenation."""
@@ -39,8 +39,9 @@ def asset(name: str) -> bytes:
 
 
 def words() -> str:
-    """Return the script with what each code of a waiting job says, as every other answer says it."""
-    return f"const WAIT_WORDS = {json.dumps(dict(WAIT_REASON_TEXTS))};"
+    """Return the script with the texts of the codes of waiting jobs and of what is held back."""
+    held = f"const HELD_WORDS = {json.dumps(dict(SENTENCES))};"
+    return f"const WAIT_WORDS = {json.dumps(dict(WAIT_REASON_TEXTS))};\n{held}"
 
 
 def write_static(path: Path, *, title: str, answers: Mapping[str, Any]) -> None:

@@ -8,7 +8,6 @@ one set of hulls for each length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,8 +54,8 @@ def _start(problem: Problem, minutes: float) -> dict[str, Any]:
     options, chains = frontier.options, frontier.merged.chains
     groups = []
     for group in range(len(options.owner)):
-        chosen: Sequence[int] = chains.option[chains.starts[group] : chains.starts[group + 1]].tolist()
-        steps = [options.steps_of(group, option) for option in chosen]
+        chosen = chains.option[chains.starts[group] : chains.starts[group + 1]]
+        steps = options.steps_of([group] * len(chosen), chosen)
         groups.append(
             {
                 "class": int(options.owner[group]),

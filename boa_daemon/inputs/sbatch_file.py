@@ -8,6 +8,7 @@ job array becomes a group. What BOA plans by comes from the comment:
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.document_file import Document, read_text
 from boa_daemon.slurm import options as of_slurm
 from boa_daemon.slurm.class_comment import read_class_comment
-from boa_daemon.slurm.resources import SlurmGpus, read_gpus
+from boa_daemon.slurm.resources import SLICE, SlurmGpus, read_gpus
 from boa_daemon.units import SECONDS_PER_HOUR
 
 SUFFIXES = (".sbatch", ".slurm")
@@ -64,6 +65,7 @@ IGNORED: Mapping[str, str] = {
     "input": "a job has no input",
     "delay-boot": "the plan rents nodes",
     "reboot": "the plan rents nodes",
+    "batch": "the script runs on every node",
     "acctg-freq": "progress is measured by BOA",
     "export-file": "variables come from --export=NAME=VALUE",
     "ignore-pbs": "lines of PBS are not read",
@@ -103,7 +105,10 @@ REFUSED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SbatchNote:
-    """What became of an option: its line, its name, and a sentence on what it means here or why not."""
+    """What became of an option: its line, its name, and a sentence on what it means here or why not.
+
+    An option that a variable of `sbatch` sets has the line 0, and the name of the variable.
+    """
 
     line: int
     option: str
@@ -125,6 +130,7 @@ class _Said:
 
     path: str
     line: int = 0
+    variable: str = ""
     values: dict[str, Any] = field(default_factory=dict)
     sizes: dict[str, float] = field(default_factory=dict)
     most_nodes: int | None = None
@@ -142,11 +148,17 @@ class _Said:
         Raises:
             InputError: always.
         """
+        if self.variable:
+            hint = f"{hint}. Or unset {self.variable}" if hint else f"Unset {self.variable}"
+            raise InputError(f"{said} (sbatch takes it from the variable {self.variable})", hint=hint)
         raise InputError(said, file=self.path, line=self.line, hint=hint)
 
     def note(self, option: str, said: str, fate: Fate = "meant") -> None:
         """Note what became of an option."""
-        self.notes.append(SbatchNote(line=self.line, option=f"--{option}", fate=fate, said=said))
+        named = f"--{option}"
+        if self.variable:
+            named, said = self.variable, f"{named}, as sbatch reads it: {said}"
+        self.notes.append(SbatchNote(line=self.line, option=named, fate=fate, said=said))
 
     def whole(self, option: str, value: str) -> int:
         """Return a whole number from 1."""
@@ -167,8 +179,10 @@ def is_sbatch(path: Path) -> bool:
     return head.startswith(b"#!") and re.search(rb"(?m)^#SBATCH[\s-]", head) is not None
 
 
-def read_sbatch(path: Path) -> SbatchFile:
+def read_sbatch(path: Path, environ: Mapping[str, str] = os.environ) -> SbatchFile:
     """Return a batch script as a job file.
+
+    The variables that `sbatch` reads, such as SBATCH_PARTITION, override its lines, as they do there.
 
     Raises:
         InputError: when it cannot be read, or for the first option that cannot be meant, with its line.
@@ -189,7 +203,10 @@ def read_sbatch(path: Path) -> SbatchFile:
             _read_line(said, line[len(MARK) :])
         elif line.strip() and not line.lstrip().startswith("#"):
             has_begun = True
-    said.line = 1
+    said.line = 0
+    for said.variable, name, value in of_slurm.options_of_environment(environ, _FLAGS):
+        _take(said, name, value)
+    said.line, said.variable = 1, ""
     return SbatchFile(content=_content(said, text, path), notes=tuple(said.notes))
 
 
@@ -268,6 +285,7 @@ def _take(said: _Said, name: str, value: str) -> None:
         _TAKEN[name](said, value)
     elif name in of_slurm.VALUES or name in of_slurm.FLAGS:
         given = value or _IF_BARE.get(name, "")
+        said.slurm = [one for one in said.slurm if one.partition("=")[0] != f"--{name}"]
         said.slurm.append(f"--{name}={given}" if name in of_slurm.VALUES else f"--{name}")
         said.note(name, "handed to sbatch by the slurm engine; other engines have no such thing")
     else:
@@ -327,7 +345,7 @@ def _gres(said: _Said, value: str) -> None:
         said.sizes["gpus-per-node"] = 1
         said.note("gres", "parts of a GPU (shard, mps) count as a GPU")
     for name in found.by_type:
-        is_slice = _SLICE.search(name) is not None
+        is_slice = SLICE.search(name) is not None
         said.note(
             "gres", "a slice of a GPU (MIG) counts as a GPU" if is_slice else "counts for the number of GPUs"
         )
@@ -505,13 +523,17 @@ def _instant(said: _Said, name: str, value: str) -> str:
 
 
 def _signal(said: _Said, value: str) -> None:
-    name, _, seconds = value.partition("@")
-    if seconds.isdigit() and int(seconds):
+    read = of_slurm.read_signal(value)
+    if read is None:
+        said.refuse(
+            f"--signal={value} names no signal of sbatch",
+            "Write USR1, SIGUSR1 or 10, as in --signal=B:USR1@60",
+        )
+    name, seconds = read
+    if seconds:
         said.values["stop_grace_seconds"] = float(seconds)
-    wanted = name.upper().rpartition(":")[2].removeprefix("SIG")
-    said.note(
-        "signal", f"stop_grace_seconds; the signal is SIGTERM{'' if wanted == 'TERM' else f', not {wanted}'}"
-    )
+    is_same = name in ("TERM", "15")
+    said.note("signal", f"stop_grace_seconds; the signal is SIGTERM{'' if is_same else f', not {name}'}")
 
 
 def _comment(said: _Said, value: str) -> None:
@@ -525,8 +547,6 @@ def _comment(said: _Said, value: str) -> None:
     )
 
 
-_SLICE = re.compile(r"[0-9]+g\.[0-9]+gb", re.IGNORECASE)
-"""A type of GPU that is a part of one, such as ``1g.10gb`` or ``a100_3g.20gb``."""
 _CLOCK = {"midnight": "00:00", "noon": "12:00", "fika": "15:00", "teatime": "16:00"}
 _OTHER_MAIL = (
     "INVALID_DEPEND", "STAGE_OUT", "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, islice
 from operator import itemgetter
@@ -328,10 +328,23 @@ class _Reader:
     def __init__(self, file: IO[str], path: Path, delimiter: str, *, is_given: bool, skipped: int) -> None:
         # What was given is a program's: it writes a quotation mark between tabs or bars as it is.
         is_quoted = delimiter in ",;" or (delimiter == "\t" and not is_given)
-        self._lines = csv_rows(file, delimiter=delimiter, is_quoted=is_quoted)
+        self._lines = csv_rows(self._whole_lines(file), delimiter=delimiter, is_quoted=is_quoted)
         self._path, self._skipped = path, skipped
         self._has_decimal_commas = delimiter == ";"
         self._is_ruled = delimiter == "|" and not is_given
+
+    def _whole_lines(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yield the lines of the file; in a cell a zero byte would become a part of a name.
+
+        Raises:
+            InputError: for a line with a zero byte.
+        """
+        for line in lines:
+            if "\0" in line:
+                raise InputError(
+                    "zero bytes in its text", file=self._path, line=self._line + 1, hint=_NOT_WHOLE
+                )
+            yield line
 
     @property
     def _line(self) -> int:
@@ -359,7 +372,7 @@ class _Reader:
                 try:
                     # What came before a fault is kept: its own errors are of earlier lines.
                     rows.extend(islice(self._lines, _BATCH))
-                except (csv.Error, UnicodeDecodeError) as error:
+                except (csv.Error, UnicodeDecodeError, InputError) as error:
                     fault = error
                 is_open = len(rows) == _BATCH and fault is None
                 kept, lines = self._whole(rows, begin, len(header), hint, raw)
@@ -418,8 +431,6 @@ class _Reader:
             if len(cells) != width:
                 if cells[0].lstrip().startswith("#"):
                     continue
-                if "\0" in "".join(cells):
-                    raise InputError("zero bytes in its text", file=self._path, line=line, hint=_NOT_WHOLE)
                 problem = f"{len(cells)} cells where the header has {width}"
                 # A hint is about signs within cells, which make more of them.
                 hint = hint if len(cells) > width else ""
@@ -464,6 +475,9 @@ def _parquet_batches(
     places = {name: place for place, name in enumerate(header)}
     cells, line = parquet_cells(path), 1
     while rows := list(islice(cells, _BATCH)):
+        for index, row in enumerate(rows):
+            if any("\0" in cell for cell in row):
+                raise InputError("zero bytes in a cell", file=path, line=line + index, hint=_NOT_WHOLE)
         yield Rows(path=path, places=places, rows=rows, lines=range(line, line + len(rows)))
         line += len(rows)
     if line == 1:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.plain_text import plain_text
 from boa_daemon.job.whole_files import write_whole
 
 STYLE = """
@@ -41,9 +42,12 @@ svg { width: 100%; min-width: 36rem; height: auto; display: block; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb; text-align: right; white-space: nowrap; }
 th.text, td.text { text-align: left; white-space: normal; } td.text { overflow-wrap: anywhere; }
-td.text.short { white-space: nowrap; } td.bad { color: #c92a2a; font-weight: 600; }
+td.text.short { white-space: nowrap; } td.text:not(.short) { min-width: 9rem; }
+td.bad { color: #c92a2a; font-weight: 600; }
 tr.mine td { font-weight: 600; color: #1769aa; }
+summary { cursor: pointer; padding: .3rem 0; } details { margin-bottom: 1rem; }
 footer { color: #52606d; font-size: .85rem; margin-top: 2rem; }
+@media (max-width: 34rem) { th, td { padding: .3rem; } }
 """
 DARK = """
 :root { color-scheme: light dark; }
@@ -58,17 +62,25 @@ PRINT = """
 @media print { body { margin: 0; max-width: none; font-size: 10pt; } @page { size: A4; margin: 15mm; }
   h2 { break-after: avoid; } tr, svg, figure, ul.bad { break-inside: avoid; }
   .wide { overflow: visible; background: none; }
-  svg { max-height: 17cm; min-width: 0; } th, td { padding: .15rem .3rem; white-space: normal; }
+  svg { max-height: 17cm; min-width: 0; }
+  th, td, td.text:not(.short) { padding: .15rem .3rem; white-space: normal; min-width: 0; }
   thead { display: table-header-group; } ul.bad, dl.facts { print-color-adjust: exact; } }
 """
 SHORT = 22
 """Texts up to this length, such as instants, stay on one line."""
+MOST_ROWS = 60
+"""Rows of a table that are shown at once; the others are folded."""
 JCT = "JCT is job completion time: from the submission of a job to its end, waiting included."
+
+
+def _safe(text: str) -> str:
+    """Return a text for HTML: names have no markup, and nothing that turns the direction of what follows."""
+    return escape(plain_text(text))
 
 
 def _scrolling(name: str, inner: str) -> str:
     """Return a box that scrolls sideways on a narrow screen, for the mouse and for the keyboard."""
-    return f'<div class="wide" role="group" tabindex="0" aria-label="{escape(name)}">{inner}</div>'
+    return f'<div class="wide" role="group" tabindex="0" aria-label="{_safe(name)}">{inner}</div>'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,17 +106,25 @@ class PageTable:
             # A header without text is no header: screen readers would announce an empty one.
             tag = "td" if tag == "th" and not text else tag
             scope = ' scope="col"' if tag == "th" else ""
-            return f"<{tag}{kind}{scope}>{escape(text)}</{tag}>"
+            return f"<{tag}{kind}{scope}>{_safe(text)}</{tag}>"
 
         head = "".join(one("th", at, name) for at, name in enumerate(self.columns))
-        body = ""
-        for number, row in enumerate(self.rows):
-            kind = ' class="mine"' if number in self.mine else ""
-            body += f"<tr{kind}>{''.join(one('td', at, text, number) for at, text in enumerate(row))}</tr>"
+
+        def whole(rows: range) -> str:
+            body = []
+            for number in rows:
+                kind = ' class="mine"' if number in self.mine else ""
+                cells = "".join(one("td", at, text, number) for at, text in enumerate(self.rows[number]))
+                body.append(f"<tr{kind}>{cells}</tr>")
+            inner = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+            return _scrolling(self.title or "table", inner)
+
+        shown, folded = range(min(len(self.rows), MOST_ROWS)), range(MOST_ROWS, len(self.rows))
+        more = f"{len(folded):,} more row{'s' if len(folded) > 1 else ''}"
+        rest = f"<details><summary>{more}</summary>{whole(folded)}</details>" if folded else ""
         # Keep the title outside the scrolling box, so that it is readable on a narrow screen.
-        title = f'<h2 class="title">{escape(self.title)}</h2>' if self.title else ""
-        inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"{title}{_scrolling(self.title or 'table', inner)}"
+        title = f'<h2 class="title">{_safe(self.title)}</h2>' if self.title else ""
+        return f"{title}{whole(shown)}{rest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +137,8 @@ class Picture:
     @property
     def html(self) -> str:
         """The drawing with its caption."""
-        named = self.svg.replace("<svg ", f'<svg role="img" aria-label="{escape(self.words)}" ', 1)
-        caption = f"<figcaption>{escape(self.words)}</figcaption>"
+        named = self.svg.replace("<svg ", f'<svg role="img" aria-label="{_safe(self.words)}" ', 1)
+        caption = f"<figcaption>{_safe(self.words)}</figcaption>"
         return f"<figure>{_scrolling('drawing', named)}{caption}</figure>"
 
 
@@ -131,7 +151,7 @@ class Heading:
     @property
     def html(self) -> str:
         """The title as HTML."""
-        return f"<h2>{escape(self.text)}</h2>"
+        return f"<h2>{_safe(self.text)}</h2>"
 
 
 Part: TypeAlias = str | PageTable | Picture | Heading
@@ -157,22 +177,22 @@ class Report:
     @property
     def html(self) -> str:
         """The page as HTML."""
-        parts = [f"<h1>{escape(self.title)}</h1>", f'<p class="lead">{escape(self.lead)}</p>']
+        parts = [f"<h1>{_safe(self.title)}</h1>", f'<p class="lead">{_safe(self.lead)}</p>']
         if self.bad:
-            items = "".join(f"<li>{escape(one)}</li>" for one in self.bad)
+            items = "".join(f"<li>{_safe(one)}</li>" for one in self.bad)
             parts.append(f'<ul class="bad" aria-label="what is not well">{items}</ul>')
         if self.facts:
             cards = "".join(
-                f"<div><dt>{escape(name)}</dt><dd>{escape(said)}</dd></div>"
+                f"<div><dt>{_safe(name)}</dt><dd>{_safe(said)}</dd></div>"
                 for name, said in self.facts.items()
             )
             parts.append(f'<dl class="facts">{cards}</dl>')
-        parts += [f"<p>{escape(one)}</p>" if isinstance(one, str) else one.html for one in self.parts]
+        parts += [f"<p>{_safe(one)}</p>" if isinstance(one, str) else one.html for one in self.parts]
         if self.assumed:
             assumed = PageTable(title="", columns=("what", "value"), rows=tuple(self.assumed.items()))
             parts += ["<h2>What was assumed</h2>", assumed.html]
-        parts += [f'<p class="note">{escape(JCT)}</p>'] if "JCT" in " ".join(parts) else []
-        parts.append(f"<footer>{escape(self.made_by)}</footer>")
+        parts += [f'<p class="note">{_safe(JCT)}</p>'] if "JCT" in " ".join(parts) else []
+        parts.append(f"<footer>{_safe(self.made_by)}</footer>")
         if self.answer is not None:
             # A name in the answer may contain "</script>".
             answer = json.dumps(self.answer, allow_nan=False).replace("<", "\\u003c")
@@ -185,7 +205,7 @@ def _whole_page(title: str, parts: Iterable[str]) -> str:
     head = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n'
-        f"<title>{escape(title)}</title><style>{STYLE}{DARK}{PRINT}</style></head><body><main>\n"
+        f"<title>{_safe(title)}</title><style>{STYLE}{DARK}{PRINT}</style></head><body><main>\n"
     )
     return head + "\n".join(parts) + "\n</main></body></html>\n"
 

@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+SLICE = re.compile(r"(?:^|[^a-z])mig(?:$|[^a-z])|(?<![0-9])[1-7]g\.[0-9]+gb", re.IGNORECASE)
+"""A GPU type that is a slice of a GPU (MIG): ``1g.10gb``, ``a100-mig-3g.20gb``."""
 _PLACES = re.compile(r"\([^)]*\)")
 _NOTHING = ("", "(null)", "n/a", "none", "no_val", "unknown")
 _COUNT = re.compile(r"(\d{1,12})([KMGT]?)", re.IGNORECASE | re.ASCII)

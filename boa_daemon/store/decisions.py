@@ -7,6 +7,7 @@ repeats a decision from it. Each policy is stored once, in its own table.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ QUIET_SECONDS = 600.0
 KEPT_STATES_SECONDS, KEPT_SECONDS = 14 * 86_400.0, 90 * 86_400.0
 _LISTED = 50
 """Actions and reasons of one tick in an answer; of actions beyond them no alternative is computed."""
+
+_REWORDED = re.compile(r"^idle for 0 s, and no job needs it")
+"""What earlier releases recorded of a node whose last job had ended in the same tick."""
 
 MOST_NODES = 32
 """Nodes that are listed of one start."""
@@ -389,11 +393,14 @@ def _is_start(action: Action) -> bool:
 
 
 def _decision(row: Any) -> dict[str, Any]:
+    summary = json.loads(row.summary)
+    for action in summary["actions"]:
+        action["reason"] = _REWORDED.sub("no job is left on it, and none needs it", action["reason"])
     return {
         "tick": row.tick,
         "at": row.at,
         "inputs_hash": row.inputs,
         "outputs_hash": row.outputs,
         "policy": row.policy,
-        **json.loads(row.summary),
+        **summary,
     }

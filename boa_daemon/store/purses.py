@@ -9,7 +9,7 @@ from math import ceil
 from sqlalchemy import Connection, select
 
 from boa_daemon.store.database import Database
-from boa_daemon.store.records import JobRecord
+from boa_daemon.store.records import GenerationRecord, JobRecord
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import PURSES
 from boa_daemon.tick.facts.limits import Window
@@ -20,7 +20,11 @@ from policies.model import NodeId
 
 
 def hourly_costs(
-    job: JobRecord, nodes: Mapping[NodeId, NodeState], *, until: float, since: float = 0.0
+    job: JobRecord | GenerationRecord,
+    nodes: Mapping[NodeId, NodeState],
+    *,
+    until: float,
+    since: float = 0.0,
 ) -> dict[int, int]:
     """Return micro-dollars of a job's GPUs by hour since the epoch, from its claim or `since` on."""
     begin = until if job.started_at is None else job.started_at

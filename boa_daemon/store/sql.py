@@ -310,24 +310,25 @@ class SqlStore:
         """Append a final bill; a second one for the same node is ignored."""
         if charge.node in self._charged:
             return
-        days = charge.days or ((int(charge.started_at // DAY_SECONDS), charge.micro_dollars),)
         with self.database.write() as connection:
-            connection.execute(
-                insert(CHARGES).values(
-                    node=charge.node,
-                    instance_type=charge.instance_type,
-                    started_at=charge.started_at,
-                    ended_at=charge.ended_at,
-                    micro_dollars=charge.micro_dollars,
-                )
-            )
-            connection.execute(
-                insert(CHARGE_DAYS),
-                [{"node": charge.node, "day": day, "micro_dollars": part} for day, part in days],
-            )
+            _insert_charge(connection, charge)
+        self._count_charge(charge)
+
+    def amend_charge(self, charge: Charge) -> int:
+        """Replace a final bill by another one; return the difference in micro-dollars. Without a bill: 0."""
+        if charge.node not in self._charged:
+            return 0
+        before = self._settled
+        with self.database.write() as connection:
+            self._reopen_charge(charge.node)
+            _insert_charge(connection, charge)
+        self._count_charge(charge)
+        return self._settled - before
+
+    def _count_charge(self, charge: Charge) -> None:
         self._charged.add(charge.node)
         self._settled += charge.micro_dollars
-        for day, part in days:
+        for day, part in _days_of(charge):
             self._by_day[day] = self._by_day.get(day, 0) + part
 
     def reopen_charges(self, nodes: Collection[str]) -> None:
@@ -428,6 +429,26 @@ class SqlStore:
     def _write_meta(self, key: str, value: object) -> None:
         with self.database.write() as connection:
             put(connection, META, key=key, value=json.dumps(value))
+
+
+def _days_of(charge: Charge) -> tuple[tuple[int, int], ...]:
+    return charge.days or ((int(charge.started_at // DAY_SECONDS), charge.micro_dollars),)
+
+
+def _insert_charge(connection: Connection, charge: Charge) -> None:
+    connection.execute(
+        insert(CHARGES).values(
+            node=charge.node,
+            instance_type=charge.instance_type,
+            started_at=charge.started_at,
+            ended_at=charge.ended_at,
+            micro_dollars=charge.micro_dollars,
+        )
+    )
+    connection.execute(
+        insert(CHARGE_DAYS),
+        [{"node": charge.node, "day": day, "micro_dollars": part} for day, part in _days_of(charge)],
+    )
 
 
 def _open_launch(row: Any) -> OpenLaunch:

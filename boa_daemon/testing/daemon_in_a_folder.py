@@ -47,8 +47,9 @@ class DaemonInAFolder:
         wrap_cloud: Any = None,
         wrap_runner: Any = None,
         rented_from: Provider | None = None,
+        database: str = "",
     ) -> None:
-        """Open a folder. `rented_from` replaces the cloud in a file.
+        """Open a folder. `rented_from` replaces the cloud in a file, `database` the URL of the file in it.
 
         Raises:
             InputError: when the settings are wrong.
@@ -72,7 +73,7 @@ class DaemonInAFolder:
         self.runner = SimulatedRunner(clock, speed=speed, journal=folder / "runner.jsonl")
         cloud: Provider = within if wrap_cloud is None else wrap_cloud(within)
         runner: Runner = self.runner if wrap_runner is None else wrap_runner(self.runner)
-        storage = open_storage(sqlite_url(folder / "boa.sqlite"), durable=False)
+        storage = open_storage(database or sqlite_url(folder / "boa.sqlite"), durable=False)
         self.daemon = Daemon(self.settings, World(clock=clock, cloud=cloud, runner=runner), storage)
         self.storage = storage
         self.service = Service(self.daemon)

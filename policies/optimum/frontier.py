@@ -193,11 +193,10 @@ def class_solutions(
     main: list[list[PhaseOption]] = [[] for _ in options.problem.classes]
     second: dict[int, list[PhaseOption]] = {}
     owners = options.owner.tolist()
-    for group, option in enumerate(chosen.tolist()):
+    for group, steps in enumerate(options.steps_of(range(len(owners)), chosen)):
         owner = owners[group]
-        steps = options.steps_of(group, option)
         if group == mixed_group:
-            second[owner] = [*main[owner], *options.steps_of(group, other)]
+            second[owner] = [*main[owner], *options.steps_of([group], np.array([other]))[0]]
         elif owner in second:
             second[owner].extend(steps)
         main[owner].extend(steps)

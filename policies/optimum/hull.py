@@ -28,6 +28,8 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 TIE = 1e-12
 """Relative difference below which two amounts are equal."""
+BLOCK = 2**14
+"""Options that are sorted at a time, so that they stay in the processor's cache."""
 PATIENCE = 6
 """Rounds of quick neighbour tests before quickhull is used for groups that still shrink."""
 
@@ -54,8 +56,7 @@ def lower_hulls(cost: Floats, time: Floats, group: Ints, *, groups: int) -> Hull
     work is vectorised for any number of groups. Of options whose costs differ by less than `TIE` only the
     fastest stays. A chain ends where the next vertex saves less than `TIE` of its time.
     """
-    keep = np.lexsort((time, cost, group)).astype(np.int64)
-    keep = keep[undominated(group[keep], time[keep])]
+    keep = _faster_than_all_cheaper(cost, time, group, groups=groups)
     c, t, g = cost[keep], time[keep], group[keep]
     for rounds in itertools.count():  # pragma: no branch  Ends inside.
         same = g[1:] == g[:-1]
@@ -75,6 +76,36 @@ def lower_hulls(cost: Floats, time: Floats, group: Ints, *, groups: int) -> Hull
         keep, c, t, g = keep[stay], c[stay], t[stay], g[stay]
     starts = np.searchsorted(g, np.arange(groups + 1)).astype(np.int64)
     return HullChains(option=keep, group=g, cost=c, time=t, starts=starts)
+
+
+def _faster_than_all_cheaper(cost: Floats, time: Floats, group: Ints, *, groups: int) -> Ints:
+    """Return the options faster than all cheaper ones of their group, group after group, by rising cost.
+
+    Groups of about one size are the rows of a matrix, `BLOCK` entries at a time: sorting short rows takes a
+    tenth of the time of sorting everything at once. Of options of one cost several may stay.
+    """
+    order = None if (group[1:] >= group[:-1]).all() else np.argsort(group, kind="stable")
+    counts = np.bincount(group, minlength=groups)
+    begins = np.cumsum(counts) - counts
+    doublings = np.ceil(np.log2(counts))
+    found = []
+    for doubling in np.unique(doublings):
+        alike = np.flatnonzero(doublings == doubling)
+        pieces = min(1 + int(len(alike) * 2.0**doubling) // BLOCK, len(alike))
+        for rows in np.array_split(alike, pieces):
+            column = np.arange(counts[rows].max())
+            is_there = column < counts[rows, None]
+            at = np.where(is_there, begins[rows, None] + column, begins[rows, None])
+            at = at if order is None else order[at]
+            by_cost = np.argsort(np.where(is_there, cost[at], np.inf), axis=1, kind="stable")
+            at = np.take_along_axis(at, by_cost, axis=1)
+            t = np.where(is_there, time[at], np.inf)
+            before = np.full_like(t, np.inf)
+            np.minimum.accumulate(t[:, :-1], axis=1, out=before[:, 1:])
+            stays = t < before
+            found.append(at[stays])
+    kept = np.concatenate(found)
+    return kept if len(found) == 1 else kept[np.argsort(group[kept], kind="stable")]
 
 
 def undominated(group: Ints, time: Floats) -> Ints:

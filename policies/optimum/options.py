@@ -85,20 +85,23 @@ class OptionSet:
         plain = self.arrivals[self.group] * self.hours
         return self.weights[self.group] * plain if is_weighted else plain
 
-    def steps_of(self, group: int, option: int) -> tuple[PhaseOption, ...]:
-        """Return the phases of an option: one phase, or all phases of a coupled class."""
-        owner = int(self.owner[group])
-        if owner not in self.plan_hulls:
-            return (
-                PhaseOption(
-                    gpu_type=self.problem.gpu_types[int(self.gpu_type[option])].name,
-                    gpus=_tidy(float(self.gpus[option])),
-                    hours=float(self.hours[option]),
-                    spend=float(self.spend[option]),
-                ),
-            )
-        plan = self.plan_hulls[owner].columns[int(self.gpus[option])]
-        return plan_steps(self.problem, self.columns[owner], plan)
+    def steps_of(self, groups: Sequence[int], options: Ints) -> list[tuple[PhaseOption, ...]]:
+        """Return the phases of an option of each group: one phase, or all phases of a coupled class."""
+        names = [gpu.name for gpu in self.problem.gpu_types]
+        columns = (self.gpu_type, self.gpus, self.hours, self.spend)
+        rows = zip(
+            self.owner[list(groups)].tolist(), *(column[options].tolist() for column in columns), strict=True
+        )
+        found = []
+        for owner, gpu_type, gpus, hours, spend in rows:
+            if owner in self.plan_hulls:
+                plan = self.plan_hulls[owner].columns[int(gpus)]
+                found.append(plan_steps(self.problem, self.columns[owner], plan))
+            else:
+                found.append(
+                    (PhaseOption(gpu_type=names[gpu_type], gpus=_tidy(gpus), hours=hours, spend=spend),)
+                )
+        return found
 
 
 def _tidy(gpus: float) -> float:

@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 ANSWERS_PAGE = (ROOT / "docs" / "reference" / "json-answers.md").read_text(encoding="utf-8")
 SHARED = {"--output", "--json", "--help"}
+COMMON = {"--config", "--socket", "--region", "--cluster"}
+"""Flags of many verbs, told once; a section names them where they mean something else."""
 DEMO = ["--trace", "boa_daemon/data/demo/trace.csv", "--classes", "boa_daemon/data/demo/classes.yaml"]
 LISTED = ["plan", "--classes", "boa_daemon/data/demo/classes.yaml", "--jobs", "examples/jobs.csv"]
 TWO = "examples/two-gpu-types.yaml"
@@ -127,7 +129,7 @@ def test_the_page_names_exactly_the_verbs_of_the_program() -> None:
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_the_page_names_exactly_the_flags_of_a_verb(verb: str) -> None:
-    """The table of the verb's section lists the flags of the program and no other."""
+    """The table of the section lists the flags of the program and no other; the common ones may lack."""
     real = {
         flag
         for parameter in VERBS[verb].params
@@ -136,7 +138,14 @@ def test_the_page_names_exactly_the_flags_of_a_verb(verb: str) -> None:
     }
     table = "\n".join(re.findall(r"^\| (`--.*?) \|", section(verb), re.MULTILINE))
 
-    assert set(re.findall(r"`(--[\w-]+)`", table)) == real - SHARED
+    named = set(re.findall(r"`(--[\w-]+)`", table))
+    assert real - SHARED - COMMON <= named <= real - SHARED
+
+
+def test_the_common_flags_are_told_once() -> None:
+    """In the table above the verbs."""
+    table = PAGE.partition("## Common flags and exit codes")[2].partition("## ")[0]
+    assert {flag for flag in COMMON | SHARED if f"`{flag}`" in table} == COMMON | SHARED - {"--help"}
 
 
 @pytest.mark.parametrize(

@@ -7,24 +7,17 @@ final bill with EC2's: the old price until the date of the new one, then the new
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aws_days import EXTRAS, PRICE, TYPE, Day, with_credentials
-from aws_rigs import START, a_rig
-
-from boa_daemon.backends.aws.cloud import AwsCloud
-from boa_daemon.backends.aws.prices.region_prices import catalog_of
-from boa_daemon.testing.fake_terms import Terms
+from aws_days import EXTRAS, PRICE, TYPE, with_credentials
+from aws_rigs import START
+from priced_days import Path_, Priced, a_priced_day
 
 NOTICED_SECONDS = 240.0
 """A price list is asked each 170 s, in the rhythm of refreshes and ticks."""
 BEFORE_SECONDS = 240.0
-Path_ = list[tuple[float, float]]
 
 
 @pytest.fixture(autouse=True)
@@ -32,59 +25,13 @@ def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     with_credentials(monkeypatch)
 
 
-@dataclass
-class Priced:
-    """A day, and what the daemon is opened with again."""
-
-    day: Day
-    folder: Path
-    file: Path
-
-    def reopen(self) -> None:
-        """Restart the daemon: its process forgets everything that is not stored."""
-        rig, jobs = self.day.rig, self.day.jobs
-        self.day.play.close()
-        rig.cloud = _cloud(self)
-        self.day = Day(self.folder, rig, is_whole=True)
-        self.day.jobs = jobs
-
-    def close(self) -> None:
-        """Close the daemon that is open now."""
-        self.day.play.close()
-
-    def write(self, usd: float, *, file: Path | None = None, as_of: str = "2026-11-01") -> None:
-        """Write the price file."""
-        text = f'as_of = {as_of}\nregion = "us-east-1"\n[prices]\n"{TYPE}" = {usd}\n'
-        (file or self.file).write_text(text)
-
-    def now(self) -> float:
-        """Return the instant."""
-        return float(self.day.rig.clock.now())
-
-
-def _cloud(priced: Priced, **changes: Any) -> AwsCloud:
-    rig = priced.day.rig
-    settings = rig.settings.model_copy(update=changes)
-    rig.settings = settings
-    made = rig.another()
-    return AwsCloud(
-        settings, catalog=catalog_of(settings), clock=rig.clock, calls=made.calls, ledger_id="test",
-        say=rig.said.append, sleep=lambda seconds: None,
-    )  # fmt: skip
-
-
 @pytest.fixture
 def priced(tmp_path: Path) -> Iterator[Priced]:
     """A daemon whose job of half an hour has run for four minutes on one node."""
-    terms = Terms(boot_seconds=0.0, shutdown_seconds=30.0, vcpu_quotas={"L-DB2E81BA": 64})
-    with ExitStack() as stack:
-        rig = stack.enter_context(a_rig("process", terms, instance_types=(TYPE,), zones=("us-east-1a",)))
-        day = Day(tmp_path, rig, is_whole=True)
-        found = Priced(day, tmp_path, tmp_path / "prices.toml")
-        stack.callback(found.close)
-        day.submit(hours=0.5)
-        day.ticks(BEFORE_SECONDS / 60.0)
-        assert day.statuses() == ["running"]
+    with a_priced_day(tmp_path) as found:
+        found.day.submit(hours=0.5)
+        found.day.ticks(BEFORE_SECONDS / 60.0)
+        assert found.day.statuses() == ["running"]
         yield found
 
 

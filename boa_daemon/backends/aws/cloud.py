@@ -642,6 +642,8 @@ class AwsCloud(Provider):
                 if self._ended.pop(name, None) is not None:
                     self._say(f"{name} was recorded as ended, and EC2 lists it again: its bill goes on")
             else:
+                if name in self._live or name not in self._ended:
+                    self._await_prices(node)
                 self._ended[name] = node
                 self._live.pop(name, None)
         return found
@@ -660,6 +662,7 @@ class AwsCloud(Provider):
             may_have_run = self._may_have_run(before, ended.launched_at, until=at)
             if life % 2 == 0 and not may_have_run and failed_to_start(instance):
                 ended = self._not_started(instance, ended)
+            self._await_prices(ended)
             self._ended[before] = ended
         elif before not in self._ended and (found := life_before(instance, node, self._kinds)) is not None:
             self._ended[found.id] = found
@@ -735,6 +738,39 @@ class AwsCloud(Provider):
     def idle_usd_per_hour(self) -> float:
         """Return what the free nodes of reservations and blocks cost per hour."""
         return self.market.idle_usd_per_hour()
+
+    def _await_prices(self, node: NodeState) -> None:
+        """Note that a node has ended whose last prices may not be known yet; who observes bills none."""
+        if self._touches:
+            self.market.await_prices(node)
+
+    def price_version(self) -> int:
+        """Return a number that grows with each new list price."""
+        return self.market.price_version()
+
+    def lately_priced(self) -> Mapping[NodeId, float]:
+        """Return when the ended nodes ended whose prices were not known then and are known now."""
+        return self.market.lately_priced()
+
+    def amended(self, nodes: Sequence[NodeState]) -> Sequence[NodeState]:
+        """Return the nodes that have ended and cost otherwise, by what is known now, than they say."""
+        return self.market.amended(nodes)
+
+    def bills_are_right(self, nodes: Iterable[NodeId]) -> None:
+        """Note that the bills of these nodes are final by what is known now."""
+        self.market.bills_are_right(nodes)
+
+    def price_documents(self) -> Mapping[str, str]:
+        """Return what the next process must know of prices, as texts by key."""
+        region = self.settings.region
+        return {f"{region} {key}": text for key, text in self.market.documents().items()}
+
+    def restore_prices(self, documents: Mapping[str, str]) -> None:
+        """Take over what an earlier process knew of the prices of this region."""
+        own = f"{self.settings.region} "
+        self.market.restore(
+            {key.removeprefix(own): text for key, text in documents.items() if key.startswith(own)}
+        )
 
     def list_prices(self) -> Mapping[str, float]:
         """Return the region's prices on demand in USD per hour, by type; types without one are left out."""
@@ -832,7 +868,9 @@ class AwsCloud(Provider):
         prices: Sequence[tuple[float, float]] = ()
         if instance.get("InstanceLifecycle") == "spot":
             zone = instance.get("Placement", {}).get("AvailabilityZone", "")
-            prices = self.market.spot_prices(instance["InstanceType"], zone)
+            before = self._live.get(name) or self._ended.get(name)
+            known = () if before is None else before.prices
+            prices = self.market.spot_path(instance["InstanceType"], zone, known)
         told = self.notices.ended_at(of_instance) or 0.0
         # A notice about an earlier run or a stop says nothing about this life.
         stopped_at = told if told >= launched_at and life % 2 else self._stopped_at.get(name)
@@ -963,6 +1001,7 @@ class AwsCloud(Provider):
                 continue
             end = max(self.notices.ended_at(name) or since, node.launched_at)
             self._ended[name] = replace(node, phase="terminated", ended_at=end, idle_since=None)
+            self._await_prices(self._ended[name])
             self._say(f"{name} is missing from EC2's list: its bill ended {now - end:.0f} s ago")
             del self._live[name], self._missing[name]
 

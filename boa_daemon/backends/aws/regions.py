@@ -330,6 +330,40 @@ class RegionalCloud(Provider):
             for name, usd in cloud.list_prices().items()
         }
 
+    def price_version(self) -> int:
+        """Return a number that grows with each new list price of any region."""
+        return sum(cloud.price_version() for cloud in self.clouds.values())
+
+    def lately_priced(self) -> Mapping[NodeId, float]:
+        """Return when the ended nodes ended whose prices were not known then and are known now."""
+        return {name: end for cloud in self.clouds.values() for name, end in cloud.lately_priced().items()}
+
+    def amended(self, nodes: Sequence[NodeState]) -> Sequence[NodeState]:
+        """Return the nodes that have ended and cost otherwise now, each by the prices of its region."""
+        by_region: dict[str, list[NodeState]] = {region: [] for region in self.clouds}
+        for node in nodes:
+            by_region[self._region_of_state(node)].append(self._plain_node(node))
+        return [
+            replace(node, instance_type=self._kind(node.instance_type, region))
+            for region, cloud in self.clouds.items()
+            for node in cloud.amended(by_region[region])
+        ]
+
+    def bills_are_right(self, nodes: Iterable[NodeId]) -> None:
+        """Note that the bills of these nodes are final by what is known now."""
+        names = list(nodes)
+        for cloud in self.clouds.values():
+            cloud.bills_are_right(names)
+
+    def price_documents(self) -> Mapping[str, str]:
+        """Return what the next process must know of the prices of all regions."""
+        return {key: text for cloud in self.clouds.values() for key, text in cloud.price_documents().items()}
+
+    def restore_prices(self, documents: Mapping[str, str]) -> None:
+        """Take over what an earlier process knew of prices."""
+        for cloud in self.clouds.values():
+            cloud.restore_prices(documents)
+
     def ages(self) -> Mapping[str, float | None]:
         """Return the ages of facts; those of further regions begin with the region."""
         found: dict[str, float | None] = {}

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from boa_daemon.inputs.plain_text import plain_text
@@ -210,6 +210,9 @@ _NARROW = 60
 _READABLE = 8
 """Characters of a column below which its folded cells cannot be read."""
 
+_SENTENCE = 16
+"""Characters that a column of sentences has at least."""
+
 _NEAREST: Mapping[str, str] = MappingProxyType(
     {
         **{"×": "x", "−": "-", "–": "-", "—": "-", "±": "+-", "…": "...", "µ": "u", "→": "->", "∞": "inf"},
@@ -237,10 +240,11 @@ class FittingTable(Table):
     """A table that leaves out columns where it would be wider than the terminal, and says which.
 
     `optional` are the columns that may go, the first one first. Folded cells and broken numbers are worse
-    than a missing column; JSON and CSV have all.
+    than a missing column; JSON and CSV have all. `prose` are the columns with sentences.
     """
 
     optional: Sequence[str] = ()
+    prose: Sequence[str] = ("",)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the lines of the table with the columns that fit."""
@@ -259,12 +263,20 @@ class FittingTable(Table):
             self.columns = whole
             yield from self._blocks(console)
             return
+        self.columns = [self._in_room(one, console, options) for one in self.columns]
         try:
             yield from super().__rich_console__(console, options)
         finally:
             self.columns = whole
         if left_out:
             yield Text(f"left out on this width: {', '.join(left_out)}", style="dim")
+
+    def _in_room(self, column: Column, console: Console, options: ConsoleOptions) -> Column:
+        """Return a column of sentences as wide as the others leave it: names are folded after sentences."""
+        if not column.min_width:
+            return column
+        room = options.max_width - self._natural_width(console, options)
+        return replace(column, max_width=column.min_width + max(room, 0))
 
     def _blocks(self, console: Console) -> Iterator[Text]:
         """Yield each row as lines of a heading and a value: columns of one letter cannot be read."""
@@ -289,18 +301,26 @@ class FittingTable(Table):
         )
 
     def _natural_width(self, console: Console, options: ConsoleOptions) -> int:
-        """Return the width at which no cell is folded; columns without a name hold prose, which may be."""
+        """Return the width at which no cell is folded; prose may be."""
         wide = options.update(width=_WIDEST, max_width=_WIDEST)
         whole = self.__rich_measure__(console, wide).maximum
-        prose = (self._measure_column(console, wide, one) for one in self.columns if not str(one.header))
+        columns = (one for one in self.columns if str(one.header) in self.prose)
+        prose = (self._measure_column(console, wide, one) for one in columns)
         return whole - sum(one.maximum - one.minimum for one in prose)
 
 
-def a_table(title: str, *columns: str, right: Sequence[str] = (), optional: Sequence[str] = ()) -> Table:
+def a_table(
+    title: str,
+    *columns: str,
+    right: Sequence[str] = (),
+    optional: Sequence[str] = (),
+    prose: Sequence[str] = (),
+) -> Table:
     """Return a table in the common style; the columns named in `right` hold numbers.
 
     Title and columns are plain text; cells are markup. Columns in `optional` are left out, the first one
-    first, where the table is wider than the terminal.
+    first, where the table is wider than the terminal. Columns in `prose`, and those without a name, hold
+    sentences, which may take several lines.
     """
     table = FittingTable(
         title=Text(title, style="bold"),
@@ -310,10 +330,15 @@ def a_table(title: str, *columns: str, right: Sequence[str] = (), optional: Sequ
         pad_edge=False,
     )
     table.optional = tuple(name for name in optional if name in columns)
+    table.prose = ("", *prose)
     for column in columns:
         # Fold long cells instead of cutting them: a cut id is useless.
         is_number = column in right
         table.add_column(
-            Text(column), justify="right" if is_number else "left", no_wrap=is_number, overflow="fold"
+            Text(column),
+            justify="right" if is_number else "left",
+            no_wrap=is_number,
+            overflow="fold",
+            min_width=_SENTENCE if column in prose else None,
         )
     return table

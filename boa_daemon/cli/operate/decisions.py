@@ -23,6 +23,7 @@ from boa_daemon.cli.common.daemon_client import (
 )
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, print_json, stdout_console
 from boa_daemon.errors import InputError, not_one_of
+from boa_daemon.tick.facts.reasons import SENTENCES, text_of
 from boa_daemon.units import counted
 
 KINDS = [kind for kind in get_args(DecisionKind) if kind]
@@ -130,7 +131,7 @@ def _print_decisions(rows: Iterable[dict[str, Any]]) -> None:
             counts = ", ".join(f"{count} {kind}" for kind, count in row["action_counts"].items())
             console.print(f"  and {more} more ({counts} in all): --job, --user, --node or --kind names them")
         for held in row["held"]:
-            console.print(f"  held back ({held['code']}): {held['what']}", markup=False)
+            console.print(f"  held back: {held['what']}: {text_of(held['code'], SENTENCES)}", markup=False)
         counts = row.get("held_counts", {})
         if (more := sum(counts.values()) - len(row["held"])) > 0:
             said = ", ".join(f"{count} {code}" for code, count in counts.items())

@@ -31,6 +31,7 @@ from boa_daemon.cli.common.output import (
     stdout_console,
 )
 from boa_daemon.errors import FAILED, PARTLY_DONE, BoaError, InputError
+from boa_daemon.tick.facts.reasons import text_of
 from boa_daemon.units import SECONDS_PER_HOUR, counted, format_hours
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def submit(
     names = document["jobs"]
     for path, notes in scripts.items():
         for note in notes:
-            said = f"{path}:{note.line}: {note.option} {note.fate}: {note.said}"
+            place = f"{path}:{note.line}" if note.line else "environment"
+            said = f"{place}: {note.option} {note.fate}: {note.said}"
             stdout_console().print(said, markup=False, highlight=False)
     stdout_console().print(
         f"{counted(len(names), 'job')} {'valid' if check else 'submitted'}: "
@@ -246,27 +248,36 @@ def _watch(ask: Callable[[], dict[str, Any]], document: dict[str, Any]) -> NoRet
 
 def _jobs_table(document: Mapping[str, Any]) -> Any:
     rows = document["jobs"]
+    waits = ("waits for",) if any(row["waits_for"] for row in rows) else ()
     table = a_table(
-        "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "cost", right=("GPUs", "cost"),
-        optional=("step", "class", "age"),
+        "Jobs", "id", "user", "class", "status", "GPUs", "step", "age", "cost", *waits,
+        right=("GPUs", "cost"), optional=("step", "class", "age"), prose=waits,
     )  # fmt: skip
+    now = float(document["as_of"])
     for row in rows:
-        why = "stalled" if row["stalled_since"] else row["waits_for"]
-        starts_at, now = row.get("starts_at"), float(document["as_of"])
-        if why and starts_at is not None:
-            why = f"{why}, in {format_hours(max(starts_at - now, 0.0) / SECONDS_PER_HOUR)}"
-        status = row["status"] if not why else f"{row['status']} ({why})"
         table.add_row(
             row["id"],
             row["user"],
             row["class"],
-            status,
+            f"{row['status']} (stalled)" if row["stalled_since"] else row["status"],
             str(row["gpus"] or ""),
             str(row["step"] if row["step"] is not None else ""),
             age(row["arrived_at"], now),
             usd(row["usd"]),
+            *(_wait(row, now) for _ in waits),
         )
     return table
+
+
+def _wait(row: Mapping[str, Any], now: float) -> str:
+    """Return what a job waits for in the words of the page, its place in the queue, and for how long."""
+    code, place, starts_at = row["waits_for"], row.get("place_in_queue"), row.get("starts_at")
+    if not code:
+        return ""
+    said = text_of(code) + (f", number {place:,}" if place else "")
+    if starts_at is None:
+        return said
+    return f"{said}, about {format_hours(max(starts_at - now, 0.0) / SECONDS_PER_HOUR)} more"
 
 
 def _print_group(group: Mapping[str, Any]) -> None:

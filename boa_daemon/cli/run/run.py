@@ -26,6 +26,7 @@ from boa_daemon.cli.run.run_phases import OVER, RunMeter, RunPhases, phase_of, p
 from boa_daemon.cli.run.run_screen import Screen
 from boa_daemon.errors import FAILED, PARTLY_DONE, InputError
 from boa_daemon.inputs.submission import read_submission
+from boa_daemon.tick.facts.reasons import text_of
 
 WaitOption: TypeAlias = Annotated[
     float, typer.Option(min=0.0, help="Seconds to wait until nodes have ended.")
@@ -246,7 +247,7 @@ class JobRun:
             living = self._living()
             phase = phase_of(job, living, has_printed=self._has_printed)
             self._turn(phase, note=place_of(job, living))
-            why = "" if job["nodes"] or job["waits_for"] is None else f"waits: {job['waits_for']}"
+            why = "" if job["nodes"] or job["waits_for"] is None else f"waits: {text_of(job['waits_for'])}"
             self.screen.meter(time.time() - self._began_at, self._usd, job, why)
 
     def _take_nodes(self, job: Mapping[str, Any] | None) -> None:

@@ -15,6 +15,7 @@ from boa_daemon.daemon.jobs.job_view import JobView
 from boa_daemon.daemon.jobs.liveness import Liveness
 from boa_daemon.daemon.loop.fallback_tick import FallbackTick, WithoutDatabase
 from boa_daemon.daemon.loop.last_state import LastState, LastStateFile
+from boa_daemon.daemon.loop.late_prices import LatePrices
 from boa_daemon.daemon.money.purses import Purses, TeamTerms
 from boa_daemon.daemon.money.standing_costs import StandingCosts
 from boa_daemon.daemon.planner.node_view import Fleet
@@ -113,6 +114,7 @@ class DaemonComponents:
         self.learning = LearningStep(learner=Learner(None if database is None else SqlSamples(database)))
         self.watched = BudgetWatch(None if database is None else read_best_effort(database))
         self._planned: Controller | None = None
+        self.late_prices = None if storage is None else LatePrices(world.cloud, storage)
         self.standing_costs = None if storage is None else StandingCosts(storage.store)
         self.use(settings)
         if storage is not None:

@@ -91,6 +91,8 @@ class Daemon(AdaptiveDaemon):
         """
         if self.storage is None or self.standing.is_started:
             return
+        if self.late_prices is not None:
+            self.late_prices.restore()
         known = [record.node for record in self.storage.queue.instances.values()]
         self.world.cloud.remember(self._as_listed(known))
         self.world.cloud.listen(lambda: self.wake(0.0))
@@ -212,9 +214,17 @@ class Daemon(AdaptiveDaemon):
         self._expect_checkpoints()
         controller = self._controller_at_list_prices()
         decision = controller.run_once()
+        self._look_at_prices(decision.state.now)
         going = {action.node for action in decision.actions if isinstance(action, TerminateNode)}
         self.world.cloud.renew([name for name in decision.state.nodes if name not in going])
         return decision
+
+    def _look_at_prices(self, now: float) -> None:
+        """Store what is known of prices, and tell if bills of ended nodes were corrected by it."""
+        if self.late_prices is not None:
+            said = self.late_prices.look(now=now, has_commitments=bool(self.planner.paid.levels))
+            if said:
+                self._alert(f"late prices:{int(now)}", said)
 
     def _expect_checkpoints(self) -> None:
         """Tell the cloud the largest checkpoint of the jobs that are present, for prices of far machines."""

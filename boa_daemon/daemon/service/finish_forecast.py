@@ -23,7 +23,8 @@ from math import floor, inf, isfinite
 from boa_daemon.daemon.planner.dates import hours_on
 from boa_daemon.daemon.service.accrual_forecast import Course, Machines, starts_by_accrual
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.state import ClusterState, JobState, WaitReason
+from boa_daemon.tick.facts.reasons import WaitReason
+from boa_daemon.tick.facts.state import ClusterState, JobState
 from boa_daemon.tick.money.spending import live_nodes, price_of_next, prices_in_use
 from boa_daemon.tick.room.service_order import waiting_in_order
 from boa_daemon.units import SECONDS_PER_HOUR, format_hours, format_instant

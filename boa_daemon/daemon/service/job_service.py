@@ -21,8 +21,7 @@ from boa_daemon.store.groups import JobGroup, member_statuses, settled_micro_dol
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.explain.runner_up import Choice, width_choice
 from boa_daemon.tick.facts.ports import ArtifactStore
-from boa_daemon.tick.facts.reasons import JobReason
-from boa_daemon.tick.facts.state import WaitReason
+from boa_daemon.tick.facts.reasons import JobReason, WaitReason
 from boa_daemon.tick.room.shortfall import shortfall_sentence
 from boa_daemon.units import counted, dollars, format_hours
 from policies.model import JobId

@@ -27,8 +27,7 @@ from boa_daemon.errors import BoaError, InputError
 from boa_daemon.slurm.commands import Slurm, SlurmJob, SlurmNode, SlurmRefused, SlurmSilent, expand
 from boa_daemon.store.queue import NewJob
 from boa_daemon.store.records import NODE_KEY, JobRecord
-from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
-from boa_daemon.tick.facts.state import WaitReason
+from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS, WaitReason
 
 _LOG = logging.getLogger("boa.slurm")
 FRESH_SECONDS = 15.0

@@ -164,7 +164,7 @@ class Alerts:
         A `page` goes with it where the channel takes files, such as mail by apprise.
         """
         sentence = plain_text(sentence)
-        _LOG.warning(sentence, extra={"alert": key})
+        _LOG.warning(one_line(sentence), extra={"alert": key})
         if channels := self._own_channels(page=page):
             self._sender.send(channels, sentence, self._failed)
 
@@ -213,11 +213,12 @@ class Alerts:
         at: float,
         is_site: bool,
         page: Path | None = None,
+        message: str = "",
     ) -> bool:
         """Send an alert once, over the channels of its owners; return whether it was sent.
 
         With `is_site` it goes over the site's channels when no owner has any. A `page` goes with it where a
-        channel takes files.
+        channel takes files. A `message` is sent in place of the sentence, which is recorded.
         """
         if not self.once(key, sentence, at=at):
             return False
@@ -225,12 +226,12 @@ class Alerts:
             one for owner in owners for one in _channels(owner.webhook, None, None, owner.apprise, page=page)
         ]
         if not channels and is_site:
-            self.shout(sentence, key=key, page=page)
+            self.shout(message or sentence, key=key, page=page)
             return True
         _LOG.warning(sentence, extra={"alert": key})
         if channels:
             once = list({one[:2]: one for one in channels}.values())
-            self._sender.send(once, sentence, self._failed, " of an owner")
+            self._sender.send(once, plain_text(message or sentence), self._failed, " of an owner")
         return True
 
     def latest(self, limit: int) -> list[dict[str, Any]]:
@@ -444,13 +445,14 @@ class _NotTaken(CloudFailed):
 
 
 def _to_apprise(url: str, sentence: str, *, page: Path | None = None) -> None:
-    from apprise import Apprise  # noqa: PLC0415 - optional, and slow to import
+    from apprise import Apprise, NotifyFormat  # noqa: PLC0415 - optional, and slow to import
 
     service, title = Apprise(), subject_of(sentence)
     if not service.add(url):
         raise _NotTaken("it is no URL of apprise")
     attach = str(page) if page is not None and page.is_file() and takes_files(service) else None
-    if not service.notify(title=title, body=sentence, attach=attach):
+    # Without its format a text is sent as HTML: lines run together, and names with < are markup.
+    if not service.notify(title=title, body=sentence, body_format=NotifyFormat.TEXT, attach=attach):
         raise _NotTaken("the service did not take it; the log of apprise says why")
 
 

@@ -24,6 +24,7 @@ from boa_daemon.daemon.settings.config import BudgetSettings, TeamSettings, User
 from boa_daemon.daemon.settings.daemon_paths import make_folder
 from boa_daemon.daemon.watch.alerts import Alerts
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.plain_text import one_line
 from boa_daemon.job.whole_files import write_whole
 from boa_daemon.planning.report_page import PageTable, Picture, Report
 from boa_daemon.store.storage import Storage
@@ -35,8 +36,12 @@ from policies.money_text import in_dollars
 GROUPS = ("team", "user", "class", "market", "kind")
 OF_A_TEAM = ("user", "class", "job")
 """What a team's report groups by."""
+IN_MESSAGE, IN_MESSAGE_OF_A_TEAM = ("user", "team", "kind"), ("user", "job")
+"""What the message has of the groups."""
 MOST_NAME_CHARACTERS = 100
 """Most characters of a team's name in the name of a file."""
+MOST_LETTERS = 48
+"""Letters of a name in a message."""
 MOST_ROWS = 12
 """Rows of a table; the rest is one row."""
 SEEN_SECONDS = 3 * DAY_SECONDS
@@ -157,16 +162,29 @@ class MonthReport:
 
     @property
     def sentences(self) -> str:
-        """The report in a few sentences, for a message."""
-        most = [f"{name} {in_dollars(usd)}" for name, usd in self.groups.get("user", ())[:3] if usd >= 0.005]
-        if self.team:
-            cost = [
-                f"{name} {in_dollars(usd)}" for name, usd in self.groups.get("job", ())[:3] if usd >= 0.005
-            ]
-            who = [f"Most for {', '.join(cost)}."] if cost else []
-        else:
-            who = [f"Most by {', '.join(most)}."] if most else []
-        return " ".join([self.lead, *self.bad, *who])
+        """The verdict and what was not well in a few sentences, for the list of alerts."""
+        return " ".join([self.lead, *self.bad])
+
+    @property
+    def message(self) -> str:
+        """The report as plain text of short lines: mail readers and chats show it as it is.
+
+        Each name ends its line, so that one written from right to left turns nothing around but itself.
+        """
+        parts = [self.lead]
+        if self.bad:
+            parts.append("\n".join(["What is not well:", *(f"- {one}" for one in self.bad)]))
+        for by in IN_MESSAGE_OF_A_TEAM if self.team else IN_MESSAGE:
+            rows = [row for row in self.groups.get(by, ()) if row[1] >= 0.005]
+            if rows:
+                lines = (
+                    f"- {_money_of(usd, self.usd)} {_shortened(name)}" for name, usd in _largest(rows, 4)
+                )
+                parts.append("\n".join([f"By {'use' if by == 'kind' else by}:", *lines]))
+        if self.ends:
+            ends = ", ".join(f"{count:,} {status}" for status, count in sorted(self.ends.items()))
+            parts.append(f"Jobs that ended: {ends}.")
+        return "\n\n".join(parts)
 
     @property
     def _so_far(self) -> str:
@@ -260,15 +278,16 @@ class MonthReport:
             y = bottom - scale * line
             parts.append(
                 f'<line x1="{left}" x2="{wide}" y1="{y:.1f}" y2="{y:.1f}" stroke="#c2410c" '
-                f'stroke-dasharray="6 4"/><text x="{wide}" y="{y - 5:.1f}" text-anchor="end" font-size="12" '
-                f'fill="#c2410c">budget ${line:,.0f} a day</text>'
+                f'stroke-width="2" stroke-dasharray="6 4"/>'
             )
         drawn = (
             f'<svg viewBox="0 0 {wide:g} {tall:g}" font-family="system-ui, sans-serif">{"".join(parts)}</svg>'
         )
         most = max(range(days), key=lambda day: spent[day])
-        words = f"Dollars a day; most on {self.name}-{most + 1:02d}, {in_dollars(spent[most])}."
-        return Picture(svg=drawn, words=words if self.usd > 0.0 else "Dollars a day: nothing was spent.")
+        said = f"most on {self.name}-{most + 1:02d}, {in_dollars(spent[most])}"
+        budget = "" if line is None else f" Dashed: the budget, {in_dollars(line)} a day."
+        words = f"Dollars a day: {said if self.usd > 0.0 else 'nothing was spent'}.{budget}"
+        return Picture(svg=drawn, words=words)
 
 
 def _round_dollars(top: float) -> list[tuple[float, str]]:
@@ -366,7 +385,9 @@ def send_team_reports(
         write_whole(path, report.page(made_by=made_by))
         has_own = team.webhook or team.apprise
         owners = [team] if has_own else [users[one] for one in team.members if one in users]
-        alerts.tell_owners(key, report.sentences, owners, at=now, is_site=False, page=path)
+        alerts.tell_owners(
+            key, report.sentences, owners, at=now, is_site=False, page=path, message=report.message
+        )
         found.append(path)
     return found
 
@@ -387,7 +408,7 @@ def send_month_report(
     path = folder / report.file_name
     write_whole(path, report.page(made_by=made_by))
     if alerts.once(key, f"{report.sentences} The page: {path}", at=now):
-        alerts.shout(f"{report.sentences} The page: {path}", key=key, page=path)
+        alerts.shout(f"{report.message}\n\nThe page: {path}", key=key, page=path)
     return path
 
 
@@ -444,17 +465,33 @@ def _ends(
 
 def _table(by: str, rows: Sequence[tuple[str, float]], total: float) -> PageTable:
     """Return the largest rows of a group, and the rest as one row."""
-    shown = [*rows[:MOST_ROWS]]
-    if len(rows) > MOST_ROWS:
-        shown.append((f"{len(rows) - MOST_ROWS} others", sum(usd for _, usd in rows[MOST_ROWS:])))
     return PageTable(
         title=f"By {'use' if by == 'kind' else by}",
         columns=(by, "dollars", "share"),
         rows=tuple(
-            (name, in_dollars(usd), f"{usd / total:.1%}" if total > 0.0 else "") for name, usd in shown
+            (name, in_dollars(usd), f"{usd / total:.1%}" if total > 0.0 else "")
+            for name, usd in _largest(rows, MOST_ROWS)
         ),
         right=frozenset({1, 2}),
     )
+
+
+def _largest(rows: Sequence[tuple[str, float]], most: int) -> list[tuple[str, float]]:
+    """Return the first rows, and the others as one."""
+    if len(rows) <= most:
+        return list(rows)
+    return [*rows[:most], (f"{len(rows) - most:,} others", sum(usd for _, usd in rows[most:]))]
+
+
+def _money_of(usd: float, total: float) -> str:
+    """Return dollars and their share of all."""
+    return f"{in_dollars(usd)} ({usd / total:.0%})" if total > 0.0 else in_dollars(usd)
+
+
+def _shortened(name: str) -> str:
+    """Return a name in one line; of a long one the begin and the end, in which jobs of a group differ."""
+    plain = one_line(name)
+    return plain if len(plain) <= MOST_LETTERS else f"{plain[:28]}…{plain[-19:]}"
 
 
 def _date(at: float) -> datetime:

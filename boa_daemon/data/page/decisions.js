@@ -87,7 +87,7 @@ function tickDetails(row) {
       action.nodes?.length ? el("p", { class: "why" }, "on ", action.nodes.slice(0, 8).flatMap((node, i) => [i ? ", " : "", el("a", { href: `#decisions/node=${encodeURIComponent(node)}` }, node)]), action.nodes.length > 8 ? ` and ${action.nodes.length - 8} more` : "") : null,
       action.choice ? el("p", { class: "why" }, `${action.choice.chosen} at ${priceOf(action.choice.cost, action.choice.unit)}, not ${action.choice.runner_up} at ${priceOf(action.choice.runner_up_cost, action.choice.unit)}`) : null))),
     unlisted(row) > 0 ? el("p", { class: "why" }, `and ${number(unlisted(row))} more: a job, user, node or kind above names them`) : null,
-    row.held.length ? el("ul", {}, row.held.map((held) => el("li", { class: "warn" }, `held back (${held.code}): ${held.what}`))) : null,
+    row.held.length ? el("ul", {}, row.held.map((held) => el("li", { class: "warn" }, `held back: ${held.what}: ${HELD_WORDS[held.code] ?? held.code}`))) : null,
     unnamed(row) > 0 ? el("p", { class: "why" }, `and ${number(unnamed(row))} more held back (${Object.entries(row.held_counts).map(([code_, count]) => `${code_} ${number(count)}`).join(", ")} in all): a job or node above names the tick that began it`) : null,
     el("dl", { class: "facts" },
       el("dt", {}, "tick"), el("dd", {}, `${number(row.tick)}, ${usd(row.usd_per_hour)}/h, ${counted(row.nodes, "node")}, ${counted(row.jobs, "job")}`),

@@ -114,7 +114,7 @@ class StudyReport:
                     "most",
                     "where",
                 ),
-                6,
+                (1, 2, 4),
                 self._ranges(),
             ),
             "traces": _table(
@@ -392,11 +392,12 @@ def _blocks(report: StudyReport) -> dict[str, str]:
     return blocks
 
 
-def _table(title: str, columns: tuple[str, ...], right: int, rows: list[tuple[str, ...]]) -> PageTable:
-    """Return a table in which the columns from `right` on hold numbers."""
-    return PageTable(
-        title=title, columns=columns, rows=tuple(rows), right=frozenset(range(right, len(columns)))
-    )
+def _table(
+    title: str, columns: tuple[str, ...], right: int | tuple[int, ...], rows: list[tuple[str, ...]]
+) -> PageTable:
+    """Return a table in which the columns `right`, or those from `right` on, hold numbers."""
+    numbers = range(right, len(columns)) if isinstance(right, int) else right
+    return PageTable(title=title, columns=columns, rows=tuple(rows), right=frozenset(numbers))
 
 
 def _trace_line(one: TraceLine, rivals: Sequence[str], *, has_boots: bool) -> tuple[str, ...]:

@@ -93,7 +93,10 @@ HISTORIES: Mapping[str, History] = {
             "time are attempts"
         ),
         size="GPUs × elapsed, whatever the state",
-        left_out="steps, jobs that run or wait, without GPUs, on shares of GPUs (mps), of several GPU types",
+        left_out=(
+            "steps, jobs that run or wait, without GPUs, on shares of GPUs (mps) or slices (MIG), of several "
+            "GPU types"
+        ),
         accepts=_DRAWN | {"time_zone"},
         example="sacct/sacct.txt",
     ),

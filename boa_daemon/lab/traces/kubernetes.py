@@ -21,15 +21,15 @@ from typing import Any
 
 from boa_daemon.lab.traces.instants import zone_of
 from boa_daemon.lab.traces.json_records import Record, read_records
-from boa_daemon.lab.traces.rigid import GPU_TYPE, RigidJob, rigid_workload
+from boa_daemon.lab.traces.rigid import GPU_TYPE, ON_SLICES, RigidJob, rigid_workload
 from boa_daemon.lab.traces.source_files import pick_file
+from boa_daemon.slurm.resources import SLICE
 from boa_daemon.time_text import duration_seconds
 from boa_daemon.traces.workload import Options, Workload
 
 FILES = ("*jobs*.json", "*pods*.json", "*.json")
 COMMAND = "kubectl get jobs --all-namespaces -o json > jobs.json"
 _GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
-_ON_SLICES = "on slices of GPUs"
 _ON_CLAIMS = "on devices that they claim (resourceClaims), whose number is not in the file"
 _SLICES = re.compile(r"nvidia\.com/(mig-.*|gpu\.shared|vgpu.*)")
 _TYPE_LABELS = (
@@ -241,7 +241,7 @@ def _pod(one: Record, at: Sequence[str]) -> _Pods:
             if name in _GPUS:
                 gpus += Record(asked, one.path, one.where).whole(name, default=0)
             elif _SLICES.fullmatch(str(name)) and str(asked[name]) != "0":
-                left_out = _ON_SLICES
+                left_out = ON_SLICES
     if not gpus and not left_out and one.objects(*at, "spec", "resourceClaims"):
         left_out = _ON_CLAIMS
     return _Pods(gpus=gpus, gpu_type=_type_of(one, at), left_out=left_out)
@@ -263,7 +263,12 @@ def _type_of(one: Record, at: Sequence[str]) -> str:
 
 
 def gpu_name(label: str) -> str:
-    """Return the short name of a GPU from a label: ``a100`` for ``NVIDIA-A100-SXM4-40GB``."""
+    """Return the short name of a GPU from a label: ``a100`` for ``NVIDIA-A100-SXM4-40GB``.
+
+    The label of a slice of a GPU is left whole.
+    """
+    if SLICE.search(label):
+        return label.strip().lower()
     name = re.sub(r"^(nvidia|amd|tesla)[-_ ]+", "", label.strip().lower())
     name = re.sub(r"^(nvidia|amd|tesla)[-_ ]+", "", name)
     return (

@@ -7,6 +7,7 @@ trace's GPU-time. In both cases a class has the mean size of its jobs.
 
 Parts of GPUs become places: a GPU type has as many places per GPU (2 to 8) as round the parts up least, and a
 job of 0.3 GPUs on a type of 4 places is of a class whose only width is 2 places, at the speed of half a GPU.
+A slice of a GPU (MIG) is neither: its size depends on the card, so jobs on slices are left out, and counted.
 
     GPU-time, h      drawn from
     under 1          cifar10, ncf
@@ -29,6 +30,7 @@ from boa_daemon.errors import InputError
 from boa_daemon.inputs.tables import read_rows
 from boa_daemon.lab.traces.elastic import applications_in, profile_directory
 from boa_daemon.lab.traces.pollux import GPU_TYPES, application_classes
+from boa_daemon.slurm.resources import SLICE
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, cut
 from policies.fast_dataclasses import fast_init
@@ -38,6 +40,7 @@ from policies.speedup import MAX_GPUS, Table
 
 GPU_TYPE = "gpu"
 """The GPU type of traces that name none; a budget in GPUs counts these."""
+ON_SLICES = "on slices of GPUs (MIG)"
 MOST_PLACES = 8
 """Most places of a GPU."""
 CATEGORIES = (
@@ -111,6 +114,11 @@ def rigid_workload(
         InputError: when a job has too many GPUs, no job is left, or a profile is missing.
     """
     everything = list(jobs)
+    slices = {kind for kind in {job.gpu_type for job in everything} if SLICE.search(kind)}
+    if slices:
+        whole = [job for job in everything if job.gpu_type not in slices]
+        dropped[ON_SLICES] += len(everything) - len(whole)
+        everything = whole
     if max((job.gpus for job in everything), default=0) > MAX_GPUS:
         job = next(job for job in everything if job.gpus > MAX_GPUS)
         raise InputError(f"job {job.id} has {job.gpus:g} GPUs, more than {MAX_GPUS:,}", file=path)

@@ -19,9 +19,9 @@ from boa_daemon.tick.facts.claims import with_claims_held, with_claims_started
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.needs import Fact, Stage, facts_of, needs_of
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS, JobReason
+from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS, JobReason, WaitReason
 from boa_daemon.tick.facts.room_caps import NARROWS
-from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
+from boa_daemon.tick.facts.state import ClusterState, Rules
 from boa_daemon.tick.money.caps import within_instances
 from boa_daemon.tick.stages.end.keep_warm import keep_warm
 from boa_daemon.tick.stages.end.order_links import order_links

@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 
 from boa_daemon.tick.facts.offers import RefusalKind
 from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.reasons import WaitReason
 from boa_daemon.tick.facts.room_caps import NARROWS, RoomCap
-from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
+from boa_daemon.tick.facts.state import ClusterState, Rules
 from policies.fast_dataclasses import replace
 from policies.model import JobId
 

@@ -9,11 +9,11 @@ from math import inf, isfinite
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.tick.explain.explain_sharing import explain_links, explain_neighbours, explain_span
 from boa_daemon.tick.explain.headline import noted
-from boa_daemon.tick.facts.limits import Held, HeldCode
+from boa_daemon.tick.facts.limits import Held
 from boa_daemon.tick.facts.offers import closed_until
 from boa_daemon.tick.facts.plan import Plan, PlannedJob
-from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
-from boa_daemon.tick.facts.state import ClusterState, JobState, WaitReason
+from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS, HeldCode, WaitReason
+from boa_daemon.tick.facts.state import ClusterState, JobState
 from boa_daemon.tick.money.spending import live_nodes
 from boa_daemon.tick.money.team_turns import TEAM_CODES
 from boa_daemon.tick.room.service_order import BY_ARRIVAL, waiting_in_order

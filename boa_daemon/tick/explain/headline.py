@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from boa_daemon.tick.facts.limits import Held, HeldCode
+from boa_daemon.tick.facts.limits import Held
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
+from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS, HeldCode
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.room.service_order import NOT_IN_QUEUE, waiting_in_order
 from policies.model import JobId

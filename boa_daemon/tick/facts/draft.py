@@ -9,7 +9,8 @@ from typing import Any
 
 from boa_daemon.tick.facts.placeable_nodes import PlaceableNodes
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.state import Rules, WaitReason
+from boa_daemon.tick.facts.reasons import WaitReason
+from boa_daemon.tick.facts.state import Rules
 from policies.answer import Allocation
 from policies.fast_dataclasses import fast_init, field_replacer, replace
 from policies.model import JobId, NodeId, Width

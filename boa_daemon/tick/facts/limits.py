@@ -1,4 +1,4 @@
-"""Limits on a plan: hard caps, the rules against flapping, and the closed list of codes.
+"""Limits on a plan: hard caps, and the rules against flapping.
 
 A cap is never exceeded. Days and months are calendar days and months in UTC, as on bills.
 """
@@ -13,20 +13,11 @@ from math import fsum, inf
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from boa_daemon.tick.facts.reasons import SENTENCES, HeldCode
 from boa_daemon.units import counted, format_hours
 from policies.fast_dataclasses import fast_init
 from policies.model import check_positive
 from policies.money_text import in_dollars
-
-CapCode: TypeAlias = Literal["cap-day", "cap-month", "cap-hour", "cap-instances"]
-"""Which hard cap."""
-HeldCode: TypeAlias = (
-    CapCode
-    | Literal["user-day-cap", "team-day-cap", "team-month-cap", "team-share", "max-usd", "max-hours"]
-    | Literal["minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
-    | Literal["not-ready", "not-free", "restart-worth"]
-)
-"""Why something that the policy wanted is not done; a closed list."""
 
 HeldNumber: TypeAlias = Literal[
     "cap_usd",
@@ -111,30 +102,6 @@ class Held:
         cap = self.numbers.get("cap_usd")
         free = None if cap is None else cap - self.numbers.get("set_aside_usd", 0.0)
         return line if self.money is None else f"{line}: {self.money.sentence(free)}"
-
-
-SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
-    {
-        "cap-day": "the cap on dollars per day leaves no room for it",
-        "cap-month": "the cap on dollars per month leaves no room for it",
-        "cap-hour": "the ceiling on dollars per hour leaves no room for it",
-        "cap-instances": "the cap on instances is reached",
-        "user-day-cap": "its jobs have spent the cap for today (UTC); waiting jobs are not started",
-        "team-day-cap": "the team's cap for today (UTC) leaves no room for it",
-        "team-month-cap": "the team's cap for this month (UTC) leaves no room for it",
-        "team-share": "it is ahead of its share while a team behind its share waits: it starts no jobs",
-        "max-usd": "it has cost what its file allows, and is stopped",
-        "max-hours": "it has run for as long as its file allows, and is stopped",
-        "minimum-hold": "it started too recently to be moved",
-        "moves-of-job": "it reached the limit on moves of one job per hour",
-        "moves-of-all": "all jobs together reached the limit on moves per hour",
-        "loop": "the same order was repeated without success; it is paused",
-        "no-effect": "the same order was repeated without effect; it is still tried",
-        "restart-worth": "its last change of width has not earned its restarts yet: it does not go back",
-        "not-ready": "its next nodes do not have what it needs yet: it works on where it is",
-        "not-free": "another job still holds its next GPUs: it moves once they are free",
-    }
-)
 
 
 def _usd_left(usd: float) -> str:

@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import Any
 
 from boa_daemon.tick.facts.limits import Held
+from boa_daemon.tick.facts.reasons import WaitReason
 from boa_daemon.tick.facts.retries import GivenUp
 from boa_daemon.tick.facts.room_caps import RoomCap
-from boa_daemon.tick.facts.state import DateNote, WaitReason
+from boa_daemon.tick.facts.state import DateNote
 from policies.answer import Accrual, Allocation, NodePrices, changed_widths, was_changed
 from policies.fast_dataclasses import fast_init, field_replacer, replace
 from policies.model import GpuSlot, InstanceType, JobId, NodeId, Width

@@ -284,6 +284,35 @@ class LaunchFailureSource(Protocol):
         ...
 
 
+@runtime_checkable
+class PriceSource(Protocol):
+    """A cloud whose prices may become known late, even after a node's end, and are kept over restarts."""
+
+    def price_version(self) -> int:
+        """Return a number that grows when nodes that have ended may cost otherwise than their bills say."""
+        ...
+
+    def lately_priced(self) -> Mapping[NodeId, float]:
+        """Return when the ended nodes ended whose prices were not known then and are known now."""
+        ...
+
+    def amended(self, nodes: Sequence[NodeState]) -> Sequence[NodeState]:
+        """Return those of the nodes, which have ended, that cost otherwise by what is known now."""
+        ...
+
+    def bills_are_right(self, nodes: Iterable[NodeId]) -> None:
+        """Note that the bills of these nodes are final by what is known now."""
+        ...
+
+    def price_documents(self) -> Mapping[str, str]:
+        """Return what the next process must know of prices, as texts by key."""
+        ...
+
+    def restore_prices(self, documents: Mapping[str, str]) -> None:
+        """Take over what an earlier process knew; unknown or unreadable texts change nothing."""
+        ...
+
+
 WARNING_SECONDS = 120.0
 """Time between the announcement of a spot interruption and the end of the node, on EC2."""
 

@@ -26,39 +26,6 @@ if TYPE_CHECKING:
     from policies.site import BuiltPolicy
 
 NodePhase: TypeAlias = Literal["requested", "ready", "stopped", "terminating", "terminated"]
-UnqueuedReason: TypeAlias = Literal[
-    "given-up",
-    "resting",
-    "not-before",
-    "held",
-    "after",
-    "user-day-cap",
-    "team-day-cap",
-    "team-month-cap",
-    "team-share",
-    "spot",
-]
-"""Why a job waits whatever is free: it is in no queue."""
-WaitReason: TypeAlias = Literal[
-    "nodes-to-come",
-    "gpus-to-fall-free",
-    "node-limit",
-    "out-of-stock",
-    "fleet-full",
-    "quota",
-    "denied",
-    "throttled",
-    "bad-request",
-    "no-price",
-    "cap-day",
-    "cap-month",
-    "cap-hour",
-    "cap-instances",
-    "loop",
-    "budget",
-    UnqueuedReason,
-]
-"""Why a job does not have its width yet; a closed list."""
 _NOTHING: Mapping[str, Cooldown] = MappingProxyType({})
 
 IDLE_HOLD_SECONDS = 60.0

@@ -13,10 +13,8 @@ from math import inf
 from typing import TypeAlias
 
 from boa_daemon.tick.facts.limits import (
-    CapCode,
     Caps,
     Held,
-    HeldCode,
     HeldMoney,
     HeldNumber,
     Window,
@@ -24,6 +22,7 @@ from boa_daemon.tick.facts.limits import (
     fixed_usd,
     month_of,
 )
+from boa_daemon.tick.facts.reasons import CapCode, HeldCode
 from boa_daemon.tick.facts.state import ClusterState, NodeState
 from boa_daemon.tick.money.ledger import MINIMUM_BILLED_SECONDS, bill_within
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars, micro_dollars

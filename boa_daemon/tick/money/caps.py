@@ -27,10 +27,11 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from math import floor, inf
 
-from boa_daemon.tick.facts.limits import CapCode, Caps, Held
+from boa_daemon.tick.facts.limits import Caps, Held
 from boa_daemon.tick.facts.offers import most_usd_per_hour, whole_gangs
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState, Rules, WaitReason
+from boa_daemon.tick.facts.reasons import CapCode, WaitReason
+from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState, Rules
 from boa_daemon.tick.money.cap_projection import CapProjection
 from boa_daemon.tick.money.team_caps import judge_teams, with_verdict
 from boa_daemon.tick.room.launches import cut_launches, is_coming, launches_left

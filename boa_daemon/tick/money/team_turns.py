@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping
 from math import inf
 
 from boa_daemon.tick.facts.limits import Held, HeldMoney, HeldNumber, day_of, month_of
-from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
+from boa_daemon.tick.facts.reasons import WaitReason
+from boa_daemon.tick.facts.state import ClusterState, Rules
 from boa_daemon.tick.facts.team_money import TeamCap, TeamMoney
 from boa_daemon.tick.money.team_caps import usd_per_hour
 from policies.model import JobId

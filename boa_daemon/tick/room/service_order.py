@@ -14,7 +14,8 @@ from typing import get_args
 
 from boa_daemon.tick.facts.claims import served_first
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.state import ClusterState, UnqueuedReason, WaitReason
+from boa_daemon.tick.facts.reasons import UnqueuedReason, WaitReason
+from boa_daemon.tick.facts.state import ClusterState
 from policies.model import JobId
 
 BY_ARRIVAL = "jobs are served by arrival"

@@ -21,7 +21,20 @@ from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 ROOT = Path(__file__).resolve().parents[3]
 DEMO, EXAMPLES = ROOT / "boa_daemon/data/demo", ROOT / "examples"
 WIDTHS = (80, 120)
-PROSE = {"", "why", "what", "sentence", "alert", "found", "change", "missed", "state", "file", "description"}
+PROSE = {
+    "",
+    "why",
+    "what",
+    "sentence",
+    "alert",
+    "found",
+    "change",
+    "missed",
+    "state",
+    "file",
+    "description",
+    "waits for",
+}
 """Headers of columns with sentences, which may take several lines."""
 CLASSES = """
 gpu_types:

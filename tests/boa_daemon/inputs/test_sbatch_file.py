@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,107 @@ def test_what_cannot_be_meant_is_refused_by_line(tmp_path: Path, option: str) ->
         read_sbatch(a_script(tmp_path, "--nodes=1", option))
     assert found.value.line == 3
     assert str(found.value).startswith(f"{tmp_path}/train.sbatch:3: ")
+
+
+SIGNALS = {
+    "TERM": 60, "USR1": 60, "SIGUSR1": 60, "sigusr1": 60, "usr1": 60, "B:USR1@60": 60, "b:usr1@90": 90,
+    "R:USR1@300": 300, "RB:USR1@5": 5, "BR:TERM": 60, "BTERM@7": 7, "10": 60, "B:10@60": 60, "64": 60,
+    "TERM@0": None, "TERM@": None, "TERM@65535": 65535, "XCPU": 60, "URG@1": 1, "CONT": 60, "TTOU": 60,
+}  # fmt: skip
+"""Forms that `sbatch` takes, and the seconds before the end that each says."""
+NO_SIGNALS = (
+    "FOO", "SIGFOO", "BUS", "SIGBUS", "0", "RTMIN", "SIGRTMIN+1", "TERM@65536", "TERM@x", "@60", "B:", "R",
+    "B:R:USR1", "R:B:USR1", "SIG10", "10x", "PIPE", "SEGV", "CHLD", "USR1@60@60", "USR3", "TERM@-1",
+)  # fmt: skip
+"""What `sbatch` refuses."""
+
+
+@pytest.mark.parametrize("form", SIGNALS)
+def test_a_signal_has_the_forms_of_sbatch(tmp_path: Path, form: str) -> None:
+    """The seconds before the end are the grace of a stop; without them they are 60, as in Slurm."""
+    content = read_sbatch(a_script(tmp_path, f"--signal={form}")).content
+    assert content.get("stop_grace_seconds") == SIGNALS[form]
+
+
+@pytest.mark.parametrize("form", NO_SIGNALS)
+def test_what_is_no_signal_is_refused(tmp_path: Path, form: str) -> None:
+    """By its line, with the forms that are taken; from the environment by the variable."""
+    with pytest.raises(InputError, match=r"sbatch:2: --signal=.* names no signal of sbatch") as found:
+        read_sbatch(a_script(tmp_path, f"--signal={form}"))
+    assert "SIGUSR1" in found.value.hint
+    with pytest.raises(InputError, match="variable SBATCH_SIGNAL") as found:
+        read_sbatch(a_script(tmp_path), {"SBATCH_SIGNAL": form})
+    assert "unset SBATCH_SIGNAL" in found.value.hint
+
+
+@pytest.mark.skipif(shutil.which("sbatch") is None, reason="left out: no sbatch here")
+@pytest.mark.parametrize("form", [*SIGNALS, *NO_SIGNALS])
+def test_sbatch_takes_and_refuses_the_same_signals(tmp_path: Path, form: str) -> None:
+    """The real one, before it looks for a controller, of which there is none."""
+    lines = (
+        "ClusterName=x",
+        "SlurmctldHost=localhost",
+        "SlurmctldPort=1",
+        "NodeName=n",
+        "PartitionName=p Nodes=n",
+    )
+    (tmp_path / "slurm.conf").write_text("\n".join(lines))
+    said = subprocess.run(
+        ["sbatch", "--test-only", f"--signal={form}", "--wrap=true"],
+        env={"SLURM_CONF": str(tmp_path / "slurm.conf"), "PATH": os.environ["PATH"]},
+        capture_output=True, text=True, check=False, timeout=30.0,
+    ).stderr  # fmt: skip
+    assert ("Invalid --signal" in said) is (form in NO_SIGNALS), said
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"SBATCH_TIMELIMIT": "30"}, {"max_hours": 0.5}),
+        ({"SBATCH_JOB_NAME": "other"}, {"name": "other"}),
+        ({"SBATCH_GPUS_PER_NODE": "4"}, {"min_gpus": 8}),
+        ({"SBATCH_GRES": "gpu:2"}, {"min_gpus": 4}),
+        ({"SBATCH_MEM_PER_NODE": "1G"}, {"memory_gb": 2**30 / 1e9}),
+        ({"SBATCH_ARRAY_INX": "0-2"}, {"matrix": {"SLURM_ARRAY_TASK_ID": [0, 1, 2]}}),
+        ({"SBATCH_SIGNAL": "B:USR1@90"}, {"stop_grace_seconds": 90.0}),
+        ({"SBATCH_EXPORT": "LR=1"}, {"environment": {"LR": "1"}}),
+        ({"SBATCH_PARTITION": "b", "SBATCH_QOS": "hi"}, {"slurm_options": ["--partition=b", "--qos=hi"]}),
+        ({"SBATCH_PARTITION": ""}, {"slurm_options": ["--partition=a"]}),
+        ({"SBATCH_SPREAD_JOB": "yes"}, {"slurm_options": ["--partition=a", "--spread-job"]}),
+        ({"SBATCH_SPREAD_JOB": ""}, {"slurm_options": ["--partition=a", "--spread-job"]}),
+        ({"SBATCH_SPREAD_JOB": "no"}, {"slurm_options": ["--partition=a"]}),
+        ({"SBATCH_SPREAD_JOB": "0"}, {"slurm_options": ["--partition=a"]}),
+        ({"SBATCH_REQ_SWITCH": "1", "SBATCH_WAIT4SWITCH": "5:00"},
+         {"slurm_options": ["--partition=a", "--switches=1@5:00"]}),
+        ({"SBATCH_UNHEARD_OF": "x", "SBATCH_OUTPUT": "o", "SBATCH_NO_REQUEUE": "1"}, {"name": "train"}),
+    ],
+)  # fmt: skip
+def test_variables_of_sbatch_override_the_script(
+    tmp_path: Path, environ: dict[str, str], said: dict[str, Any]
+) -> None:
+    """As its manual says; each is told by its name, and nothing else of the script changes."""
+    file = a_script(
+        tmp_path, "-N2", "--gpus-per-node=1", "--time=60", "-p a", "--mem=9G", "-J train", "--signal=TERM@5",
+        "--array=5", "--export=LR=0.1",
+    )  # fmt: skip
+    plain, found = read_sbatch(file, {}), read_sbatch(file, environ)
+    assert {key: found.content[key] for key in said if key != "environment"} == {
+        key: value for key, value in said.items() if key != "environment"
+    }
+    assert said.get("environment", {}).items() <= found.content["environment"].items()
+    changed = {key for key in plain.content if plain.content[key] != found.content[key]} - {"run"}
+    assert changed <= {*said, "min_gpus", "max_gpus", "environment"}
+    told = {note.option for note in found.notes if note.line == 0}
+    assert told <= set(environ)
+    assert told >= {name for name in environ if environ[name] not in ("", "no", "0", "x", "5:00")}
+
+
+@pytest.mark.parametrize("name", ["SBATCH_CLUSTERS", "SLURM_CLUSTERS", "SBATCH_CONTAINER", "SBATCH_GPU_FREQ"])
+def test_a_variable_that_cannot_be_meant_is_refused(tmp_path: Path, name: str) -> None:
+    """The error names the variable, and no line of the script."""
+    with pytest.raises(InputError, match=f"variable {name}") as found:
+        read_sbatch(a_script(tmp_path), {name: "b"})
+    assert found.value.line is None
 
 
 @pytest.mark.parametrize(

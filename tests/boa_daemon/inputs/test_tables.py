@@ -116,6 +116,40 @@ def test_odd_tables_are_refused_by_line(text: str, said: str, written: Write) ->
     assert said in str(caught.value)
 
 
+ZERO_BYTES = {
+    "in a name": ("gpus,name\n8,a\n4,b\0c\n", 3),
+    "at its end": ("gpus,name\n8,a\0\n", 2),
+    "in quotation marks": ('gpus,name\n8,"a,\0b"\n', 2),
+    "in the second line of a cell": ('gpus,name\n8,"a\nb\0"\n', 3),
+    "in a number": ("gpus,name\n8\0,a\n", 2),
+    "in the header": ("gpus,name,no\0te\n8,a,b\n", 1),
+    "in a column that nobody reads": ("gpus,name,note\n8,a,\0\n", 2),
+    "in a comment": ("gpus,name\n# \0\n8,a\n", 2),
+    "behind many rows": ("gpus,name\n" + "8,a\n" * 9000 + "8,a\0\n", 9002),
+    "in place of the rest": ("gpus,name\n8,a\n" + "\0" * 40, 3),
+}
+
+
+@pytest.mark.parametrize(("text", "line"), ZERO_BYTES.values(), ids=ZERO_BYTES)
+def test_a_zero_byte_is_refused_by_its_line(text: str, line: int, written: Write) -> None:
+    """It would become a part of a name, or of a column's name, that nobody sees."""
+    path = written("t.csv", text)
+    with pytest.raises(InputError, match="zero bytes in its text") as caught:
+        [rows.wholes("gpus") for rows in read_batches(path, ("gpus", "name"))]
+    assert caught.value.line == line
+
+
+def test_a_zero_byte_in_parquet_is_refused_by_its_row(tmp_path: Path) -> None:
+    """A cell of Parquet may hold one as well."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"gpus": [8, 4], "name": ["a", "b\0c"]}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="zero bytes in a cell") as caught:
+        list(read_rows(tmp_path / "t.parquet", ("gpus", "name")))
+    assert caught.value.line == 2
+
+
 NUMBERS = {
     "12,5": 12.5,
     "1250,00": 1250.0,

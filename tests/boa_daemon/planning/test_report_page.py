@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
+from accessibility import faults_of
+from browsers import Tab, a_browser
 
 from boa_daemon.errors import InputError
 from boa_daemon.planning.report_page import DARK, Heading, PageTable, Picture, Report, write_page
@@ -70,3 +72,60 @@ def test_a_failed_write_leaves_no_partial_page(tmp_path: Path) -> None:
         write_page("text", tmp_path / "plan.html")
 
     assert [path.name for path in tmp_path.iterdir()] == ["plan.html"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "folded"), [(1, ""), (60, ""), (61, "1 more row<"), (4000, "3,940 more rows<")]
+)
+def test_a_table_of_thousands_is_folded(rows: int, folded: str) -> None:
+    """All rows are there; those beyond 60 are shown on demand, under the same header, with their colours."""
+    cells = tuple((f"job-{number}", str(number)) for number in range(rows))
+    last = rows - 1
+    table = PageTable(
+        title="Jobs", columns=("job", "n"), rows=cells, bad=frozenset({(last, 1)}), mine=frozenset({last})
+    ).html
+    assert ("<details>" in table) is bool(folded)
+    assert folded in table
+    assert all(f">job-{number}<" in table for number in range(rows))
+    assert table.count("<thead>") == (2 if folded else 1)
+    row = table.rpartition("<tr")[2]
+    assert 'class="mine"' in row
+    assert 'class="text bad short"' in row
+
+
+@pytest.mark.parametrize("name", ["\u202eevil", "a\u2067b", "\u200fא", "\x1b[31mred"])
+def test_a_name_turns_nothing_around(name: str) -> None:
+    """Characters that change the direction of what follows are shown as signs."""
+    report = Report(title=name, lead=f"{name} waits", parts=[name], bad=[name], made_by=name)
+    assert not set("\u202e\u2067\u200f\x1b") & set(report.html)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_no_column_of_a_wide_table_is_a_letter_wide(tmp_path: Path, width: int) -> None:
+    """A table scrolls instead; the names in it are long, or written from right to left."""
+    names = (
+        "a-workload-of-the-large-language-models-of-the-whole-organisation-x",
+        "תצוגה-של-עברית-ארוכה-מאוד",
+    )
+    rows = tuple((name, "8", "1.11", f"{name}, 20/h", "1.12", f"{name}, 40/h") for name in names)
+    columns = ("", "traces", "least", "where", "most", "where")
+    table = PageTable(title="Ranges", columns=columns, rows=rows * 60, right=frozenset({1, 2, 4}))
+    file = tmp_path / "page.html"
+    file.write_text(Report(title=names[0], lead=names[0], parts=[table], made_by="by a test").html)
+    with a_browser() as browser:
+        tab = Tab(browser, width=width)
+        tab.page.goto(file.as_uri())
+        faults = faults_of(tab.page)
+        widths = tab.page.evaluate("[...document.querySelectorAll('td.text')].map((one) => one.offsetWidth)")
+        hidden = tab.page.evaluate(
+            "[...document.querySelectorAll('tr')].filter((one) => !one.checkVisibility()).length"
+        )
+        tab.page.locator("summary").click()
+        shown = tab.page.evaluate(
+            "[...document.querySelectorAll('tr')].filter((one) => one.checkVisibility()).length"
+        )
+        tab.close()
+    assert faults == []
+    assert min(one for one in widths if one) >= 100
+    assert (hidden, shown) == (61, 122)

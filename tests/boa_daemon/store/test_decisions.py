@@ -14,7 +14,8 @@ from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import migrate, open_engine
 from boa_daemon.store.decisions import HELD, About, DaemonStore
 from boa_daemon.store.queue import JobQueue
-from boa_daemon.testing import a_state
+from boa_daemon.testing import a_node, a_state
+from boa_daemon.tick.facts.actions import TerminateNode
 from boa_daemon.tick.facts.limits import Held
 from boa_daemon.tick.facts.plan import Plan
 
@@ -70,4 +71,25 @@ def test_a_job_among_thousands_is_found_by_the_tick_that_began_to_hold_it_back(t
     found = store.decisions(limit=9, about=About(job="a-2999"))
     assert [decision["tick"] for decision in found] == [1]
     assert found[0]["held"][0]["what"] == "job a-2999"
+    engine.dispose()
+
+
+@pytest.mark.parametrize("end", ["", ": stopped, for the warm pool"])
+def test_a_record_of_an_earlier_release_says_no_idleness_of_0_seconds(tmp_path: Path, end: str) -> None:
+    """Its answers have today's words; the database is not rewritten."""
+    engine = open_engine(sqlite_url(tmp_path / "boa.db"))
+    migrate(engine)
+    database = Database(engine)
+    store = DaemonStore(database, JobQueue(database))
+    old = f"idle for 0 s, and no job needs it{end}"
+    others = ("idle for 1.5 min, and no job needs it", "a job named idle for 0 s, and no job needs it")
+    state = a_state(nodes=[a_node(f"n{number}") for number in range(3)])
+    reasons = (old, *others)
+    actions = [TerminateNode(id=f"t1-{at}", node=f"n{at}", reason=said) for at, said in enumerate(reasons)]
+    store.record_decision(replace(state, tick=1, now=60.0), actions, Plan())
+    (found,) = store.decisions(limit=1)
+    assert [action["reason"] for action in found["actions"]] == [
+        f"no job is left on it, and none needs it{end}",
+        *others,
+    ]
     engine.dispose()

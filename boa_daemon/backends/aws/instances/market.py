@@ -6,10 +6,12 @@ file of the same region, never of another; an unknown quota sets no limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from boa_daemon.backends.aws.client.answers import reading
@@ -18,7 +20,7 @@ from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.client.refusal_codes import Fact
 from boa_daemon.backends.aws.instances.blocks import RECLAIM_SECONDS
-from boa_daemon.backends.aws.instances.node_from_instance import LEAST_PRICE
+from boa_daemon.backends.aws.instances.node_from_instance import LEAST_PRICE, market_path
 from boa_daemon.backends.aws.prices.extra_costs import extras_of
 from boa_daemon.backends.aws.prices.list_prices import ask_terms, in_effect
 from boa_daemon.backends.aws.prices.price_steps import (
@@ -26,16 +28,21 @@ from boa_daemon.backends.aws.prices.price_steps import (
     PricePath,
     PriceStep,
     PriceSteps,
+    after_end,
     after_steps,
     day_of,
+    joined,
 )
 from boa_daemon.backends.aws.prices.region_prices import catalog_of, price_file_stamp
 from boa_daemon.backends.region_names import is_plain_zone
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.catalog import Catalog, CatalogEntry
+from boa_daemon.tick.facts.node_lives import life_of
 from boa_daemon.tick.facts.offers import Market, Offer
 from boa_daemon.tick.facts.ports import Clock
+from boa_daemon.tick.facts.state import NodeState
+from policies.model import NodeId
 from policies.money_text import in_dollars, price_in_dollars
 
 ZONES_SECONDS, SPOT_SECONDS, PRICE_SECONDS, QUOTA_SECONDS = 3600.0, 300.0, 12 * 3600.0, 3600.0
@@ -44,6 +51,10 @@ USED_QUOTA_SECONDS = 600.0
 PROBE_SECONDS = 170.0
 """The price list is asked for something at least this often: its loss is told within five minutes."""
 SPOT_USELESS_SECONDS = 6 * 3600.0
+SPOT_LATE_SECONDS = 60.0
+"""A history of spot prices that was asked for this long after a node's end has all of the node's prices."""
+AWAITED_SECONDS = 35 * 86_400.0
+"""How long after its launch the prices of an ended spot node are waited for: EC2 keeps them for 90 days."""
 _SPOT_HISTORY_SECONDS = 3600.0
 _RESERVATION_SECONDS = 60.0
 CHANGE_SECONDS = 3600.0
@@ -88,6 +99,7 @@ class AwsMarket:
         self._unknown: set[str] = set()
         self._lost_at: dict[str, tuple[float, float]] = {}
         self._spot_from: float | None = None
+        self._awaiting: dict[NodeId, tuple[float, float]] = {}
         self._asks = True
         self._changes: dict[str, tuple[float, str]] = {}
         self._file_read = price_file_stamp(settings)
@@ -136,6 +148,11 @@ class AwsMarket:
             return
         self._file_read, self._file_fault, self._may_cheapen = stamp, "", False
 
+    @cached_property
+    def _shipped(self) -> Mapping[str, CatalogEntry]:
+        """The catalogue's own entries of the region, without the price file."""
+        return Catalog.load().in_region(self.settings.region).entries
+
     def _check_prices(self, found: Catalog, *, may_cheapen: bool) -> None:
         """Refuse a price file that has lost prices of our types, as a half written one; tell of changes.
 
@@ -143,7 +160,7 @@ class AwsMarket:
             InputError: naming the types.
         """
         before, file = self._catalog.entries, self.settings.prices
-        own = Catalog.load().in_region(self.settings.region).entries
+        own = self._shipped
         lost = [
             name
             for name in self.settings.instance_types
@@ -254,14 +271,27 @@ class AwsMarket:
         listed = self._price_of(name).get(partial(self._ask_price, name), now=now, may_ask=self._asks)
         found = in_effect(listed or (), now)
         if found is None:
-            entry = self._catalog.entry(name)
-            if entry.usd_per_hour is None:
-                return None
-            found = ListPrice(usd_per_hour=entry.usd_per_hour, since=day_of(entry.as_of))
+            found = self._written_price(name)
+        if found is None:
+            return None
         changed = self._steps.note(name, found, now=now)
         if changed is not None and found.is_live:
             self._tell_of_price(name, *changed)
         return found.usd_per_hour
+
+    def _written_price(self, name: str) -> ListPrice | None:
+        """Return the price of the price file, else the newer of what AWS said last and the catalogue."""
+        entry = self._catalog.entry(name)
+        day = day_of(entry.as_of)
+        written = (
+            None if entry.usd_per_hour is None else ListPrice(usd_per_hour=entry.usd_per_hour, since=day)
+        )
+        told = self._steps.last_of_aws(name)
+        if told is None:
+            return written
+        is_of_house = bool(self.settings.prices) and entry != self._shipped.get(name)
+        is_newer = written is not None and (is_of_house or (day or 0.0) > told[1])
+        return written if is_newer else told[0]
 
     def _tell_of_price(self, name: str, before: ListPrice, step: PriceStep) -> None:
         since = datetime.fromtimestamp(step.since, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -277,6 +307,74 @@ class AwsMarket:
         if name in self.settings.instance_types:
             self.list_price(name)
         return after_steps(path, self._steps.of(name))
+
+    def spot_path(self, name: str, zone: str, before: PricePath) -> Sequence[tuple[float, float]]:
+        """Return what a spot node is charged over time: the history, and what was known `before` that."""
+        return joined(tuple(each for each in before if each[1] >= LEAST_PRICE), self.spot_prices(name, zone))
+
+    # Bills of nodes that have ended
+
+    def await_prices(self, node: NodeState) -> None:
+        """Note that a node has ended: the prices of its last minutes may be known only later."""
+        is_charged = any(usd for _, usd in node.prices)
+        if node.market == "spot" and node.ended_at is not None and is_charged and life_of(node.id) % 2:
+            self._awaiting[node.id] = (node.launched_at, node.ended_at)
+
+    def price_version(self) -> int:
+        """Return a number that grows with each new list price."""
+        return self._steps.version
+
+    def lately_priced(self) -> dict[NodeId, float]:
+        """Return when the ended nodes ended whose prices were not known then and are known now."""
+        as_of, now = self._spot.as_of or 0.0, self._clock.now()
+        waiting = list(self._awaiting.items())
+        for name, (launched_at, _) in waiting:
+            if launched_at < now - AWAITED_SECONDS:
+                del self._awaiting[name]
+        return {name: end for name, (_, end) in waiting if end + SPOT_LATE_SECONDS <= as_of}
+
+    def amended(self, nodes: Sequence[NodeState]) -> list[NodeState]:
+        """Return the nodes that have ended and cost otherwise, by what is known now, than they say."""
+        found = [replace(node, prices=self._final_prices(node)) for node in nodes]
+        return [after for after, node in zip(found, nodes, strict=True) if after.prices != node.prices]
+
+    def bills_are_right(self, nodes: Iterable[NodeId]) -> None:
+        """Note that the bills of these nodes are final by what is known now."""
+        for name in nodes:
+            self._awaiting.pop(name, None)
+
+    def _final_prices(self, node: NodeState) -> PricePath:
+        """Return what a node that has ended was charged over time, by what is known now."""
+        if node.ended_at is None or not node.prices or life_of(node.id) % 2 == 0:
+            return node.prices
+        name = node.instance_type.name
+        if node.market == "on-demand":
+            steps = self._steps.of(name)
+            return after_end(node.prices, lambda paid: after_steps(paid, steps), ended_at=node.ended_at)
+        as_of = self._spot.as_of
+        if node.id not in self._awaiting or as_of is None or as_of < node.ended_at + SPOT_LATE_SECONDS:
+            return node.prices
+        changes = self.spot_path(name, node.zone, node.prices)
+        return after_end(
+            node.prices,
+            lambda paid: market_path(node.launched_at, paid[0][1], changes),
+            ended_at=node.ended_at,
+        )
+
+    def documents(self) -> dict[str, str]:
+        """Return what the next process must know of prices, as texts by key."""
+        found = {f"price {name}": text for name, text in self._steps.documents().items()}
+        if self._awaiting or self._lost_at:
+            found["nodes"] = json.dumps([self._awaiting, self._lost_at])
+        return found
+
+    def restore(self, documents: Mapping[str, str]) -> None:
+        """Take over what an earlier process knew; what cannot be read is as if it were not there."""
+        self._steps.restore({key[6:]: text for key, text in documents.items() if key.startswith("price ")})
+        with suppress(ValueError, TypeError, AttributeError):
+            awaiting, lost_at = json.loads(documents.get("nodes", "[{}, {}]"))
+            self._awaiting |= {str(name): (float(at), float(end)) for name, (at, end) in awaiting.items()}
+            self._lost_at |= {str(name): (float(at), float(usd)) for name, (at, usd) in lost_at.items()}
 
     def unpriced(self) -> list[str]:
         """Return a sentence on each type of the settings that cannot be rented for want of a price."""
@@ -299,8 +397,11 @@ class AwsMarket:
     def keep_spot_since(self, instant: float | None) -> None:
         """Ask for spot prices from the launch of our oldest spot node on; None without one.
 
-        Later questions are as short as our nodes are young, whatever ran before.
+        Nodes that have ended count until the prices of their last minutes are known. Later questions are as
+        short as our nodes are young.
         """
+        waiting = [launched_at for launched_at, _ in self._awaiting.values()]
+        instant = min((each for each in (instant, *waiting) if each is not None), default=None)
         is_earlier = instant is not None and (self._spot_from is None or instant < self._spot_from)
         self._spot_from = instant
         if is_earlier and self._spot.as_of is not None:

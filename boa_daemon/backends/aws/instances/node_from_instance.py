@@ -114,7 +114,7 @@ def node_of(
     state = instance["State"]["Name"]
     left_at = ended_at(instance) or stopped_at
     end = left_at if phase == "terminated" else None
-    prices = _prices(launched_at, price or kind.usd_per_hour, spot_prices)
+    prices = market_path(launched_at, price or kind.usd_per_hour, spot_prices)
     if _market_of(instance, tags) == "on-demand":
         prices = charged(instance["InstanceType"], prices)
     extras = extras_in(tags.get(EXTRAS_TAG, "")) or ()
@@ -158,7 +158,7 @@ def _market_of(instance: Mapping[str, Any], tags: Mapping[str, str]) -> Market:
     return "reserved" if tags.get(MARKET_TAG) == "reserved" else "on-demand"
 
 
-def _prices(
+def market_path(
     launched_at: float, price: float, changes: Sequence[tuple[float, float]]
 ) -> tuple[tuple[float, float], ...]:
     """Return the price at launch and its market's later prices."""

@@ -3,6 +3,9 @@
 A node reaches them through a NAT or another gateway that its subnet routes to, through an internet gateway
 if it has a public address, or through endpoints of the services. EC2 gives no public address to an instance
 with several interfaces, so P4d and P5 with EFA reach nothing from a default subnet.
+
+In a subnet with IPv6 alone the services' names give IPv4 addresses: nodes reach them where DNS64 and a route
+of its prefix translate, or through endpoints that have IPv6 addresses.
 """
 
 from __future__ import annotations
@@ -15,17 +18,23 @@ from boa_daemon.backends.aws.client.calls import AwsCalls
 
 NEEDED = ("ssm", "ssmmessages", "sqs", "s3")
 """Services that a node calls: SSM's agent calls the first two, the engine's scripts the others."""
+_DNS64, _ALL_IPV6, _ALL_IPV4 = "64:ff9b::/96", "::/0", "0.0.0.0/0"
+_WITH_IPV6 = ("ipv6", "dualstack")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubnetEgress:
-    """A subnet's ways out: `gateway` is its default route (empty: none), `endpoints` are services."""
+    """A subnet's ways out: `gateway` is its default route (empty: none), `endpoints` are services.
+
+    Of a subnet that `is_ipv6_only` the gateway is that to IPv4, by DNS64.
+    """
 
     subnet: str
     zone: str
     gives_public_addresses: bool
     gateway: str
     endpoints: frozenset[str]
+    is_ipv6_only: bool = False
 
     def lacks(self, interfaces: int) -> tuple[str, ...]:
         """Return the services that a node with this many interfaces does not reach."""
@@ -41,7 +50,12 @@ class SubnetEgress:
         lacking = self.lacks(interfaces)
         if not lacking:
             return ""
-        if not self.gateway:
+        if self.is_ipv6_only:
+            reason = (
+                "it has IPv6 alone. Enable DNS64 in it and route 64:ff9b::/96 to a NAT gateway, or make "
+                "dual-stack endpoints"
+            )
+        elif not self.gateway:
             reason = "it routes to no gateway"
         elif interfaces > 1:
             reason = f"EC2 gives no public address to an instance with {interfaces} interfaces"
@@ -62,13 +76,17 @@ def egress_by_subnet(calls: AwsCalls, subnets: Sequence[Mapping[str, Any]]) -> d
     endpoints = list(calls.pages("ec2:DescribeVpcEndpoints", "VpcEndpoints", Filters=within))
     found = {}
     for row in subnets:
-        table = _table_of(row, tables)
+        table, is_ipv6_only = _table_of(row, tables), bool(row.get("Ipv6Native"))
+        gateway = _gateway(table, _ALL_IPV4)
+        if is_ipv6_only:
+            gateway = _translating(row, table)
         found[row["SubnetId"]] = SubnetEgress(
             subnet=row["SubnetId"],
             zone=row["AvailabilityZone"],
             gives_public_addresses=bool(row.get("MapPublicIpOnLaunch")),
-            gateway=_gateway(table),
-            endpoints=frozenset(_services(row["VpcId"], table, endpoints)),
+            gateway=gateway,
+            endpoints=frozenset(_services(row["VpcId"], table, endpoints, is_ipv6_only=is_ipv6_only)),
+            is_ipv6_only=is_ipv6_only,
         )
     return found
 
@@ -85,22 +103,35 @@ def _table_of(subnet: Mapping[str, Any], tables: Sequence[Mapping[str, Any]]) ->
     return main
 
 
-def _gateway(table: Mapping[str, Any]) -> str:
-    """Return the target of a table's default route; empty if it has none."""
+def _translating(subnet: Mapping[str, Any], table: Mapping[str, Any]) -> str:
+    """Return what translates to IPv4 for a subnet without it; empty if nothing does."""
+    if not subnet.get("EnableDns64"):
+        return ""
+    way = _gateway(table, _DNS64) or _gateway(table, _ALL_IPV6)
+    # The internet does not know the prefix: a gateway to it translates nothing.
+    return "" if way.startswith(("igw-", "eigw-")) else way
+
+
+def _gateway(table: Mapping[str, Any], block: str) -> str:
+    """Return the target of a table's route to a block of addresses; empty if it has none."""
     for route in table.get("Routes", ()):
-        if route.get("DestinationCidrBlock") == "0.0.0.0/0" and route.get("State") != "blackhole":
+        blocks = (route.get("DestinationCidrBlock"), route.get("DestinationIpv6CidrBlock"))
+        if block in blocks and route.get("State") != "blackhole":
             named = (value for key, value in route.items() if key.endswith("Id") and key != "InstanceOwnerId")
             return str(next(named, ""))
     return ""
 
 
-def _services(vpc: str, table: Mapping[str, Any], endpoints: Sequence[Mapping[str, Any]]) -> list[str]:
+def _services(
+    vpc: str, table: Mapping[str, Any], endpoints: Sequence[Mapping[str, Any]], *, is_ipv6_only: bool
+) -> list[str]:
     """Return the services with an endpoint in a network; gateway endpoints serve only their route tables."""
     return [
         str(each["ServiceName"]).rpartition(".")[2]
         for each in endpoints
         if each["VpcId"] == vpc
         and str(each.get("State", "")).lower() == "available"
+        and (not is_ipv6_only or each.get("IpAddressType") in _WITH_IPV6)
         and (
             each.get("VpcEndpointType", "Gateway") != "Gateway"
             or table.get("RouteTableId") in each.get("RouteTableIds", ())

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from boa_daemon.tick.facts.draft import SOON_SECONDS, Draft
 from boa_daemon.tick.facts.needs import only_with
+from boa_daemon.tick.facts.reasons import WaitReason
 from boa_daemon.tick.facts.retries import GivenUp, GiveUp
-from boa_daemon.tick.facts.state import ClusterState, JobTerms, WaitReason
+from boa_daemon.tick.facts.state import ClusterState, JobTerms
 from policies.fast_dataclasses import replace
 from policies.model import JobId
 

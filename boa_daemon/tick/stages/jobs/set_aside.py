@@ -12,7 +12,8 @@ from __future__ import annotations
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.limits import Held, day_of
 from boa_daemon.tick.facts.needs import only_with
-from boa_daemon.tick.facts.state import ClusterState, WaitReason
+from boa_daemon.tick.facts.reasons import WaitReason
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.money.team_turns import (
     TEAM_CODES,
     behind_their_turn,

@@ -10,8 +10,9 @@ from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.limits import Held, Steady
 from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.plan import Plan
+from boa_daemon.tick.facts.reasons import WaitReason
 from boa_daemon.tick.facts.recent_acts import RecentActs
-from boa_daemon.tick.facts.state import ClusterState, WaitReason
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.room.launches import cut_launches
 from policies.fast_dataclasses import replace
 

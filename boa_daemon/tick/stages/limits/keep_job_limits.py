@@ -9,8 +9,9 @@ from __future__ import annotations
 from math import inf
 
 from boa_daemon.tick.facts.draft import Draft
-from boa_daemon.tick.facts.limits import Held, HeldCode
+from boa_daemon.tick.facts.limits import Held
 from boa_daemon.tick.facts.needs import only_with
+from boa_daemon.tick.facts.reasons import HeldCode
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.money.caps import hold_back
 from policies.fast_dataclasses import replace

@@ -9,7 +9,8 @@ from math import floor
 
 from boa_daemon.tick.facts.draft import SOON_SECONDS, Draft
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.state import ClusterState, WaitReason
+from boa_daemon.tick.facts.reasons import WaitReason
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.money.spending import SLACK, live_nodes, price_of_next
 from boa_daemon.tick.room.launches import cut_launches, launches_left
 from policies.fast_dataclasses import replace

@@ -13,7 +13,8 @@ from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.needs import only_with
 from boa_daemon.tick.facts.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.state import ClusterState, WaitReason
+from boa_daemon.tick.facts.reasons import WaitReason
+from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.room.launches import cut_launches, without_gangs
 from policies.fast_dataclasses import replace
 from policies.model import JobId

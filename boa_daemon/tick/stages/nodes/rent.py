@@ -20,7 +20,8 @@ from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.offers import closed_until
 from boa_daemon.tick.facts.placeable_nodes import PlaceableNodes, Slots
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
+from boa_daemon.tick.facts.reasons import WaitReason
+from boa_daemon.tick.facts.state import ClusterState, Rules
 from boa_daemon.tick.room.forecasts import about_to_end
 from boa_daemon.tick.room.launches import blank_nodes, coming_nodes, gangs_of, within_node_limit
 from policies.fast_dataclasses import fast_init, field_replacer

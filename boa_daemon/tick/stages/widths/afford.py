@@ -16,8 +16,9 @@ from math import ceil, floor, inf
 
 from boa_daemon.tick.facts.draft import Draft
 from boa_daemon.tick.facts.offers import most_usd_per_hour
+from boa_daemon.tick.facts.reasons import WaitReason
 from boa_daemon.tick.facts.room_caps import ceiling_name, node_limit_name
-from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
+from boa_daemon.tick.facts.state import ClusterState, Rules
 from boa_daemon.tick.money.spending import SLACK, live_nodes, prices_in_use
 from boa_daemon.units import counted
 from policies.answer import Allocation, ChangedReasons

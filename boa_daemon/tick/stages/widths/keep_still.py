@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from boa_daemon.tick.facts.draft import Draft
-from boa_daemon.tick.facts.limits import Held, HeldCode, HeldNumber, Steady
+from boa_daemon.tick.facts.limits import Held, HeldNumber, Steady
 from boa_daemon.tick.facts.needs import only_with
+from boa_daemon.tick.facts.reasons import HeldCode
 from boa_daemon.tick.facts.recent_acts import RecentActs
 from boa_daemon.tick.facts.state import Claim, ClusterState, JobState
 from boa_daemon.units import SECONDS_PER_HOUR

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.prices.price_steps import ListPrice
 from boa_daemon.backends.aws.prices.region_prices import catalog_of
 from boa_daemon.backends.aws.regions import RegionalCloud
 from boa_daemon.backends.settings import AwsSettings
@@ -403,3 +404,30 @@ def test_a_further_region_shows_what_it_sets(tmp_path: Path) -> None:
     )
     shown = load_settings(file, environment={}).settings.model_dump(mode="json")["cloud"]["by_region"]
     assert shown == {FAR: {"subnets": ["subnet-2"]}}
+
+
+def test_a_price_that_comes_late_corrects_the_nodes_of_its_region_alone(two: Callable[..., Two]) -> None:
+    """Each region has steps of its own, which the next process goes on with; names stay those of the plan."""
+    both = two()
+    found = {name: rented(both, name, f"t1-{number}") for number, name in enumerate((TYPE, THERE))}
+    both.cloud.nodes()
+    both.clock.instant += 600.0
+    both.cloud.terminate(ends(*found.values()))
+    both.clock.instant += 60.0
+    ended = [node for node in both.cloud.nodes() if node.ended_at is not None]
+    assert {node.instance_type.name for node in ended} == {TYPE, THERE}
+    version = both.cloud.price_version()
+    far = both.cloud.clouds[FAR]
+    far.market._steps.note(TYPE, ListPrice(usd_per_hour=9.0, since=START + 300.0, is_live=True), now=0.0)
+
+    assert both.cloud.price_version() > version
+    (amended,) = both.cloud.amended(ended)
+    assert (amended.id, amended.instance_type.name) == (found[THERE], THERE)
+    assert amended.prices[-1] == (START + 300.0, 9.0)
+    other = two()
+    other.cloud.restore_prices(both.cloud.price_documents())
+    steps = {region: cloud.market._steps.of(TYPE) for region, cloud in other.cloud.clouds.items()}
+    assert [step.usd_per_hour for step in steps[FAR]][-1] == 9.0
+    assert 9.0 not in [step.usd_per_hour for step in steps[HOME]]
+    assert dict(both.cloud.lately_priced()) == {}
+    both.cloud.bills_are_right(found.values())

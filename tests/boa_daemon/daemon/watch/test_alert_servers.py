@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import socketserver
 import ssl
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_bytes
 from email.message import Message
+from html import unescape
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -128,6 +130,30 @@ def test_mail_goes_over_tls_with_a_password(context: ssl.SSLContext) -> None:
         assert "apprise channel: the service did not take it" in refused.fault()
         assert "wrong" not in refused.fault()
         assert len(server.taken) == 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of apprise
+@pytest.mark.parametrize("form", ["", "&format=html"])
+@pytest.mark.parametrize(
+    "name", ["O'Brien & <b>Sons</b>", "a<script>b</script>", "צוות", "x &amp; y", "a*b*_c_", "<!-- -->"]
+)
+def test_a_mail_keeps_names_and_lines(context: ssl.SSLContext, name: str, form: str) -> None:
+    """It is plain text, also beside the HTML that an address asks for: no name is markup there."""
+    lines = ["November 2026: $24.00 spent.", "", "By user:", f"- $12.00 (50%) {name}", "- $2.00 (8%) ann"]
+    with served(server := Mail(context)) as port:
+        url = f"mailtos://ann:right@127.0.0.1:{port}?from=boa@lab.example&to=ann@lab.example&mode=starttls&verify=no"
+        sender = Alerts(None, AlertSettings.model_validate({"apprise": [f"{url}{form}"]}))
+        sender.shout("\n".join(lines), key="month-report:2026-11")
+        sender.close()
+    (mail,) = server.taken
+    assert str(mail["Subject"]) == "BOA: November 2026"
+    parts = [part for part in mail.walk() if not part.is_multipart()]
+    texts = {part.get_content_type(): str(part.get_payload(decode=True), "utf-8") for part in parts}  # type: ignore[arg-type]
+    assert texts.pop("text/plain").strip().splitlines() == lines
+    assert list(texts) == (["text/html"] if form else [])
+    for html in texts.values():
+        assert set(re.findall(r"<[^>]*>", html)) == {"<br/>"}
+        assert [unescape(line).replace("\xa0", " ").strip() for line in html.split("<br/>")] == lines
 
 
 class Silent(socketserver.BaseRequestHandler):

@@ -16,6 +16,7 @@ from browsers import Tab, a_browser
 from boa_daemon.daemon.money.purses import Purses, TeamTerms
 from boa_daemon.daemon.watch.month_report import (
     MonthMoney,
+    MonthReport,
     instant_of_month,
     month_money,
     month_report,
@@ -140,6 +141,44 @@ def test_the_report_is_sent_once_after_the_month(
     play.storage.store.reopen_books(DECEMBER + 60.0)
     play.clock.instant = DECEMBER + 7200.0
     assert sent(play, monkeypatch, tmp_path / "reports") == ([], None)
+
+
+LONG = "a-team-of-the-large-language-models-of-the-whole-organisation-xyz"
+NAMES = (LONG, "צוות-ראייה", "فريق-الرؤية", "日本語", "O'Brien & <b>Sons</b>", "a\nb", "\u202eevil", "ann")
+"""Names as an organisation may bring them."""
+
+
+def of_many(report: MonthReport, **more: Any) -> MonthReport:
+    """Return a report in which thousands have spent something, the first of them under any names."""
+    rows = [(name, 1000.0 / (n + 1)) for n, name in enumerate([*NAMES, *(f"u{n}" for n in range(3000))])]
+    days = {f"2026-11-{day:02d}": 300.0 for day in range(1, 31)}
+    groups = {by: list(reversed(rows[:8])) + rows[8:] for by in ("user", "team", "class", "job", "kind")}
+    return replace(report, days=days, groups=groups, ends={"finished": 4123, "failed": 77}, **more)
+
+
+@pytest.mark.parametrize("team", ["", "צוות-ראייה", LONG])
+def test_the_message_is_short_lines_of_plain_text(play: DaemonInAFolder, team: str) -> None:
+    """A chat takes 2,000 letters; a name ends its line, so that it turns no amount around."""
+    report = of_many(month_report(play.storage, NOVEMBER, MONEY, now=play.clock.instant), team=team)
+    lines = report.message.splitlines()
+    rows = [line for line in lines if line.startswith("- $")]
+    assert len(report.message) < 2000
+    assert lines[0] == report.lead
+    assert lines[2] == "What is not well:"
+    assert len(rows) == 5 * (2 if team else 3) + sum("more than the budget" in one for one in report.bad)
+    assert all(re.match(r"- \$[\d,.]+ (\(\d+%\) .|more than)", line) for line in rows), rows
+    assert max(len(line) for line in rows) < 70
+    assert "3,004 others" in report.message
+    assert lines[-1] == "Jobs that ended: 77 failed, 4,123 finished."
+    assert "\u202e" not in report.message
+
+
+def test_the_budget_is_told_below_the_drawing(play: DaemonInAFolder) -> None:
+    """Over the bars it could not be read, and on a phone it was outside of the picture."""
+    page = month_report(play.storage, NOVEMBER, MONEY, now=play.clock.instant).page(made_by="by a test")
+    drawing, _, after = page.partition("<svg")[2].partition("</svg>")
+    assert "budget" not in drawing.partition(">")[2]
+    assert "Dashed: the budget, $24.00 a day." in after
 
 
 def test_what_was_not_well_is_said_first(play: DaemonInAFolder) -> None:
@@ -307,6 +346,7 @@ def test_a_month_is_read_on_a_phone_and_printed(
         "site": month_report(teams.storage, NOVEMBER, MONEY, now=teams.clock.instant),
         "team": team_month_report(teams.storage, NOVEMBER, "red", 2000.0, now=teams.clock.instant),
     }
+    pages["many"] = of_many(pages["site"])
     with a_browser() as browser:
         for name, report in pages.items():
             file = tmp_path / f"{name}.html"

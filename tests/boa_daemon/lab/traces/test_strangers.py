@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import lzma
 import zipfile
 from pathlib import Path
@@ -69,6 +70,10 @@ SACCT: dict[str, tuple[bytes, dict[str, float] | str]] = {
     "Shift-JIS": (f"JobName|{HEAD}\u5b66\u7fd2|{ROW}".encode("shift-jis"), ":2: not UTF-8 text: byte 0x8a"),
     "cp1252, packed": (gzip.compress(f"JobName|{HEAD}\xe9|{ROW}".encode("cp1252")), ":2: not UTF-8 text"),
     "zero bytes": ((HEAD + ROW).encode() + bytes(40), ":3: zero bytes in its text. It was not written whole"),
+    "a zero byte in a cell": (
+        (HEAD + ROW + NEXT.replace("COMPLETED", "COMP\0LETED")).encode(),
+        ":3: zero bytes in its text",
+    ),
     # Packing.
     "gzip of two members": (gzip.compress(HEAD.encode()) + gzip.compress(ROW.encode()), {"7": 2.0}),
     "bzip2 of two members": (bz2.compress(HEAD.encode()) + bz2.compress(ROW.encode()), {"7": 2.0}),
@@ -187,6 +192,86 @@ def test_frames_of_zstandard(tmp_path: Path) -> None:
     """Two that follow each other, and one that is cut short."""
     check("sacct", zstandard(HEAD.encode()) + zstandard(ROW.encode()), {"7": 2.0}, tmp_path / "a")
     check("sacct", zstandard(MANY)[:-40], "cannot be unpacked: .* The file may be cut short", tmp_path / "b")
+
+
+def pods(resources: dict[str, str], selector: dict[str, str] | None = None) -> bytes:
+    """Return two jobs of Kubernetes that ran for an hour: one on two GPUs, and one on what is given."""
+    items = []
+    for name, asked, chosen in (("whole", {"nvidia.com/gpu": "2"}, {}), ("part", resources, selector or {})):
+        container = {"name": "c", "resources": {"limits": asked}}
+        spec = {"template": {"spec": {"containers": [container], "nodeSelector": chosen}}}
+        done = [{"type": "Complete", "status": "True", "lastTransitionTime": "2026-03-02T09:00:00Z"}]
+        times = {"startTime": "2026-03-02T08:00:00Z", "completionTime": "2026-03-02T09:00:00Z"}
+        items.append(
+            {
+                "apiVersion": "batch/v1", "kind": "Job",
+                "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-03-02T08:00:00Z"},
+                "spec": spec, "status": {**times, "conditions": done},
+            }
+        )  # fmt: skip
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
+
+
+def answered(kind: str) -> bytes:
+    """Return two jobs as `sacct --json` prints them: one on two GPUs, and one on slices of this kind."""
+    at = 1_772_438_400
+    jobs = [
+        {
+            "job_id": number, "state": {"current": ["COMPLETED"]},
+            "time": {"submission": at, "start": at, "end": at + 3600, "elapsed": 3600},
+            "tres": {"allocated": [{"type": "gres", "name": name, "count": 2}], "requested": []},
+        }
+        for number, name in ((7, "gpu"), (8, kind))
+    ]  # fmt: skip
+    return json.dumps({"jobs": jobs}).encode()
+
+
+def runs(kind: str) -> bytes:
+    """Return two runs of Weights & Biases, the second on this kind of GPU."""
+    head = '"ID","State","Created","Runtime","GPU Count","GPU Type"\n'
+    line = '"{0}","finished","2026-03-02T08:00:00Z","3600","2","{1}"\n'
+    return f"{head}{line.format('whole', 'NVIDIA A100')}{line.format('part', kind)}".encode()
+
+
+MIG = "nvidia.com/gpu.product"
+SLICES: dict[str, tuple[str, bytes]] = {
+    "sacct": ("sacct", (HEAD + ROW + NEXT.replace("gpu=2", "gpu:1g.10gb=2")).encode()),
+    "sacct, with the sum": (
+        "sacct", (HEAD + ROW + NEXT.replace("gpu=2", "gpu=2,gres/gpu:a100_3g.20gb=2")).encode()
+    ),
+    "sacct, by two kinds": (
+        "sacct", (HEAD + ROW + NEXT.replace("gpu=2", "gpu:1g.5gb=2,gres/gpu:2g.10gb=1")).encode()
+    ),
+    "sacct in JSON": ("sacct", answered("gpu:1g.10gb")),
+    "sacct in JSON, of a card": ("sacct", answered("gpu:nvidia_a100_1g.5gb")),
+    "Kubernetes": ("kubernetes", pods({"nvidia.com/mig-1g.5gb": "2"})),
+    "Kubernetes, shared": ("kubernetes", pods({"nvidia.com/gpu.shared": "2"})),
+    "Kubernetes, one kind on all cards": (
+        "kubernetes", pods({"nvidia.com/gpu": "2"}, {MIG: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"})
+    ),
+    "Weights & Biases": ("wandb", runs("NVIDIA A100-SXM4-40GB MIG 1g.5gb")),
+    "Weights & Biases, without its size": ("wandb", runs("NVIDIA H100 MIG")),
+}  # fmt: skip
+"""Two jobs of two GPUs for an hour, of which the second had slices."""
+
+
+@pytest.mark.parametrize(("kind", "raw"), SLICES.values(), ids=SLICES)
+def test_slices_of_gpus_are_left_out_by_all_readers_alike(kind: str, raw: bytes, tmp_path: Path) -> None:
+    """A seventh of a card is no GPU; that jobs were left out is said."""
+    path = tmp_path / "history.json"
+    path.write_bytes(raw)
+    found = import_source(kind, path, Options())
+    assert list(gpu_hours(found).values()) == [2.0]
+    left_out = {why: number for why, number in found.dropped.items() if number}
+    assert list(left_out.values()) == [1]
+    assert "MIG" in next(iter(left_out)) or "several GPU types" in next(iter(left_out))
+
+
+@pytest.mark.parametrize("name", ["migrator", "amigo", "g4dn", "a100-40gb", "rtx-3090", "l40s", "mi300x"])
+def test_a_whole_gpu_is_no_slice(name: str, tmp_path: Path) -> None:
+    """Whatever letters its name has."""
+    raw = (HEAD + ROW + NEXT.replace("gpu=2", f"gpu:{name}=2")).encode()
+    check("sacct", raw, {"7": 2.0, "8": 2.0}, tmp_path / "sacct.txt")
 
 
 CLOCKS: dict[str, tuple[str, str, dict[str, float] | str]] = {

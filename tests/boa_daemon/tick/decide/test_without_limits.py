@@ -16,8 +16,8 @@ from boa_daemon.testing import a_job, a_state
 from boa_daemon.tick.decide.decision import Decision, decide
 from boa_daemon.tick.facts.limits import Caps
 from boa_daemon.tick.facts.offers import Cooldown, RefusalKind
-from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
-from boa_daemon.tick.facts.state import ClusterState, JobTerms, Rules, WaitReason
+from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS, WaitReason
+from boa_daemon.tick.facts.state import ClusterState, JobTerms, Rules
 from boa_daemon.tick.facts.team_money import TeamMoney
 from policies.placement.first_fit import FirstFit
 

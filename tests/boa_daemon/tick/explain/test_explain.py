@@ -16,7 +16,7 @@ from boa_daemon.tick.explain.explain import explain_job
 from boa_daemon.tick.facts.limits import Held
 from boa_daemon.tick.facts.offers import NO_PRICE_SECONDS, Cooldown, RefusalKind
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS
+from boa_daemon.tick.facts.reasons import WAIT_REASON_TEXTS, WaitReason
 from boa_daemon.tick.facts.retries import GivenUp
 from boa_daemon.tick.facts.state import (
     ClusterState,
@@ -26,7 +26,6 @@ from boa_daemon.tick.facts.state import (
     JobTerms,
     Rules,
     UserMoney,
-    WaitReason,
 )
 from policies.model import Width
 from policies.placement.first_fit import FirstFit

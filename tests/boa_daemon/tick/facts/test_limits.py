@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from boa_daemon.tick.facts.limits import (
     DAY_SECONDS,
     NUMBERS,
-    SENTENCES,
-    CapCode,
     Caps,
     FixedCost,
     Held,
@@ -26,6 +24,7 @@ from boa_daemon.tick.facts.limits import (
     hour_of,
     month_of,
 )
+from boa_daemon.tick.facts.reasons import SENTENCES, CapCode
 from policies.errors import InvalidProblem
 
 NOON = datetime(2026, 2, 14, 12, tzinfo=UTC).timestamp()

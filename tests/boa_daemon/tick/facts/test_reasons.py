@@ -14,9 +14,15 @@ import boa_daemon
 from boa_daemon.testing import ManualClock, a_job, a_state
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.explain.explain import explain_job
-from boa_daemon.tick.facts.limits import SENTENCES, CapCode, HeldCode
-from boa_daemon.tick.facts.reasons import JOB_REASON_TEXTS, WAIT_REASON_TEXTS, JobReason
-from boa_daemon.tick.facts.state import WaitReason
+from boa_daemon.tick.facts.reasons import (
+    JOB_REASON_TEXTS,
+    SENTENCES,
+    WAIT_REASON_TEXTS,
+    CapCode,
+    HeldCode,
+    JobReason,
+    WaitReason,
+)
 from policies.model import Width
 
 PACKAGE = Path(boa_daemon.__file__).parent

@@ -171,6 +171,7 @@ def test_the_history_of_spot_prices_is_as_short_as_our_nodes_are_young(make_rig:
         rig.pass_time(3600.0)
         rig.cloud.nodes()
         rig.cloud.offers()
+        rig.cloud.bills_are_right(rig.cloud.lately_priced())
     assert asked[-1] == pytest.approx(3600.0, abs=2.0)
 
 

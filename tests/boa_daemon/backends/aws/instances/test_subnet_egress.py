@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import boto3
 import pytest
 from aws_rigs import AwsRig, RigMaker, a_launch
 
-from boa_daemon.backends.aws.instances.subnet_egress import SubnetEgress
+from boa_daemon.backends.aws.instances.subnet_egress import NEEDED, SubnetEgress, egress_by_subnet
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.facts.offers import Offer
 from boa_daemon.tick.facts.ports import Launched, Refused
@@ -108,3 +111,70 @@ def test_a_private_subnet_with_a_nat_gateway_reaches_everything(make_rig: RigMak
     assert cloud.launcher.why_cut_off(subnet["SubnetId"], 32) == ""
     [way] = cloud.launcher.ways().values()
     assert way.gateway == nat["NatGatewayId"]
+
+
+NAT = {"NatGatewayId": "nat-1", "State": "active"}
+IGW, EGRESS = {"GatewayId": "igw-1", "State": "active"}, {"EgressOnlyInternetGatewayId": "eigw-1"}
+V4, V6, PREFIX = (
+    {"DestinationCidrBlock": "0.0.0.0/0"},
+    {"DestinationIpv6CidrBlock": "::/0"},
+    {"DestinationIpv6CidrBlock": "64:ff9b::/96"},
+)
+ALL_V6 = [{"service": name, "IpAddressType": "dualstack"} for name in NEEDED]
+
+
+class Network:
+    """AWS's description of a network with one subnet, its routes and its endpoints."""
+
+    def __init__(self, routes: list[dict[str, str]], endpoints: list[dict[str, str]]) -> None:
+        self.routes, self.endpoints = routes, endpoints
+
+    def pages(self, operation: str, items: str, **arguments: object) -> Iterator[dict[str, Any]]:
+        """Yield rows."""
+        if items == "RouteTables":
+            main = [{"Main": True}]
+            yield {"VpcId": "vpc-1", "RouteTableId": "rtb-1", "Associations": main, "Routes": self.routes}
+        for each in self.endpoints if items == "VpcEndpoints" else ():
+            yield {
+                "VpcId": "vpc-1",
+                "ServiceName": f"com.amazonaws.us-east-1.{each['service']}",
+                "State": "available",
+                "VpcEndpointType": "Interface",
+                "IpAddressType": each.get("IpAddressType", "ipv4"),
+            }
+
+
+@pytest.mark.parametrize(
+    ("routes", "dns64", "endpoints", "lacks"),
+    [
+        ([PREFIX | NAT, V6 | EGRESS], True, [], ()),
+        ([PREFIX | NAT], True, [], ()),
+        ([V6 | {"TransitGatewayId": "tgw-1"}], True, [], ()),
+        ([PREFIX | NAT], False, [], NEEDED),
+        ([PREFIX | NAT | {"State": "blackhole"}], True, [], NEEDED),
+        ([V4 | NAT], True, [], NEEDED),
+        ([V4 | NAT], False, [], NEEDED),
+        ([V4 | IGW, V6 | IGW], True, [], NEEDED),
+        ([V6 | EGRESS], True, [], NEEDED),
+        ([], False, [], NEEDED),
+        ([], False, [{"service": name} for name in NEEDED], NEEDED),
+        ([], False, ALL_V6, ()),
+        ([V6 | EGRESS], False, [{"service": "s3", "IpAddressType": "ipv6"}], ("ssm", "ssmmessages", "sqs")),
+    ],
+)  # fmt: skip
+def test_a_subnet_with_ipv6_alone_needs_a_translation_or_endpoints(
+    routes: list[dict[str, str]], dns64: bool, endpoints: list[dict[str, str]], lacks: tuple[str, ...]
+) -> None:
+    """A NAT gateway for IPv4 serves none of its nodes, and the internet gateway does not translate."""
+    row = {
+        "SubnetId": "subnet-1", "VpcId": "vpc-1", "AvailabilityZone": "us-east-1a",
+        "MapPublicIpOnLaunch": False, "Ipv6Native": True, "EnableDns64": dns64,
+    }  # fmt: skip
+    way = egress_by_subnet(Network(routes, endpoints), [row])["subnet-1"]  # type: ignore[arg-type]
+
+    assert way.lacks(1) == lacks
+    assert ("DNS64" in way.why(1)) == bool(lacks)
+    assert not way.gives_public_addresses
+    # The same network with IPv4 as well is judged by IPv4 alone.
+    both = egress_by_subnet(Network(routes, endpoints), [row | {"Ipv6Native": False}])["subnet-1"]  # type: ignore[arg-type]
+    assert (both.lacks(1) == ()) == (V4 | NAT in routes or len(endpoints) == len(NEEDED))

@@ -9,7 +9,8 @@ import pytest
 from drafts import a_draft, a_plan
 
 from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
-from boa_daemon.tick.facts.limits import Held, HeldCode
+from boa_daemon.tick.facts.limits import Held
+from boa_daemon.tick.facts.reasons import HeldCode
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.tick.stages.end.schedule_wake_up import schedule_wake_up
 

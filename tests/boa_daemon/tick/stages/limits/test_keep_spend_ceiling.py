@@ -17,7 +17,8 @@ from boa_daemon.tick.decide.decision import Decision, decide
 from boa_daemon.tick.facts.draft import SOON_SECONDS
 from boa_daemon.tick.facts.limits import Caps
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.state import ClusterState, Rules, WaitReason
+from boa_daemon.tick.facts.reasons import WaitReason
+from boa_daemon.tick.facts.state import ClusterState, Rules
 from boa_daemon.tick.stages.limits.keep_spend_ceiling import keep_spend_ceiling
 from policies.answer import Allocation
 from policies.capacity_claims import PhaseWidths

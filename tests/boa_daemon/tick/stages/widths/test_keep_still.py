@@ -32,8 +32,9 @@ from boa_daemon.tick.decide.controller import Controller, Ports
 from boa_daemon.tick.decide.decision import Decision, decide
 from boa_daemon.tick.facts.actions import LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.facts.draft import Draft
-from boa_daemon.tick.facts.limits import Act, ActKind, Caps, HeldCode, Steady
+from boa_daemon.tick.facts.limits import Act, ActKind, Caps, Steady
 from boa_daemon.tick.facts.ports import Refused
+from boa_daemon.tick.facts.reasons import HeldCode
 from boa_daemon.tick.facts.state import ClusterState, JobState, JobTerms
 from boa_daemon.tick.stages.widths.keep_still import MoveLimits, _has_enough, keep_still
 from policies.errors import InvalidProblem
