@@ -5,6 +5,7 @@ Without the exhaustive tests a property is tried with fewer examples (sampling.p
 
 from __future__ import annotations
 
+import faulthandler
 import functools
 import gc
 import logging
@@ -13,6 +14,7 @@ import re
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,8 +23,10 @@ import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 from sampling import EXAMPLES, SAMPLED
-from shared_work import dealt, rewrite_asserts_once
+from shared_work import dealt, read_program_once, rewrite_asserts_once
 
+HANGS_SECONDS, AGAIN_SECONDS = 1500.0, 60.0
+"""Time after which a test counts as hung, and how often that time begins anew."""
 SETS = ("frameworks", "lab")
 """Markers of tests that need more than the extra `test`."""
 
@@ -52,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Daemons of tests note their state folders here, and not among the files of whoever runs the tests.
     os.environ["XDG_STATE_HOME"] = os.path.join(tempfile.gettempdir(), f"boa-tests-{os.getuid()}")
     rewrite_asserts_once(config)
+    read_program_once(config)
+    Watchdog.screen = os.dup(2)
     # Collecting tests makes hardly any garbage, and each garbage collection takes longer than the last.
     gc.disable()
 
@@ -83,9 +89,31 @@ def pytest_collection_finish() -> None:
         from boa_daemon.testing.moto_speed import speed_up
 
         speed_up()
-    gc.collect()
     gc.freeze()
     gc.enable()
+
+
+class Watchdog:
+    """A test that hangs, even in C with the interpreter's lock in hand, ends with all stacks on the screen.
+
+    pytest's own `faulthandler_timeout` starts a thread for each test and waits for it to end.
+    """
+
+    screen = 2
+    begun_at = float("-inf")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol() -> None:
+    """Give each test at least `HANGS_SECONDS`."""
+    if time.monotonic() - Watchdog.begun_at > AGAIN_SECONDS:
+        Watchdog.begun_at = time.monotonic()
+        faulthandler.dump_traceback_later(HANGS_SECONDS + AGAIN_SECONDS, exit=True, file=Watchdog.screen)
+
+
+def pytest_unconfigure() -> None:
+    """Stop the watchdog."""
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(autouse=True)

@@ -1,17 +1,20 @@
-"""For pytest-xdist: asserts are rewritten once for all workers, and long tests are spread over workers.
+"""For pytest-xdist: what each worker would do is done once, and long tests are spread over workers.
 
 Each of the four workers imports every test file, and pytest needs more time to rewrite a file's `assert`s
-than Python to read the file: six seconds of the processor for each worker.
+than Python to read the file: six seconds of the processor for each worker. In a new clone each would also
+compile the program, and Hypothesis would search its sources for constants in each.
 """
 
 from __future__ import annotations
 
+import compileall
 import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from _pytest.assertion import rewrite
@@ -40,6 +43,41 @@ def rewrite_asserts_once(config: pytest.Config) -> None:
     except Exception:
         # The cache only saves time, so every error is ignored.
         return
+
+
+def read_program_once(config: pytest.Config) -> None:
+    """Before the workers of a first run start, compile the program and note the constants in it.
+
+    The constants are examples of Hypothesis. If a version of it has other functions for them, each worker
+    searches the program itself.
+    """
+    if not config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
+        return
+    try:
+        from hypothesis.configuration import storage_directory
+
+        if storage_directory("constants").path.exists():
+            return
+        files = [file for place in PROGRAM for file in (config.rootpath / place).rglob("*.py")]
+        cores = len(os.sched_getaffinity(0))
+        with ProcessPoolExecutor(cores, mp_context=get_context("fork")) as pool:
+            list(pool.map(_read, files, chunksize=16))
+    except Exception:
+        # The caches only save time, so every error is ignored.
+        return
+
+
+PROGRAM = ("policies", "boa_daemon")
+
+
+def _read(file: Path) -> None:
+    """Compile a file of the program, and let Hypothesis write its constants to its own cache."""
+    from hypothesis.internal.constants_ast import constants_from_module
+
+    compileall.compile_file(file, quiet=2)
+    module = ModuleType(file.stem)
+    module.__file__ = str(file)
+    constants_from_module(module)
 
 
 _configs: list[pytest.Config] = []

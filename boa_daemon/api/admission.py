@@ -134,12 +134,13 @@ class BoundedRequest:
         self, scope: MutableMapping[str, Any], receive: _Receive, send: _Send, *, size: int
     ) -> None:
         """Let the application answer; answer for it if the database does not answer in time."""
-        has_begun, is_over = asyncio.Event(), False
+        begun, is_over = asyncio.get_running_loop().create_future(), False
 
         async def taken(message: _Message) -> None:
             if is_over:
                 return
-            has_begun.set()
+            if not begun.done():
+                begun.set_result(None)
             async with asyncio.timeout(STALL_SECONDS):
                 await send(message)
 
@@ -148,12 +149,11 @@ class BoundedRequest:
         DEADLINE.set(began + WAIT_SECONDS + extra)
         ALLOWANCE.set(allowance)
         task = asyncio.ensure_future(self._app(scope, receive, taken))
-        begun = asyncio.ensure_future(has_begun.wait())
         try:
             seconds = ANSWER_SECONDS + extra
-            while not (task.done() or has_begun.is_set()):
+            while not (task.done() or begun.done()):
                 await asyncio.wait({task, begun}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-                if task.done() or has_begun.is_set():
+                if task.done() or begun.done():
                     break
                 late = time.monotonic() - began > ANSWER_SECONDS + extra + allowance.seconds
                 if self._busy_seconds() > WAIT_SECONDS / 2.0 and (late or not allowance.seconds):

@@ -14,8 +14,10 @@ from fastapi.dependencies.models import Dependant
 from boa_daemon.errors import InputError, choices_in, not_one_of
 
 
-def refuse_unknown_parameters(request: Request) -> None:
+async def refuse_unknown_parameters(request: Request) -> None:
     """Refuse a query with a parameter that the route does not have.
+
+    A coroutine, because FastAPI hands each function to a thread, which waits for its turn during a tick.
 
     Raises:
         InputError: when it has one.

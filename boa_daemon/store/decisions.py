@@ -273,36 +273,31 @@ class DaemonStore(SqlStore):
 
         When the policy puts no price on money, the runner-up is to leave everything as it is.
         """
-        job = found.nearest
+        job, terms = found.nearest, self._terms(state, plan.jobs.widths)
         if job is None:
             widths = {name: one.job.width for name, one in state.jobs.items() if one.job.width is not None}
+            others = self._terms(state, widths)
             name, cost, other_cost = "change nothing", None, None
         else:
             one = found.jobs[job]
-            widths = {**plan.jobs.widths, job: one.other}
+            others = {**terms, **self._terms(state, {job: one.other})}
             name = f"{one.other} in place of {one.width} for job {job}"
             cost, other_cost = found.costs
         return (
-            {**self._costs(state, plan.jobs.widths), "usd_of_money_and_waiting": cost},
-            {"name": name, **self._costs(state, widths), "usd_of_money_and_waiting": other_cost},
+            {**_costs(state, terms), "usd_of_money_and_waiting": cost},
+            {"name": name, **_costs(state, others), "usd_of_money_and_waiting": other_cost},
         )
 
-    def _costs(self, state: ClusterState, widths: Mapping[str, Width]) -> dict[str, float]:
-        """Return the cost per hour of widths, the hours until their jobs end, and the jobs without GPUs."""
+    def _terms(self, state: ClusterState, widths: Mapping[JobId, Width]) -> dict[JobId, _Term]:
+        """Return the GPUs of each width, their dollars per hour, and the hours until the job ends."""
         prices = {**self.prices, **gpu_prices_in_use(state)}
-        gpus, usd, hours = 0, 0.0, 0.0
+        terms: dict[JobId, _Term] = {}
         for name, width in widths.items():
             job = state.jobs[name].job
-            gpus += width.gpus
-            usd += width.gpus * prices.get(width.gpu_type, 0.0)
             speed = self.speed(job.class_name, job.phase, width)
-            hours += job.remaining_gpu_hours / speed if speed > 0.0 else 0.0
-        return {
-            "gpus": gpus,
-            "usd_per_hour": usd,
-            "job_hours_left": hours,
-            "jobs_without_gpus": len(state.jobs) - len(widths),
-        }
+            hours = job.remaining_gpu_hours / speed if speed > 0.0 else 0.0
+            terms[name] = width.gpus, width.gpus * prices.get(width.gpu_type, 0.0), hours
+        return terms
 
     def _listed(self, state: ClusterState, action: Action, found: Alternatives | None) -> dict[str, Any]:
         """Return an action as a document with its alternative, if any are given, and the user and nodes."""
@@ -372,6 +367,25 @@ class DaemonStore(SqlStore):
                 update(DECISIONS).where(old, DECISIONS.c.state.is_not(None)).values(state=None)
             )
             connection.execute(delete(DECISIONS).where(DECISIONS.c.at < now - KEPT_SECONDS))
+
+
+_Term = tuple[int, float, float]
+"""GPUs of a job, dollars per hour, and hours until its end."""
+
+
+def _costs(state: ClusterState, terms: Mapping[JobId, _Term]) -> dict[str, float]:
+    """Return the cost per hour of widths, the hours until their jobs end, and the jobs without GPUs."""
+    gpus, usd, hours = 0, 0.0, 0.0
+    for of_job in terms.values():
+        gpus += of_job[0]
+        usd += of_job[1]
+        hours += of_job[2]
+    return {
+        "gpus": gpus,
+        "usd_per_hour": usd,
+        "job_hours_left": hours,
+        "jobs_without_gpus": len(state.jobs) - len(terms),
+    }
 
 
 def _is_start(action: Action) -> bool:

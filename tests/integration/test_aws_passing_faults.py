@@ -38,7 +38,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     ("code", "status", "said"),
     [
         ("RequestLimitExceeded", 503, "BOA tries again later by itself"),
-        ("SlowDown", 503, "BOA tries again later by itself"),
+        pytest.param("SlowDown", 503, "BOA tries again later by itself", marks=pytest.mark.exhaustive),
         ("Unavailable", 503, "Unavailable"),
         ("ExpiredToken", 400, "Renew the credentials"),
         ("SignatureDoesNotMatch", 403, "check the clock"),
@@ -130,7 +130,14 @@ def test_a_reservation_that_fills_between_two_ticks_stops_nobody(begin: Begin) -
     assert day.statuses() == ["running", "running"]
 
 
-@pytest.mark.parametrize("how", ["stopped by AWS", "stopped by a person", "ended by a person"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "stopped by AWS",
+        pytest.param("stopped by a person", marks=pytest.mark.exhaustive),
+        "ended by a person",
+    ],
+)
 def test_an_instance_that_others_stop_or_end_in_mid_boot(begin: Begin, how: str) -> None:
     """The job gets another node at once, and what is left of the first one ends."""
     day = begin(Terms(boot_seconds=120.0, shutdown_seconds=30.0))

@@ -22,7 +22,9 @@ BY_A_PERSON = "Client.UserInitiatedShutdown: User initiated shutdown"
             "is not active any more: its nodes go on at $1.01/hour",
         ),
         (lambda one: setattr(one, "instances", 1), "has 1 nodes; it had 2"),
-        (lambda one: setattr(one, "instances", 5), "has 5 nodes; it had 2"),
+        pytest.param(
+            lambda one: setattr(one, "instances", 5), "has 5 nodes; it had 2", marks=pytest.mark.exhaustive
+        ),
     ],
     ids=["cancelled or expired", "shrunk", "enlarged"],
 )  # fmt: skip
@@ -54,7 +56,9 @@ def test_a_reservation_that_changes_is_told(
             lambda day, life: day.rig.fake.stop(life.id, "User initiated (2027-01-15 08:00:30 GMT)"),
             "stopped", 2,
         ),
-        (lambda day, life: day.rig.fake.stop(life.id), "stopped", 2),
+        pytest.param(
+            lambda day, life: day.rig.fake.stop(life.id), "stopped", 2, marks=pytest.mark.exhaustive
+        ),
         (lambda day, life: day.rig.fake.terms.impaired.update({life.id: "system"}), "impaired", 2),
         (lambda day, life: day.rig.fake.terms.impaired.update({life.id: "attachedEbs"}), "its disks", 2),
         (lambda day, life: day.rig.fake.end(life.id, BY_A_PERSON), "was ended, and not by us", 2),

@@ -21,6 +21,7 @@ from boa_daemon.tick.facts.retries import ANY_RETRIES, Failure, Retries, Silence
 from boa_daemon.tick.facts.state import JobState, JobTerms
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies.kinds import kind_of
+from policies.memo import Memo
 from policies.model import Job, JobClass, JobId, Width
 from policies.online.estimates import SPREAD, mean_left
 
@@ -28,6 +29,10 @@ LEAST_DONE = 0.01
 """Fraction of its size that a job must have done before it says something about sizes."""
 LEAST_SECONDS_LEFT = 1e-3
 """Time left below which a job has used up its hours; floating-point sums of hours are no finer."""
+
+
+_Seen = tuple[JobRecord, JobClass | None, JobState, bool]
+"""A waiting job, its class, its state, and whether that depends on other jobs or on money."""
 
 
 class JobFacts:
@@ -50,22 +55,24 @@ class JobFacts:
         self.group_money = GroupMoney(queue)
         self._queue, self._class_of, self._spread_of = queue, class_of, spread_of
         self._awaited = JobDependencies(queue)
-        self._seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
+        self._seen: dict[JobId, _Seen] = {}
 
     def jobs(self, now: float) -> Mapping[JobId, JobState]:
         """Return the states of waiting and running jobs, in order of arrival."""
         states: dict[JobId, JobState] = {}
-        seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
+        seen: dict[JobId, _Seen] = {}
+        classes = Memo(self._class_of)
         for job in list(self._queue.active.values()):
             if job.slots:
                 states[job.id] = self._state(job, now)
             elif not job.is_cancelled:
                 # A waiting job rarely changes: reuse its state unless it is new, waits for another job, or
                 # its money is used up. With ten thousand jobs this saves most of the work.
-                job_class, known = self._class_of(job.class_name), self._seen.get(job.id)
+                job_class, known = classes[job.class_name], self._seen.get(job.id)
                 is_as_it_was = known is not None and known[0] is job and known[1] is job_class
-                if known is None or not is_as_it_was or job.content.get("after") or self._is_broke(job, now):
-                    known = (job, job_class, self._state(job, now))
+                if known is None or not is_as_it_was or (known[3] and self._may_differ(job, now)):
+                    depends = bool(job.content.get("after")) or job.content.get("max_usd") is not None
+                    known = (job, job_class, self._state(job, now), depends)
                 seen[job.id] = known
                 states[job.id] = known[2]
         self._seen = seen
@@ -127,6 +134,10 @@ class JobFacts:
         if job.group:
             return self.group_money.is_spent(job, now)
         return dollars(job.micro_dollars) >= float(most)
+
+    def _may_differ(self, job: JobRecord, now: float) -> bool:
+        """Return whether the state of an unchanged waiting job may differ by another job or by its money."""
+        return bool(job.content.get("after")) or self._is_broke(job, now)
 
     def _money_ends_at(self, job: JobRecord, now: float) -> float | None:
         """Return when a job will have used up its `max_usd`, if it keeps its GPUs."""

@@ -389,8 +389,10 @@ class Daemon(AdaptiveDaemon):
         seen: set[str] = set()
         for name, present in state.all_jobs.items():
             job = queue.active.get(name)
-            most = None if job is None else job.content.get("max_usd")
-            if job is None or most is None or not job.slots or (job.group and job.group in seen):
+            if job is None or not job.slots:
+                continue
+            most = job.content.get("max_usd")
+            if most is None or (job.group and job.group in seen):
                 continue
             rate, hours = usd_per_hour_of(job, queue), None
             if job.group:

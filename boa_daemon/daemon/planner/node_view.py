@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from boa_daemon.daemon.money.job_cost import cost_of
@@ -45,6 +45,7 @@ from boa_daemon.tick.facts.ports import (
 from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.tick.money.commitments import SiteCommitments
 from boa_daemon.units import SECONDS_PER_HOUR
+from policies.fast_dataclasses import replace
 from policies.model import InstanceType, NodeId
 
 MISSING_SECONDS = 300.0
@@ -369,7 +370,8 @@ class Fleet:
 
 def _as_written(node: NodeState, known: NodeState | None) -> NodeState:
     """Return a node as its record holds it, without jobs: the same object as before if nothing changed."""
-    bare = replace(node, gpus=(), idle_since=None)
+    is_bare = not node.gpus and node.idle_since is None
+    bare = node if is_bare else replace(node, gpus=(), idle_since=None)
     return known if known == bare else bare
 
 

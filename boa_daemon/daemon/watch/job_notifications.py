@@ -8,7 +8,7 @@ A group gets one message per event: one start, one wait, one failure, and the en
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from boa_daemon.daemon.settings.config import Settings, UserSettings
 from boa_daemon.daemon.watch.alerts import Alerts
@@ -48,12 +48,8 @@ class JobNotifier:
 
     def _asked_for(self) -> Iterator[JobRecord]:
         """Yield the active jobs that have notifications."""
-        return (job for job in list(self._queue.active.values()) if self._events(job))
-
-    def _events(self, job: JobRecord) -> list[Event]:
-        """Return the events that a job's user wants to hear of: the job's file, else the user's settings."""
-        said: list[Event] | None = job.content.get("notify")
-        return self._settings().users.get(job.user, _NOBODY).notify if said is None else said
+        users = self._settings().users
+        return (job for job in list(self._queue.active.values()) if _events(job, users))
 
     def _changes(self, before: JobRecord | None, job: JobRecord, now: float) -> Iterator[tuple[Event, str]]:
         """Yield the events of a job that is not over, as (event, sentence)."""
@@ -67,7 +63,7 @@ class JobNotifier:
                 yield "start", f"job {job.id} starts with {on}"
             else:
                 yield "move", f"job {job.id} goes on with {on}, from step {job.begun_step}"
-        if job.generation or "waiting" not in self._events(job):
+        if job.generation or "waiting" not in _events(job, self._settings().users):
             return
         waited = (now - max(job.arrived_at, job.not_before)) / SECONDS_PER_HOUR
         if waited > self._settings().alerts.long_wait_hours:
@@ -79,7 +75,7 @@ class JobNotifier:
         usd, hours = dollars(job.micro_dollars), format_hours(job.ran_seconds / SECONDS_PER_HOUR)
         cause = f": {job.cause}" if job.status == "failed" else ""
         sentence = f"job {job.id} {job.status}{cause}; {hours} on GPUs, {in_dollars(usd)}"
-        if job.status == "failed" and (job.group or "end" not in self._events(job)):
+        if job.status == "failed" and (job.group or "end" not in _events(job, self._settings().users)):
             self._tell(job, "failure", sentence, now)
         if not job.group:
             self._tell(job, "end", sentence, now)
@@ -92,9 +88,15 @@ class JobNotifier:
 
     def _tell(self, job: JobRecord, event: Event, sentence: str, now: float) -> None:
         """Notify a job's user of an event, if the user asked for it; once per group."""
-        if event not in self._events(job) or (job.group and event == "move"):
+        if event not in _events(job, self._settings().users) or (job.group and event == "move"):
             return
         of_group = job.group and event != "waiting"
         if of_group and not self._alerts.once(f"{event}:{job.group}", sentence, at=now):
             return
         self._alerts.tell(self._settings().users.get(job.user, _NOBODY), sentence, whose=job.user)
+
+
+def _events(job: JobRecord, users: Mapping[str, UserSettings]) -> list[Event]:
+    """Return the events that a job's user wants to hear of: the job's file, else the user's settings."""
+    said: list[Event] | None = job.content.get("notify")
+    return users.get(job.user, _NOBODY).notify if said is None else said

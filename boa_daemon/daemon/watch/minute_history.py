@@ -21,7 +21,7 @@ from boa_daemon.store.sql import put
 from boa_daemon.store.tables import DOCUMENTS
 from boa_daemon.tick.facts.state import ClusterState
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.model import JobId
+from policies.model import JobId, NodeId
 
 KIND = "history"
 KEPT_SECONDS = 90 * 86_400.0
@@ -42,7 +42,10 @@ def current_figures(state: ClusterState, jobs: Mapping[JobId, JobRecord]) -> Ser
     found: Series = defaultdict(float)
     by: dict[str, Counter[str]] = {kind: Counter() for kind in ("class", "user", "team")}
     starting = {name for name, job in jobs.items() if _starts_again(job)}
-    holders = {(slot.node, slot.index): name for name, job in jobs.items() for slot in job.slots}
+    holders: dict[NodeId, dict[int, JobId]] = {}
+    for name, job in jobs.items():
+        for slot in job.slots:
+            holders.setdefault(slot.node, {})[slot.index] = name
     for node in state.nodes.values():
         usd, gpus = node.usd_per_hour, len(node.gpus)
         found["usd_per_hour"] += usd
@@ -54,18 +57,22 @@ def current_figures(state: ClusterState, jobs: Mapping[JobId, JobRecord]) -> Ser
         if node.phase == "requested":
             found["state:boot"] += usd
             continue
-        for name, count in Counter(holders.get((node.id, gpu)) for gpu in range(gpus)).items():
+        held = holders.get(node.id, {})
+        gpus_of: dict[JobId | None, int] = {}
+        for gpu in range(gpus):
+            holder = held.get(gpu)
+            gpus_of[holder] = gpus_of.get(holder, 0) + 1
+        for holder, count in gpus_of.items():
             part = usd * count / gpus
-            if name is None:
+            if holder is None:
                 found["state:idle"] += part
                 continue
             found["gpus_used"] += count
-            found["state:restart" if name in starting else "state:work"] += part
-            job = jobs.get(name)
-            if job is not None:
-                by["class"][job.class_name.partition("[")[0]] += part  # type: ignore[assignment]
-                by["user"][job.user] += part  # type: ignore[assignment]
-                by["team"][str(job.content.get("team") or "(none)")] += part  # type: ignore[assignment]
+            found["state:restart" if holder in starting else "state:work"] += part
+            job = jobs[holder]
+            by["class"][job.class_name.partition("[")[0]] += part  # type: ignore[assignment]
+            by["user"][job.user] += part  # type: ignore[assignment]
+            by["team"][str(job.content.get("team") or "(none)")] += part  # type: ignore[assignment]
     running = sum(1 for job in jobs.values() if job.slots)
     nodes = sum(node.phase != "stopped" for node in state.nodes.values())
     found |= {"nodes": nodes, "running": running, "waiting": len(jobs) - running}

@@ -148,6 +148,8 @@ class SiteMetrics:
         """Count starts, ends and losses."""
         for name, job in jobs.items():
             known = before.jobs.get(name)
+            if known is job:
+                continue
             generation = 0 if known is None else known.generation
             self._took(job, generation, 0.0 if known is None else known.lost_gpu_hours)
         for name in before.jobs.keys() - jobs.keys():
@@ -165,7 +167,6 @@ class SiteMetrics:
         """Count a job's starts and lost work since the previous tick."""
         if generation == 0 and job.generation > 0 and job.first_started_at is not None:
             self.wait.labels(_class(job)).observe(max(job.first_started_at - job.arrived_at, 0.0))
-        # Each tick comes here for all jobs, and few have started or lost work since.
         if (restarts := job.generation - max(generation, 1)) > 0:
             self.restarts.inc(restarts)
         if (more := job.lost_gpu_hours - lost) > 0.0:

@@ -144,47 +144,79 @@ def decode(document: Any) -> Any:
         raise UnreadableRecord(f"a record holds {name!r}, which this version cannot read: {error}") from None
 
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
 def dumps(value: Any) -> str:
     """Return a value as compact JSON text; equal values give equal text."""
-    return json.dumps(encode(value), separators=(",", ":"), allow_nan=False)
+    return _COMPACT.encode(encode(value))
 
 
 class CachingEncoder:
     """Write dataclasses as `dumps` does, and write unchanged parts only once.
 
-    From one tick to the next most jobs and nodes are the same objects. The work is also split into many short
-    calls, so that requests are answered in between.
+    From one tick to the next most jobs and nodes are the same objects, and a job that changed holds the same
+    GPUs. The work is also split into many short calls, so that requests are answered in between.
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, str]] = {}
+        self._known: dict[str, dict[str, _Entry]] = {}
 
     def text_of(self, value: Any) -> str:
         """Return the text of a dataclass, exactly that of `dumps`."""
-        # An entry holds its object, so no other object can have its id meanwhile.
-        fresh: dict[int, tuple[Any, str]] = {}
+        fresh: dict[str, dict[str, _Entry]] = {}
         parts = [f'"{_KEY}":{_quoted(type(value).__name__)}']
         for key, default in _SHOWN[type(value)]:
             item = getattr(value, key)
             if item is default or (type(item) is type(default) and item == default):
                 continue
-            parts.append(f"{_quoted(key)}:{self._text_of_field(item, fresh)}")
+            entries = _entries(item, self._known.get(key, {})) if isinstance(item, Mapping) else None
+            if entries is None:
+                parts.append(f"{_quoted(key)}:{dumps(item)}")
+            else:
+                fresh[key] = entries
+                parts.append(f"{_quoted(key)}:{{{','.join([entry[1] for entry in entries.values()])}}}")
         self._known = fresh
         return f"{{{','.join(parts)}}}"
 
-    def _text_of_field(self, item: Any, fresh: dict[int, tuple[Any, str]]) -> str:
-        """Return the text of a field; the values of a mapping are cached one by one."""
-        if not isinstance(item, Mapping) or not all(type(key) is str and key != _KEY for key in item):
-            return dumps(item)
-        known, entries = self._known, []
-        for key, value in item.items():
-            name = id(value)
-            found = known.get(name)
-            if found is None or found[0] is not value:
-                found = (value, dumps(value))
-            fresh[name] = found
-            entries.append(f"{_quoted(key)}:{found[1]}")
-        return f"{{{','.join(entries)}}}"
+
+_Parts = dict[str, tuple[Any, str]]
+_Entry = tuple[Any, str, _Parts]
+"""An item of a mapping, its text with its key, and the texts of its fields, by name. It holds the item, so no
+other object can have its identity meanwhile."""
+
+
+def _entries(items: Mapping[Any, Any], known: Mapping[str, _Entry]) -> dict[str, _Entry] | None:
+    """Return the entries of a mapping with keys of plain text, in its order; None if it has others."""
+    found: dict[str, _Entry] = {}
+    for key, item in items.items():
+        if type(key) is not str or key == _KEY:
+            return None
+        entry = known.get(key)
+        if entry is None or entry[0] is not item:
+            text, parts = _text_and_parts(item, {} if entry is None else entry[2])
+            entry = item, f"{_quoted(key)}:{text}", parts
+        found[key] = entry
+    return found
+
+
+def _text_and_parts(item: Any, known: _Parts) -> tuple[str, _Parts]:
+    """Return the text of an item, and of those fields of a dataclass that may be the same in the next one."""
+    if not is_dataclass(item):
+        return dumps(item), {}
+    parts: _Parts = {}
+    texts = [f'"{_KEY}":{_quoted(type(item).__name__)}']
+    for key, default in _SHOWN[type(item)]:
+        field = getattr(item, key)
+        if field is default or (type(field) is type(default) and field == default):
+            continue
+        if isinstance(field, tuple):
+            part = known.get(key)
+            parts[key] = part = part if part is not None and part[0] is field else (field, dumps(field))
+            texts.append(f"{_quoted(key)}:{part[1]}")
+        else:
+            texts.append(f"{_quoted(key)}:{dumps(field)}")
+    return f"{{{','.join(texts)}}}", parts
 
 
 def loads(text: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
+import anyio.to_thread
 import pytest
 from fastapi.testclient import TestClient
 from page_site import TOKEN, TOKENS
@@ -41,6 +42,27 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     found.headers["Authorization"] = f"Bearer {TOKEN}"
     yield found
     play.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "threads"),
+    [("status", 0), ("jobs?limit=5", 1), ("instances", 1)],
+)
+def test_parameters_are_checked_without_a_thread(
+    http: TestClient, monkeypatch: pytest.MonkeyPatch, path: str, threads: int
+) -> None:
+    """Only the answer itself may need a thread, which waits for its turn during a tick."""
+    asked: list[object] = []
+    run = anyio.to_thread.run_sync
+
+    async def counted(call: object, *rest: object, **more: object) -> object:
+        asked.append(call)
+        return await run(call, *rest, **more)
+
+    monkeypatch.setattr(anyio.to_thread, "run_sync", counted)
+    answer = http.get(f"/v1/{path}")
+    assert answer.status_code == 200, answer.text
+    assert len(asked) == threads, asked
 
 
 @pytest.mark.parametrize(

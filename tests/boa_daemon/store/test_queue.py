@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from job_records import a_start, with_nodes
 from sqlalchemy import event, insert, select
 from sqlalchemy.exc import OperationalError
@@ -15,7 +17,9 @@ from sqlalchemy.exc import OperationalError
 from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import migrate, open_engine
+from boa_daemon.store.job_rows import job_of
 from boa_daemon.store.queue import JobQueue, NewJob
+from boa_daemon.store.records import ACTIVE, JobRecord
 from boa_daemon.store.tables import INTENTS, JOBS
 from boa_daemon.testing.daemon_in_a_folder import job_content
 from boa_daemon.tick.facts.codec import dumps
@@ -195,3 +199,67 @@ def test_starts_of_the_last_hour_are_counted(queue: JobQueue) -> None:
         queue.release(queue.active[name], at=at + 1.0, end="failed", status="queued")
     assert queue.active[name].starts == (1800.0, 3600.0)
     assert queue.active[name].ran_seconds == 1.0 + 1.0 + 1.0
+
+
+def listed(queue: JobQueue, **asked: Any) -> list[JobRecord]:
+    """Return the newest jobs as the database has them, row by row."""
+    query = select(JOBS).order_by(JOBS.c.seq.desc())
+    with queue.database.read() as connection:
+        found = [job_of(row) for row in connection.execute(query)]
+    first, last = asked["within"] or (0, 10**9)
+    return [
+        job
+        for job in found
+        if first <= job.seq <= last
+        and (asked["before"] is None or job.seq < asked["before"])
+        and asked["user"] in (None, job.user)
+        and asked["team"] in (None, job.team)
+        and (asked["ended"] or job.status in ACTIVE)
+    ][: asked["limit"]]
+
+
+PLACES = st.integers(0, 14)
+ASKED = st.fixed_dictionaries(
+    {
+        "limit": st.integers(1, 14),
+        "user": st.sampled_from([None, "ann", "bob", "nobody"]),
+        "team": st.sampled_from([None, "vision", "no such team"]),
+        "ended": st.booleans(),
+        "within": st.none() | st.tuples(PLACES, PLACES),
+        "before": st.none() | PLACES,
+    }
+)
+
+
+@given(
+    jobs=st.lists(st.tuples(st.sampled_from(["ann", "bob"]), st.booleans(), st.booleans()), max_size=12),
+    asked=st.lists(ASKED, min_size=1, max_size=6),
+)
+def test_a_list_from_memory_is_that_of_the_database(
+    tmp_path_factory: pytest.TempPathFactory,
+    jobs: list[tuple[str, bool, bool]],
+    asked: list[dict[str, Any]],
+) -> None:
+    """Jobs of two users, with and without a team, of which some are over: each list is the same."""
+    database = Database(open_engine(sqlite_url(tmp_path_factory.mktemp("list") / "boa.sqlite")))
+    migrate(database.engine)
+    queue = JobQueue(database)
+    for number, (user, has_team, is_over) in enumerate(jobs):
+        content = {**job_content(f"j{number}"), "stop_grace_seconds": 60.0}
+        content = {**content, "team": "vision"} if has_team else content
+        (job,) = queue.submit([(content, user, "default", 1.0)], at=0.0)
+        if is_over:
+            queue.release(job, at=1.0, end="finished", status="finished")
+    for each in asked:
+        assert queue.jobs(**each) == listed(queue, **each)
+    database.close()
+
+
+def test_a_list_of_waiting_jobs_takes_one_row(queue: JobQueue) -> None:
+    """SQLite gives other threads their turn at each row, and a tick keeps its own for half a millisecond."""
+    queue.submit(rows("j", 40), at=0.0)
+    asked: list[str] = []
+    event.listen(queue.database.engine, "before_cursor_execute", lambda _c, _u, said, *_: asked.append(said))
+    assert len(queue.jobs(limit=30)) == 30
+    (said,) = (one for one in asked if "jobs" in one)
+    assert said.startswith("SELECT group_concat(")
