@@ -140,7 +140,7 @@ def test_types_made_often_have_the_fast_init_and_caches_are_bounded() -> None:
         "quick",
     ) | {"_found": None, "load": None} | dict.fromkeys(
         ["_written_kind", "_written_machine", "kind_of", "machine_name_of", "width_of"], 65536
-    )
+    ) | {"_as_array": 128}
 
 
 @pytest.mark.parametrize(("gpus", "places", "whole"), [(4, 1, 4), (4, 2, 2), (4, 4, 1), (6, 3, 2)])

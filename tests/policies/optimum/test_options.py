@@ -37,7 +37,7 @@ def test_a_class_without_rescales_has_a_group_for_each_phase() -> None:
     assert found.time().tolist() == pytest.approx((6.0 * found.hours).tolist())
     assert found.time(is_weighted=False).tolist() == pytest.approx((2.0 * found.hours).tolist())
     assert found.cost.tolist() == pytest.approx((2.0 * found.spend).tolist())
-    (step,) = found.steps_of(1, 4)
+    ((step,),) = found.steps_of([1], np.array([4]))
     assert (step.gpu_type, step.gpus, step.hours, step.spend) == ("b", 4, 0.8, pytest.approx(9.6))
     assert isinstance(step.gpus, int)
 
@@ -56,10 +56,10 @@ def test_a_class_with_rescales_has_one_group_of_whole_plans() -> None:
     assert found.phase.tolist() == [-1, 0, 1]
     mine = found.group == 0
     for option in np.flatnonzero(mine).tolist():
-        steps = found.steps_of(0, option)
+        (steps,) = found.steps_of([0], np.array([option]))
         assert sum(step.hours for step in steps) == pytest.approx(found.hours[option])
         assert sum(step.spend for step in steps) == pytest.approx(found.spend[option])
-    cheapest = found.steps_of(0, int(np.flatnonzero(mine)[found.spend[mine].argmin()]))
+    (cheapest,) = found.steps_of([0], np.flatnonzero(mine)[[found.spend[mine].argmin()]])
     assert [(step.gpu_type, step.gpus, step.hours) for step in cheapest] == [("a", 1, 8.5), ("a", 1, 4.0)]
     assert found.hours[~mine].tolist() == pytest.approx([8.5, 5.5, 4.0, 2.5, 0.8])
 
