@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
+from policies.optimum import hull
 from policies.optimum.hull import lower_hulls, merge, undominated
 from policies.speedup import Floats, Ints
 
@@ -59,6 +60,28 @@ def test_a_chain_holds_the_points_that_no_mix_of_others_beats(drawn: tuple[Float
             at = np.array([p[0] for p in expected])
             assert np.interp(at, *np.array(found).T) == pytest.approx([p[1] for p in expected], rel=1e-9)
         assert np.array_equal(cost[chains.option[mine]], chains.cost[mine])
+
+
+@given(grouped_points())
+def test_chains_are_the_same_however_many_options_are_sorted_at_a_time(
+    drawn: tuple[Floats, Floats, Ints],
+) -> None:
+    cost, time, group = drawn
+    groups = int(group.max()) + 1
+    whole = lower_hulls(cost, time, group, groups=groups)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hull, "BLOCK", 8)
+        assert lower_hulls(cost, time, group, groups=groups).option.tolist() == whole.option.tolist()
+
+
+def test_an_option_that_never_ends_is_no_vertex() -> None:
+    chains = lower_hulls(
+        np.array([1.0, 2.0, 3.0, 1.0]),
+        np.array([np.inf, 5.0, np.inf, 1.0]),
+        np.array([0, 0, 0, 1]),
+        groups=2,
+    )
+    assert chains.option.tolist() == [1, 3]
 
 
 @given(grouped_points())

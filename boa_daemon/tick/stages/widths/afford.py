@@ -64,8 +64,7 @@ def _within_caps(
     changes: dict[JobId, Width | None] = {}
     for job, planned in wide.items():
         gpus, reason = most[planned.gpu_type]
-        held = state.jobs[job].job.width
-        changes[job] = _widest(state, allocation, job, planned, gpus) if held is None else held
+        changes[job] = _fitting(state, allocation, job, planned, gpus)
         if changes[job] is None:
             waits[job] = reason
 
@@ -90,6 +89,22 @@ def _most_gpus(state: ClusterState, machine: InstanceType, rules: Rules) -> tupl
     if cap is not None:
         nodes = min(nodes, (floor(cap * SLACK / most_usd_per_hour(machine, state.offers)), "cap-hour"))
     return nodes[0] * machine.whole_gpus, nodes[1]
+
+
+def _fitting(
+    state: ClusterState, allocation: Allocation, job: JobId, planned: Width, most_gpus: float
+) -> Width | None:
+    """Return what a job asks for in place of a width that never fits; None if nothing fits.
+
+    A running job asks for what it would ask for if it waited, so that its share does not depend on GPUs that
+    are lent to it. It keeps what is wider, or on another type.
+    """
+    held = state.jobs[job].job.width
+    widest = _widest(state, allocation, job, planned, most_gpus)
+    if held is None:
+        return widest
+    is_wider = widest is None or held.gpu_type != widest.gpu_type or held.gpus > widest.gpus
+    return held if is_wider else widest
 
 
 def _widest(

@@ -365,6 +365,30 @@ def test_at_the_node_limit_lent_gpus_are_returned_for_a_job_that_needs_another_n
     assert plan.jobs.waiting == {"wide": "nodes-to-come"}
 
 
+def settled(state: ClusterState, known: Known, *, max_nodes: int | None) -> Ideal:
+    """Return the world after the tick without actions, which comes within ten."""
+    world = Ideal(state)
+    world.ready_all()
+    for look in range(10):
+        seen = replace(state, tick=look, nodes=world.nodes_by_id, jobs=world.jobs_by_id)
+        decision = decide(seen, allocator=known, placer=FirstFit(), rules=rules(max_nodes=max_nodes))
+        world.do(decision.actions)
+        world.ready_all()
+        if not decision.actions:
+            return world
+    raise AssertionError(decision.actions)
+
+
+@pytest.mark.parametrize("held", [1, 2, 4])
+def test_jobs_settle_where_the_limit_is_below_the_fleet(held: int) -> None:
+    """A job that wants more than the limit ever allows has one share, whatever it was lent."""
+    jobs = [a_job("a"), a_job("b"), a_job("c", width=Width("gpu", held))]
+    nodes = [a_node(f"n{number}") for number in range(3)]
+    state = a_state(*jobs, nodes=nodes, held={"c": some_slots("n2", *range(held))}, now=NOW)
+    known = Known(widths={"a": 4, "b": 3, "c": 9}, stretches=True, worth=1.0, loses=0.0)
+    settled(state, known, max_nodes=2)
+
+
 @given(
     case=states(),
     max_nodes=st.sampled_from((None, 2, 4)),
@@ -379,17 +403,7 @@ def test_without_events_the_actions_end_and_no_job_waits_beside_free_gpus(
     state, wishes = case
     overdue = 2.0 if is_late else 0.0
     known = Known(widths=wishes.widths, stretches=True, worth=worth, loses=loses, overdue=overdue)
-    world, decision = Ideal(state), None
-    world.ready_all()
-    for look in range(10):
-        seen = replace(state, tick=look, nodes=world.nodes_by_id, jobs=world.jobs_by_id)
-        decision = decide(seen, allocator=known, placer=FirstFit(), rules=rules(max_nodes=max_nodes))
-        world.do(decision.actions)
-        world.ready_all()
-        if not decision.actions:
-            break
-    assert decision is not None
-    assert decision.actions == ()
+    world = settled(state, known, max_nodes=max_nodes)
     running = {name for name, job in world.jobs_by_id.items() if job.slots}
     if max_nodes is None:
         assert running == wishes.widths.keys()

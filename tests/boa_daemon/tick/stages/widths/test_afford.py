@@ -53,10 +53,14 @@ def test_the_dearest_offer_decides_how_many_nodes_a_cap_allows() -> None:
     assert capped(state, gpus(a=20), caps=Caps(usd_per_hour=8.0)).allocation.widths == gpus(a=4)
 
 
-def test_a_running_job_too_wide_for_the_caps_keeps_the_gpus_it_holds() -> None:
-    """Nine GPUs never fit on two nodes, so the job keeps its three."""
-    state = running(1, a=some_slots("n1", 0, 1, 2))
-    assert capped(state, gpus(a=9), max_nodes=2).allocation.widths == gpus(a=3)
+@pytest.mark.parametrize(("held", "asked"), [(0, 8), (1, 8), (3, 8), (4, 8), (8, 8), (9, 9), (12, 12)])
+def test_a_running_job_too_wide_for_the_caps_asks_for_what_fits_whatever_it_holds(
+    held: int, asked: int
+) -> None:
+    """Nine GPUs never fit on two nodes, eight do. Lent GPUs do not raise its share; what is wider stays."""
+    slots = tuple(slot for node in ("n1", "n2", "n3") for slot in some_slots(node, 0, 1, 2, 3))[:held]
+    state = running(3, a=slots) if held else running(3)
+    assert capped(state, gpus(a=9), max_nodes=2).allocation.widths == gpus(a=asked)
 
 
 def test_a_job_without_any_width_that_fits_waits_and_delays_no_other_job() -> None:
