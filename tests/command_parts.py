@@ -11,6 +11,8 @@ from pathlib import Path
 JOBS = Path(__file__).parent / "command_jobs"
 PYTHON = sys.executable
 LOOP = f"{PYTHON} {JOBS / 'loop.py'}"
+OTHER = f"BOA_CHECKPOINT_DIR=other BOA_PROGRESS_FILE= {LOOP}"
+"""A second training beside the first: two that share a folder replace each other's checkpoint."""
 BIN = Path(PYTHON).parent
 NEVER = "--steps 1000000 --every 1000000 --pause 0.02"
 

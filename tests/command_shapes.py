@@ -7,7 +7,7 @@ import signal
 import time
 from contextlib import suppress
 
-from command_parts import BIN, JOBS, LAUNCH, LOOP, NEVER, NEXT, PLAIN, PYTHON, Shape, launcher
+from command_parts import BIN, JOBS, LAUNCH, LOOP, NEVER, NEXT, OTHER, PLAIN, PYTHON, Shape, launcher
 from engine_bench import EXAMPLES, TORCHRUN, Bench
 from ordinary_commands import ORDINARY
 
@@ -559,7 +559,11 @@ MORE: dict[str, Shape] = {
     "busybox xargs": Shape(
         run=f"seq 2 | busybox xargs -n1 sh -c 'echo fold $0; {LOOP}'", tool="busybox", never="fold 2"
     ),
-    "xargs -P": Shape(run=f"seq 2 | xargs -P 2 -I@ sh -c '{_FURTHER}'", never="it went on"),
+    "xargs -P": Shape(
+        run="seq 2 | xargs -P 2 -I@ sh -c "
+        f"'[ @ = 1 ] || export BOA_CHECKPOINT_DIR=other BOA_PROGRESS_FILE=; {_FURTHER}'",
+        never="it went on",
+    ),
     "parallel, with retries": Shape(
         run=f"parallel --retries 3 -j1 ::: '{LOOP}' 'echo it went on'", tool="parallel"
     ),
@@ -577,14 +581,14 @@ MORE: dict[str, Shape] = {
         run=f"(while ! {LOOP}; do echo it went on; sleep 1; done) & wait{NEXT}", never="it went on"
     ),
     "in two folds at once": Shape(
-        run=f"for i in 1 2; do (cd .; {LOOP}; echo it went on) & done; wait; echo it went on",
+        run=f"({LOOP}; echo it went on) & (cd .; {OTHER}; echo it went on) & wait; echo it went on",
         never="it went on",
     ),
     "the second begins late": Shape(
-        run=f"({LOOP}; echo it went on) & (sleep 1.2; {LOOP}; echo it went on) & wait{NEXT}",
+        run=f"({LOOP}; echo it went on) & (sleep 1.2; {OTHER}; echo it went on) & wait{NEXT}",
         never="it went on",
     ),
-    "pipe of two trainings": Shape(run=f"{LOOP} | {LOOP}{NEXT}", never="it went on"),
+    "pipe of two trainings": Shape(run=f"{LOOP} | {OTHER}{NEXT}", never="it went on"),
 }
 """Further commands: other shells, task runners, and interpreters that start a shell."""
 
