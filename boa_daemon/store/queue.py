@@ -106,19 +106,21 @@ class JobQueue:
         ended = select(GENERATIONS).where(
             GENERATIONS.c.job.in_([name for name, job in known.items() if not job.slots])
         )
-        stopped: set[JobId] = set()
+        stopped_at: dict[JobId, float] = {}
         for row in connection.execute(ended):
             if row.generation == known[row.job].generation and row.end in _KEEPS_CLAIM:
                 found[row.job] = Claim(width=Width(row.gpu_type, row.gpus))
                 if row.end == "stopped":
-                    stopped.add(row.job)
+                    stopped_at[row.job] = row.ended_at or 0.0
         last = connection.scalar(select(func.max(INTENTS.c.at))) or 0.0
         ordered = select(INTENTS).where(
             INTENTS.c.kind == "start", INTENTS.c.target.in_(list(known)), INTENTS.c.at >= last - HOUR
         )
         for row in connection.execute(ordered.order_by(INTENTS.c.at)):
             start, job = loads(row.action), known[row.target]
-            if start.generation == job.generation + 1 and (job.slots or row.target in stopped):
+            # Ordered while the job had its GPUs; a start that came later found its own ones taken.
+            was_held = bool(job.slots) or row.at < stopped_at.get(row.target, 0.0)
+            if start.generation == job.generation + 1 and was_held:
                 found[row.target] = Claim(width=start.width, slots=start.slots)
         return found
 
