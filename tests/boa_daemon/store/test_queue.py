@@ -22,6 +22,7 @@ from boa_daemon.store.queue import JobQueue, NewJob
 from boa_daemon.store.records import ACTIVE, JobRecord
 from boa_daemon.store.tables import INTENTS, JOBS
 from boa_daemon.testing.daemon_in_a_folder import job_content
+from boa_daemon.tick.facts.actions import StartJob
 from boa_daemon.tick.facts.codec import dumps
 
 
@@ -151,15 +152,43 @@ def test_a_job_that_stops_is_started_on_its_next_gpus_once_it_has_released_the_o
     assert queue.claims == {}
 
 
+def with_intent(queue: JobQueue, start: StartJob, *, at: float) -> None:
+    """Store the intent of a start."""
+    columns = {"id": f"{start.id}-{at:g}", "at": at, "kind": "start", "target": start.job}
+    with queue.database.write() as connection:
+        connection.execute(insert(INTENTS).values(**columns, action=dumps(start), status="open", seen="[]"))
+
+
+@pytest.mark.parametrize("was_told_to_move", [True, False])
+def test_a_start_that_finds_its_gpus_taken_is_no_claim_after_a_restart(
+    queue: JobQueue, was_told_to_move: bool
+) -> None:
+    """A job that has stopped claims what it was told to move to, or its width, and goes on with that."""
+    name, other = (job.id for job in queue.submit(rows("a", 2), at=0.0))
+    queue.claim([a_start(name, ("n", 0), ("n", 1)), a_start(other, ("m", 0))], at=10.0)
+    if was_told_to_move:
+        move = a_start(name, ("k", 0), ("k", 1), ("k", 2), generation=2)
+        with_intent(queue, move, at=20.0)
+        queue.claim([move], at=20.0)
+    queue.release(queue.active[name], at=30.0, end="stopped", status="queued")
+    taken = a_start(name, ("m", 0), generation=2)
+    with_intent(queue, taken, at=30.0)
+    queue.claim([taken], at=30.0)
+    before = dict(queue.claims)
+    assert before[name].width.gpus == (3 if was_told_to_move else 2)
+
+    queue.reload()
+
+    assert queue.claims == before
+
+
 @pytest.mark.parametrize(("end", "keeps"), [("stopped", True), ("node-ended", False), ("error", None)])
 def test_a_job_claims_the_same_after_a_restart(queue: JobQueue, end: str, keeps: bool | None) -> None:
     """It was told to move; if its node ends before it has stopped, it claims its width and no GPUs."""
     [name] = (job.id for job in queue.submit(rows("a"), at=0.0))
     queue.claim([a_start(name, ("n", 0))], at=10.0)
     move = a_start(name, ("m", 0), ("m", 1), generation=2)
-    with queue.database.write() as connection:
-        columns = {"id": move.id, "at": 20.0, "kind": "start", "target": name, "action": dumps(move)}
-        connection.execute(insert(INTENTS).values(**columns, status="open", seen="[]"))
+    with_intent(queue, move, at=20.0)
     queue.claim([move], at=20.0)
     queue.release(queue.active[name], at=30.0, end=end, status="queued")
     before = dict(queue.claims)
