@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Any
 
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.daemon.settings.daemon_paths import DaemonPaths
 from boa_daemon.errors import InputError
+from boa_daemon.job.regular_files import device_and_inode
 from boa_daemon.store.database_troubles import trouble_of
 
 _LOG = logging.getLogger("boa")
@@ -21,7 +21,7 @@ class Doors:
     def __init__(self, settings: Settings, there: DaemonPaths, app: Any) -> None:
         self._servers = _servers(settings, there, app)
         self._app, self._path, self._said = app, there.socket, ""
-        self._identity = _identity(there.socket)
+        self._identity = device_and_inode(there.socket)
 
     def start(self) -> None:
         """Start serving."""
@@ -30,7 +30,7 @@ class Doors:
 
     def keep(self) -> None:
         """Listen at the socket's path again if it is gone from there; requests in progress are answered."""
-        if (found := _identity(self._path)) is not None and found == self._identity:
+        if (found := device_and_inode(self._path)) is not None and found == self._identity:
             return
         try:
             opened = ApiServer(self._app, [unix_socket(self._path)], is_on_unix=True)
@@ -40,7 +40,7 @@ class Doors:
                 _LOG.error("the socket %s is gone and cannot be made again: %s", self._path, error)
             return
         _LOG.warning("the socket %s was swept away, and is made again", self._path)
-        self._identity = _identity(self._path)
+        self._identity = device_and_inode(self._path)
         opened.start()
         swept = [server for server in self._servers if server.is_on_unix]
         self._servers = [opened, *(server for server in self._servers if not server.is_on_unix)]
@@ -55,15 +55,6 @@ class Doors:
         """Finish running requests and stop."""
         for server in self._servers:
             server.stop()
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Return the device and number of a file; None if there is none, or it cannot be asked for."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _servers(settings: Settings, there: DaemonPaths, app: Any) -> list[ApiServer]:

@@ -36,7 +36,7 @@ from boa_daemon.job.keeper import GO, start_apart
 from boa_daemon.job.leavings import remove_trees
 from boa_daemon.job.logs import read_log
 from boa_daemon.job.processes import kill_all_carrying
-from boa_daemon.job.regular_files import files_below
+from boa_daemon.job.regular_files import device_and_inode, files_below
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit, acting_as, read_json, write_json
 from boa_daemon.job.whole_files import remove_torn, write_whole
@@ -89,7 +89,7 @@ class LocalEngine:
         self._ahead: dict[JobId, WaitingGeneration] = {}
         self._unbegun: set[JobId] = set()
         self._unwaited: list[subprocess.Popen[bytes]] = []
-        self._disk = _identity(self.layout.root)
+        self._disk = device_and_inode(self.layout.root)
         self.inside: JobAccessPort = LocalJobAccess(self._running_at, lambda: job_environment(os.environ))
 
     def _running_at(self, job: JobId, node: int) -> Path | Refused:
@@ -129,7 +129,7 @@ class LocalEngine:
         try:
             folder = self.layout.job(spec.job)
             self.layout.root.mkdir(parents=True, exist_ok=True)
-            self._disk = self._disk or _identity(self.layout.root)
+            self._disk = self._disk or device_and_inode(self.layout.root)
             # Closed from the start: the keeper opens it to the job's group when it hands it over.
             folder.mkdir(mode=0o700, exist_ok=True)
             write_json(folder / "spec.json", spec.to_document())
@@ -384,7 +384,7 @@ class LocalEngine:
             not units
             and self._is_here
             and self._disk is not None
-            and _identity(self.layout.root) == self._disk
+            and device_and_inode(self.layout.root) == self._disk
         ):
             # On a disk that is not mounted nothing is known; here somebody has deleted them.
             return self._over.setdefault((run.job, run.number), _deleted(run, self.layout))
@@ -551,14 +551,6 @@ def _deleted(run: Generation, layout: Layout) -> RunReport:
     for rank in range(run.gpus):
         kill_all_carrying(f"BOA_UNIT={unit_name(layout, run.job, run.number, rank)}")
     return folder_deleted(run)
-
-
-def _identity(folder: Path) -> tuple[int, int] | None:
-    """Return the device and number of a folder; None if there is none."""
-    with suppress(OSError):
-        found = folder.stat()
-        return found.st_dev, found.st_ino
-    return None
 
 
 def _take_over(generation: Path) -> None:

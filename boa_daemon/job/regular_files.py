@@ -35,6 +35,15 @@ def open_regular(file: str | Path) -> BinaryIO:
     return stream
 
 
+def device_and_inode(path: str | Path) -> tuple[int, int] | None:
+    """Return what tells a file or folder from another one at its path; None if it cannot be asked for."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class KeptOpen:
     """A file of ours that stays open in a process that is not ours alone.
 

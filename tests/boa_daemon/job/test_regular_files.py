@@ -17,7 +17,13 @@ from boa_daemon.engines.local_units import read_unit_status
 from boa_daemon.inputs.message_validation import parse_unit_status
 from boa_daemon.job.checkpoint import FENCE, MANIFEST, newest_checkpoint, read_fence
 from boa_daemon.job.leavings import remove_trees
-from boa_daemon.job.regular_files import KeptOpen, files_below, fits_its_disk, read_regular
+from boa_daemon.job.regular_files import (
+    KeptOpen,
+    device_and_inode,
+    files_below,
+    fits_its_disk,
+    read_regular,
+)
 from boa_daemon.job.unit import KEPT, Unit, kept_checkpoints, read_json, status_of, write_json
 
 
@@ -218,3 +224,19 @@ def test_a_file_that_is_kept_open_is_never_taken_for_another(tmp_path: Path) -> 
     assert mine.descriptor() >= 0
     os.close(data)
     os.close(mine.descriptor())
+
+
+def test_a_file_is_told_from_another_one_at_its_path(tmp_path: Path) -> None:
+    """Written again it is the same one; replaced it is another, also under a link; gone it is none."""
+    file, link, other = tmp_path / "file", tmp_path / "link", tmp_path / "other"
+    assert device_and_inode(file) is None
+    file.write_text("a")
+    link.symlink_to(file)
+    before = device_and_inode(file)
+    file.write_text("b")
+    assert before is not None
+    assert device_and_inode(file) == device_and_inode(str(link)) == before
+    other.write_text("c")
+    other.replace(file)
+    assert device_and_inode(file) != before
+    assert device_and_inode(file / "below") is None

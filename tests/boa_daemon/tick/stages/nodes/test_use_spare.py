@@ -26,7 +26,7 @@ from boa_daemon.tick.decide.decision import decide
 from boa_daemon.tick.decide.diff import diff
 from boa_daemon.tick.explain.explain import explain_job
 from boa_daemon.tick.facts.draft import SOON_SECONDS
-from boa_daemon.tick.facts.limits import Act, Steady
+from boa_daemon.tick.facts.limits import Act, Caps, Steady
 from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.state import ClusterState, JobTerms
 from boa_daemon.tick.stages.nodes.use_spare import use_spare
@@ -365,13 +365,13 @@ def test_at_the_node_limit_lent_gpus_are_returned_for_a_job_that_needs_another_n
     assert plan.jobs.waiting == {"wide": "nodes-to-come"}
 
 
-def settled(state: ClusterState, known: Known, *, max_nodes: int | None) -> Ideal:
+def settled(state: ClusterState, known: Known, **limits: Any) -> Ideal:
     """Return the world after the tick without actions, which comes within ten."""
     world = Ideal(state)
     world.ready_all()
     for look in range(10):
         seen = replace(state, tick=look, nodes=world.nodes_by_id, jobs=world.jobs_by_id)
-        decision = decide(seen, allocator=known, placer=FirstFit(), rules=rules(max_nodes=max_nodes))
+        decision = decide(seen, allocator=known, placer=FirstFit(), rules=rules(**limits))
         world.do(decision.actions)
         world.ready_all()
         if not decision.actions:
@@ -379,14 +379,18 @@ def settled(state: ClusterState, known: Known, *, max_nodes: int | None) -> Idea
     raise AssertionError(decision.actions)
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [{"max_nodes": 2}, {"caps": Caps(usd_per_hour=8.0)}, {"caps": Caps(usd_per_hour=11.9), "max_nodes": 4}],
+)
 @pytest.mark.parametrize("held", [1, 2, 4])
-def test_jobs_settle_where_the_limit_is_below_the_fleet(held: int) -> None:
+def test_jobs_settle_where_the_limit_is_below_the_fleet(held: int, limits: dict[str, Any]) -> None:
     """A job that wants more than the limit ever allows has one share, whatever it was lent."""
     jobs = [a_job("a"), a_job("b"), a_job("c", width=Width("gpu", held))]
     nodes = [a_node(f"n{number}") for number in range(3)]
     state = a_state(*jobs, nodes=nodes, held={"c": some_slots("n2", *range(held))}, now=NOW)
     known = Known(widths={"a": 4, "b": 3, "c": 9}, stretches=True, worth=1.0, loses=0.0)
-    settled(state, known, max_nodes=2)
+    settled(state, known, **limits)
 
 
 @given(
