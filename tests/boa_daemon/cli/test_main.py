@@ -138,6 +138,7 @@ def test_python_m_boa_daemon_runs_boa(problem: Path) -> None:
     assert json.loads(done.stdout)["cheapest_feasible_spend"] == 2.0
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["for people", "for programs"])
 def test_characters_that_an_output_lacks_end_no_command(
