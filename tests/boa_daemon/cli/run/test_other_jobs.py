@@ -31,7 +31,9 @@ def test_each_file_is_a_job_and_each_key_is_reported(
     """On standard error, and by file in the answer."""
     monkeypatch.chdir(tmp_path)
     for name in ("one", "two"):
-        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nrun: python train.py\nenvs: {{A: '1'}}\n")
+        (tmp_path / f"{name}.yaml").write_text(
+            f"name: {name}\nrun: python train.py\nresources: {{accelerators: 'A100:2'}}\n"
+        )
     files = [Path("one.yaml"), Path("two.yaml")]
     jobs, findings = read_other_tasks(files, "sky", class_name="bert", progress=None)
     assert [(job["name"], job["class"], job["run"]) for job in jobs] == [
