@@ -63,7 +63,7 @@ def test_what_no_offer_pays_for_is_refused(
 ) -> None:
     """The error says what to give."""
     with pytest.raises(InputError, match=said):
-        a_request(*offers).from_classes(a_file(priced=priced), Budget(amount=60.0, unit=unit))
+        a_request(*offers).from_classes(a_file(priced=priced), Budget(amount=500.0, unit=unit))
 
 
 def test_a_file_without_offers_is_none() -> None:
