@@ -24,7 +24,7 @@ SHARED = {"--output", "--json", "--help"}
 COMMON = {"--config", "--socket", "--region", "--cluster"}
 """Flags of many verbs, told once; a section names them where they mean something else."""
 DEMO = ["--trace", "boa_daemon/data/demo/trace.csv", "--classes", "boa_daemon/data/demo/classes.yaml"]
-LISTED = ["plan", "--classes", "boa_daemon/data/demo/classes.yaml", "--jobs", "examples/jobs.csv"]
+LISTED = ["calendar", "examples/jobs.csv", "--classes", "boa_daemon/data/demo/classes.yaml"]
 TWO = "examples/two-gpu-types.yaml"
 OFFERS = "examples/commitments.toml"
 
