@@ -133,6 +133,8 @@ def test_the_page_names_exactly_the_flags_of_a_verb(verb: str) -> None:
     real = {
         flag
         for parameter in VERBS[verb].params
+        # A hidden flag is a name of before.
+        if not getattr(parameter, "hidden", False)
         for flag in (*parameter.opts, *parameter.secondary_opts)
         if flag.startswith("--")
     }
@@ -177,7 +179,7 @@ def test_the_page_names_exactly_the_keys_of_real_answers(
 
 
 def test_the_page_names_the_keys_of_an_answer_for_a_job_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With --jobs the answer has other keys; an infeasible budget is included."""
+    """Of a list the answer has other keys; an infeasible budget is included."""
     monkeypatch.chdir(ROOT)
     stems = keys_of("plan", "key of a list")
     found = set(paths(answer([*LISTED, "--min-budget"]), stems))

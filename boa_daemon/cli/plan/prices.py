@@ -14,7 +14,14 @@ from boa_daemon.backends.aws.prices.list_prices import ask_price
 from boa_daemon.backends.aws.prices.offer_file import read_offers
 from boa_daemon.backends.aws.prices.side_prices import QUESTIONS, ask_side_prices
 from boa_daemon.cli.common.aws_options import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
-from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
+from boa_daemon.cli.common.output import (
+    OutputFormat,
+    OutputOption,
+    a_table,
+    show,
+    stderr_console,
+    stdout_console,
+)
 from boa_daemon.cli.common.planning_options import PricesOption
 from boa_daemon.cli.common.toml_keys import write_keys
 from boa_daemon.cli.plan.import_prices import import_prices
