@@ -181,7 +181,7 @@ def test_the_page_names_exactly_the_keys_of_real_answers(
 def test_the_page_names_the_keys_of_an_answer_for_a_job_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a list the answer has other keys; an infeasible budget is included."""
     monkeypatch.chdir(ROOT)
-    stems = keys_of("plan", "key of a list")
+    stems = keys_of("calendar", "key of a list")
     found = set(paths(answer([*LISTED, "--min-budget"]), stems))
     found |= set(paths(answer([*LISTED, "--budget", "1"]), stems))
 
@@ -204,7 +204,7 @@ def test_the_page_names_the_keys_of_commitments(
 def test_the_page_names_the_keys_of_a_calendar(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer is for a monthly budget and a quota; it misses a deadline, so every key is there."""
     monkeypatch.chdir(ROOT)
-    stems = keys_of("plan", "key of a calendar")
+    stems = keys_of("calendar", "key of a calendar")
 
     assert set(paths(answer([*LISTED, "--budget", "5/month", "--quota", "t4=1"]), stems)) == stems
 
