@@ -129,7 +129,8 @@ def test_jobs_are_linked_over_the_cards_that_they_share() -> None:
         "c": a_seat("c", nics="B"),
         "d": a_seat("d", nics="D"),
     }
-    nics = {name: Nic(name, jobs={job for job, seat in seats.items() if name in seat.nics}) for name in "ABD"}
+    users = {name: {job for job, seat in seats.items() if name in seat.nics} for name in ("A", "B", "D")}
+    nics = {name: Nic(name, jobs=jobs) for name, jobs in users.items()}
     assert linked_jobs("A", nics, seats) == {"a", "b", "c"}
     assert linked_jobs("D", nics, seats) == {"d"}
     assert linked_jobs("nowhere", nics, seats) == set()
