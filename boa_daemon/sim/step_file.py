@@ -83,8 +83,8 @@ def _from_json(path: Path) -> list[tuple[float, float]]:
         )
         hint = f"`boa prices import --from spot-history {path.name} --world world.yaml` makes a world of it"
         raise InputError(problem, file=path, hint=hint)
-    has_data = isinstance(data, list) and bool(data)
-    if not isinstance(gap, int | float) or isinstance(gap, bool) or gap <= 0 or not has_data:
+    gap = None if isinstance(gap, bool) else gap
+    if not isinstance(gap, int | float) or gap <= 0 or not isinstance(data, list) or not data:
         raise InputError(
             "not a spot trace", file=path, hint='It holds {"metadata": {"gap_seconds": 195}, "data": [0, 1]}'
         )
