@@ -184,7 +184,6 @@ def test_a_folder_that_is_gone_is_said(tmp_path: Path, words: str) -> None:
     done = subprocess.run(
         ["sh", "-c", line],
         cwd=folder,
-        env=environment,
         capture_output=True,
         text=True,
         check=False,
