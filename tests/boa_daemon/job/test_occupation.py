@@ -38,7 +38,9 @@ WORKS = {
     ),
     "starts something": "time.sleep(1); subprocess.run(['sleep', '60'])",
     "waits for an answer": "line = socket.create_connection(('127.0.0.1', {port})); line.recv(1)",
-    "waits for an answer by IPv6": "line = socket.create_connection(('::ffff:127.0.0.1', {port})); line.recv(1)",
+    "waits for an answer by IPv6": (
+        "line = socket.create_connection(('::ffff:127.0.0.1', {port})); line.recv(1)"
+    ),
     "waits for an answer by UDP": (
         "line = socket.socket(type=socket.SOCK_DGRAM); line.connect(('127.0.0.1', 9)); line.recv(1)"
     ),
