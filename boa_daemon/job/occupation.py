@@ -20,6 +20,8 @@ LEAST_SECONDS = 1.0
 """Time between two looks."""
 CORES, BYTES_PER_SECOND = 0.03, 16_000.0
 """What a process uses at least that works; a loop that looks every 10 ms whether there is work uses less."""
+MOST_PROCESSES, MOST_FILES = 1000, 2000
+"""Whatever has more processes, or one with more open files, counts as at work: to look at them takes long."""
 _TABLES = ("tcp", "tcp6", "udp", "udp6")
 _NO_CONNECTION = ("06", "07", "08", "0A", "0B")
 """States of sockets that nobody is at the other end of: listening, or closed by the other end."""
@@ -43,6 +45,9 @@ class Occupation:
         if self._looked_at is not None and now < self._looked_at + LEAST_SECONDS:
             return
         line = {below for pid in pids for below in (pid, *descendants(pid))}
+        if len(line) > MOST_PROCESSES or len(family) > MOST_PROCESSES:
+            self.silent_since = now
+            return
         seconds = None if self._looked_at is None else now - self._looked_at
         found = {pid: ticks for pid in line if (ticks := started_ticks(pid)) is not None}
         if seconds is None:
@@ -94,16 +99,20 @@ def _is_connected(pids: Collection[int], family: Collection[int]) -> bool:
         return True
     mine = set().union(*(ours[pid] for pid in pids if pid in ours))
     known = set().union(*ours.values())
-    rows = {row for pid in pids for row in _connections(pid)} if mine else set()
+    # Most see the same network.
+    networks = {_network_of(pid): pid for pid in pids} if mine else {}
+    rows = {row for pid in networks.values() for row in _connections(pid)}
     ends = {here for here, _, inode in rows if inode in known}
     return any(inode in mine and there not in ends for _, there, inode in rows)
 
 
 def _sockets_of(pid: int) -> set[str] | None:
-    """Return the inodes of the sockets that a process has open; None if they cannot be read."""
+    """Return the inodes of the sockets that a process has open; None if they cannot be read, or are many."""
     found: set[str] = set()
     try:
-        for file in (PROC / str(pid) / "fd").iterdir():
+        for at, file in enumerate((PROC / str(pid) / "fd").iterdir()):
+            if at >= MOST_FILES:
+                return None
             with suppress(FileNotFoundError):
                 target = os.readlink(file)
                 if target.startswith("socket:["):
@@ -111,6 +120,13 @@ def _sockets_of(pid: int) -> set[str] | None:
     except OSError:
         return None
     return found
+
+
+def _network_of(pid: int) -> str:
+    try:
+        return os.readlink(PROC / str(pid) / "ns" / "net")
+    except OSError:
+        return ""
 
 
 def _connections(pid: int) -> list[tuple[str, str, str]]:

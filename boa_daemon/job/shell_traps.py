@@ -22,14 +22,17 @@ from boa_daemon.job.regular_files import open_regular
 
 UNTRAPPED = signal.SIGVTALRM
 """A signal that ends each shell, that no script traps, and at which no core is dumped."""
-MOST_BYTES, MOST_CALLS = 1_000_000, 20
-"""How much of a script is read, and how many functions of it."""
+MOST_BYTES, MOST_WORDS, MOST_TRAPS = 50_000, 20, 20
+"""How much of a script and of a command line is read, and how many traps or calls: a job writes what it likes."""
+MOST_CHARACTERS = 2000
+"""The longest trap or function; of a longer one nothing is known."""
 _TRAP = re.compile(
-    r"\btrap\s+(?:--\s+)?('[^']*'|\"(?:[^\"\\]|\\.)*\"|[\w.:-]+)((?:\s+(?:SIG)?[A-Z]+[0-9]*\b|\s+[0-9]+\b)+)"
+    r"\btrap\s{1,9}(?:--\s{1,9})?('[^']{0,2000}'|\"(?:[^\"\\]|\\.){0,2000}\"|[\w.:-]{1,99})"
+    r"((?:[ \t]{1,9}[A-Z0-9]{1,12}\b){1,99})"
 )
-_ZSH_TRAP = re.compile(r"\bTRAP([A-Z]+)\s*\(\)\s*\{([^}]*)\}")
+_ZSH_TRAP = re.compile(r"\bTRAP([A-Z]{1,9})\s{0,9}\(\)\s{0,9}\{([^}]{0,2000})\}")
 _FISH_TRAP = re.compile(
-    r"\bfunction\s[^\n;]*--on-signal[ =](?:SIG)?([A-Z]+)[^\n;]*[\n;](.*?)(?:[\n;]\s*end\b)", re.S
+    r"--on-signal[ =](?:SIG)?([A-Z]{1,9})[^\n;]{0,99}[\n;](.{0,2000}?)(?:[\n;]\s{0,99}end\b)", re.DOTALL
 )
 _ENDS = re.compile(r"\b(?:exit|exec)\b|\$\$|\bBASHPID\b|\bkill\b[^;\n]*\s-?0\b|\bfish_pid\b")
 _DATE = re.compile(r"\$\(date[^()`]*\)|`date[^`]*`|[0-9]?>&[0-9]|[0-9&]?>>?\s*/dev/\w+")
@@ -52,6 +55,8 @@ def signals_to_end(pid: int, program: str) -> tuple[signal.Signals, ...]:
     text = "\n".join(_texts(pid))
     traps = list(_traps(text))
     handlers = {handler for handler, names in traps if names & {"TERM", "15"} and handler != "-"}
+    if len(handlers) > MOST_TRAPS:
+        return (signal.SIGTERM,)
     at_exit = {handler for handler, names in traps if names & {"EXIT", "0"}}
     does = {handler: _with_functions(handler, text) for handler in handlers}
     if not handlers or any(_ENDS.search(whole) for whole, _ in does.values()):
@@ -72,8 +77,10 @@ def _texts(pid: int) -> Iterator[str]:
     here = PROC / str(pid)
     with suppress(OSError):
         words = [os.fsdecode(word) for word in (here / "cmdline").read_bytes().split(b"\0")[1:] if word]
-        yield from words
-        scripts = [_place_of(here, word) for word in words if "\n" not in word and len(word) < 4096]
+        yield from (word[:MOST_BYTES] for word in words[:MOST_WORDS])
+        scripts = [
+            _place_of(here, word) for word in words[:MOST_WORDS] if "\n" not in word and len(word) < 4096
+        ]
         for file in (*scripts, *(here / "fd" / number for number in ("0", "10", "11", "255"))):
             with suppress(OSError, ValueError), open_regular(file) as stream:
                 yield stream.read(MOST_BYTES).decode(errors="replace")
@@ -100,8 +107,8 @@ def _traps(text: str) -> Iterator[tuple[str, set[str]]]:
 def _with_functions(handler: str, text: str) -> tuple[str, set[str]]:
     """Return what a trap does, with what the functions do that it calls, and the names of these."""
     done: set[str] = set()
-    for _ in range(MOST_CALLS):
-        names = [name for name in _first_words(handler) if name not in done]
+    for _ in range(MOST_TRAPS):
+        names = [name for name in dict.fromkeys(_first_words(handler)) if name not in done][:MOST_TRAPS]
         bodies = {name: body for name in names if (body := _body_of(name, text)) is not None}
         if not bodies:
             return handler, done
@@ -119,7 +126,7 @@ def _body_of(name: str, text: str) -> str | None:
     if begin is None:
         return None
     depth = 1
-    for at in range(begin.end(), len(text)):
+    for at in range(begin.end(), min(len(text), begin.end() + MOST_CHARACTERS)):
         depth += {"{": 1, "}": -1}.get(text[at], 0)
         if not depth:
             return text[begin.end() : at]
@@ -145,4 +152,4 @@ def _first_words(text: str) -> list[str]:
 
 def _unquoted(text: str) -> str:
     """Return a text with nothing between quotes, where a semicolon separates nothing."""
-    return re.sub(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", "''", text)
+    return re.sub(r"'[^']{0,2000}'|\"(?:[^\"\\]|\\.){0,2000}\"", "''", text)

@@ -90,6 +90,8 @@ _FOLLOWERS = ("su", "runuser", "sudo", "script", "nsenter", "unshare", "newgrp",
 """Programs that suspend themselves with the program that they have started, until somebody wakes them."""
 SHELL_SECONDS = 5.0
 """How long a process that is about to end waits until shells are suspended: a new keeper needs seconds."""
+TEXT_SECONDS = 2.0
+"""For how long the scripts of shells are read at most; those whose turn comes later get SIGTERM."""
 SILENT_SECONDS = 10.0
 """After so much time in which nothing works, a process that has saved gets SIGTERM."""
 _MOST_LOOKS = 8192
@@ -633,8 +635,11 @@ class OrderedStop:
             # The kernel keeps SIGTERM from a namespace's first process without a handler, and then nothing in
             # there can hold the shell back.
             send(filter(_is_deaf, self._shells), signal.SIGKILL)
+            until, ends = time.monotonic() + TEXT_SECONDS, dict[int, tuple[signal.Signals, ...]]()
             with self._unit.as_user():
-                ends = {pid: _signals_to_end(pid) for pid in self._shells}
+                for pid in self._shells:
+                    is_time = time.monotonic() < until
+                    ends[pid] = _signals_to_end(pid) if is_time else (signal.SIGTERM,)
             self._tell([pid for pid in self._shells if signal.SIGTERM in ends[pid]])
             self._told.update(self._shells)
             family = set(self._family())

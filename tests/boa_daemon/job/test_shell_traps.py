@@ -97,3 +97,31 @@ def test_a_process_without_text_gets_sigterm() -> None:
         assert signals_to_end(process.pid, "bash") == (TERM,)
         process.kill()
     assert signals_to_end(process.pid, "bash") == (TERM,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'trap "' * 15_000,
+        "trap '" * 15_000,
+        "trap 'echo told' TERM;" * 5000,
+        "trap f TERM; f() { f; " + "g; " * 30_000 + "}",
+        "TRAPTERM() {" * 8000,
+        "--on-signal TERM;" * 6000,
+        "trap f " + "A " * 50_000,
+        "trap" + " " * 99_000,
+        "trap f0 TERM\n" + "".join(f"f{n}() {{ f{n + 1}; }}\n" for n in range(5000)),
+    ],
+    ids=str.__len__,
+)
+def test_a_hostile_script_does_not_hold_up_its_stop(tmp_path: Path, text: str) -> None:
+    """Its keeper reads it, and has a grace to keep."""
+    (tmp_path / "s").write_text(f"trap 'echo told' TERM; : > ready; /bin/sleep 20; exit\n: {text}")
+    with subprocess.Popen(["bash", "s"], cwd=tmp_path) as process:
+        until = time.monotonic() + 20.0
+        while not (tmp_path / "ready").exists() and time.monotonic() < until:
+            time.sleep(0.005)
+        began = time.process_time()
+        signals_to_end(process.pid, "bash")
+        assert time.process_time() - began < 3.0
+        process.kill()
