@@ -37,6 +37,18 @@ TRAPS: dict[str, Shape] = {
     "bash, a trap that clears up at its end too": Shape(
         run=f"c() {{ rm -f x; }}; trap c EXIT TERM INT HUP; {LOOP}{NEXT}", never=_NEVER
     ),
+    "bash, a trap of a file that is read in": Shape(
+        run=f". ./lib.sh; {LOOP}{NEXT}", files={"lib.sh": "trap 'echo told' TERM\n"}, never=_NEVER
+    ),
+    "bash, a trap that comes by a pipe": Shape(
+        run=f"cat s.sh | bash <(cat <<'X'\ntrap 'echo told' TERM\n{LOOP}{NEXT}\nX\n)",
+        files={"s.sh": ""},
+        never=_NEVER,
+    ),
+    "sh, a trap in a here document": Shape(
+        run=f"sh <<'X'\ntrap 'echo told' TERM\n{LOOP}{NEXT}\nX", never=_NEVER
+    ),
+    "ksh -i": Shape(run=f"ksh -ic '{LOOP}{NEXT}'", tool="ksh", never=_NEVER),
     "zsh, TRAPTERM": Shape(
         run="zsh s.sh",
         files={"s.sh": f"TRAPTERM() {{ echo told }}\n{LOOP}\n{_PRINTS}\n"},
@@ -136,6 +148,12 @@ LAUNCHED: dict[str, Shape] = {
             "dvc": f"import subprocess\nsubprocess.run({LOOP.split()!r})\n"
             "subprocess.run(['echo', 'it went on'])\n"
         },
+        never=_NEVER,
+    ),
+    "run-parts": Shape(
+        run=f"mkdir d; mv one two d; run-parts d{NEXT}",
+        files={"one": f"#!/bin/sh\n{LOOP}\n", "two": "#!/bin/sh\necho it went on\n"},
+        tool="run-parts",
         never=_NEVER,
     ),
     "screen -d -m": Shape(

@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from boa_daemon.job.processes import PROC, catches, ignores
+from boa_daemon.job.processes import PROC, catches, ignores, parent_of
 from boa_daemon.job.regular_files import open_regular
 
 UNTRAPPED = signal.SIGVTALRM
 """A signal that ends each shell, that no script traps, and at which no core is dumped."""
 MOST_BYTES, MOST_WORDS, MOST_TRAPS = 50_000, 20, 20
-"""How much of a script and of a command line is read, and how many traps or calls: a job writes what it likes."""
+"""How much of a script and of a command line is read, and how many traps: a job writes what it likes."""
 MOST_CHARACTERS = 2000
 """The longest trap or function; of a longer one nothing is known."""
 _TRAP = re.compile(
@@ -34,6 +34,7 @@ _ZSH_TRAP = re.compile(r"\bTRAP([A-Z]{1,9})\s{0,9}\(\)\s{0,9}\{([^}]{0,2000})\}"
 _FISH_TRAP = re.compile(
     r"--on-signal[ =](?:SIG)?([A-Z]{1,9})[^\n;]{0,99}[\n;](.{0,2000}?)(?:[\n;]\s{0,99}end\b)", re.DOTALL
 )
+_READS_IN = re.compile(r"(?:^|[;&|{(\n])[ \t]{0,99}(?:source|\.)[ \t]{1,9}[\"']?([\w./-]{1,999})")
 _ENDS = re.compile(r"\b(?:exit|exec)\b|\$\$|\bBASHPID\b|\bkill\b[^;\n]*\s-?0\b|\bfish_pid\b")
 _DATE = re.compile(r"\$\(date[^()`]*\)|`date[^`]*`|[0-9]?>&[0-9]|[0-9&]?>>?\s*/dev/\w+")
 _SAYS = re.compile(
@@ -52,9 +53,18 @@ def signals_to_end(pid: int, program: str) -> tuple[signal.Signals, ...]:
         return (signal.SIGHUP if is_for_exit else UNTRAPPED,)
     if not catches(pid, signal.SIGTERM):
         return (signal.SIGTERM,)
-    text = "\n".join(_texts(pid))
-    traps = list(_traps(text))
-    handlers = {handler for handler, names in traps if names & {"TERM", "15"} and handler != "-"}
+    text, traps = "", list[tuple[str, set[str]]]()
+    handlers: set[str] = set()
+    # What comes by a pipe can often be found in the text of the shell above.
+    line = [pid, *(above for above in (parent_of(pid),) if above)]
+    for one in line:
+        text = "\n".join(_texts(one))
+        traps = list(_traps(text))
+        handlers = {handler for handler, names in traps if names & {"TERM", "15"} and handler != "-"}
+        if handlers:
+            break
+    if not handlers and program.startswith("ksh"):
+        return (UNTRAPPED,)  # One that takes itself for interactive catches SIGTERM to ignore it.
     if len(handlers) > MOST_TRAPS:
         return (signal.SIGTERM,)
     at_exit = {handler for handler, names in traps if names & {"EXIT", "0"}}
@@ -73,17 +83,25 @@ def signals_to_end(pid: int, program: str) -> tuple[signal.Signals, ...]:
 
 
 def _texts(pid: int) -> Iterator[str]:
-    """Yield the words of a shell's command line, and the scripts that it was given or has open."""
+    """Yield the words of a shell's command line, the scripts that it has, and those that these read in."""
     here = PROC / str(pid)
-    with suppress(OSError):
-        words = [os.fsdecode(word) for word in (here / "cmdline").read_bytes().split(b"\0")[1:] if word]
-        yield from (word[:MOST_BYTES] for word in words[:MOST_WORDS])
-        scripts = [
-            _place_of(here, word) for word in words[:MOST_WORDS] if "\n" not in word and len(word) < 4096
-        ]
-        for file in (*scripts, *(here / "fd" / number for number in ("0", "10", "11", "255"))):
-            with suppress(OSError, ValueError), open_regular(file) as stream:
-                yield stream.read(MOST_BYTES).decode(errors="replace")
+    try:
+        words = (here / "cmdline").read_bytes()[:MOST_BYTES].split(b"\0")[1 : 1 + MOST_WORDS]
+    except OSError:
+        return
+    texts = [os.fsdecode(word) for word in words if word]
+    places = [_place_of(here, word) for word in texts if "\n" not in word and len(word) < 4096]
+    places += [here / "fd" / number for number in ("0", "10", "11", "255")]
+    texts += map(_text_of, places)
+    read_in = [found for text in texts for found in _READS_IN.findall(text)[:MOST_WORDS]]
+    yield from texts
+    yield from (_text_of(_place_of(here, word)) for word in read_in[:MOST_WORDS])
+
+
+def _text_of(file: Path) -> str:
+    with suppress(OSError, ValueError), open_regular(file) as stream:
+        return stream.read(MOST_BYTES).decode(errors="replace")
+    return ""
 
 
 def _place_of(here: Path, word: str) -> Path:

@@ -78,14 +78,14 @@ It may have left its loop, and a handler of its own may still do something usefu
 _LOCK = struct.Struct("@hhqqi0q")
 """`struct flock` of 64-bit Linux: type, whence, start, length, process."""
 _WAITERS = re.compile(
-    r"(?:ba|da|z|k|pdk|mk|lok|ok|ya|fi|c|tc|rba)?sh|ash|busybox|[gb]?make|ninja|just|task|xargs|find|g?time"
+    r"(?:ba|da|z|k|pdk|mk|lok|ok|ya|fi|c|tc|rba|po|o|y|hu|pw)?sh|ash|busybox|elvish|nu|[gb]?make|ninja|just|task|xargs|find|g?time"
 )
 """Programs that only wait for the command that they have started, and then start the next one."""
 _RUNNERS = re.compile(
     "parallel|sem|snakemake|dvc|wandb|guild|rake|scons|waf|doit|inv|invoke|fab|tox|nox|luigi|npm|npx|pnpm|yarn|bun|"
-    "run-s|npm-run-all|concurrently"
+    "run-s|npm-run-all|concurrently|run-parts|tsp|hatch|pdm|poe|pixi|mise|rye|xonsh"
 )
-"""Programs that are scripts, start one command after another, and do nothing else with them."""
+"""Programs that start one command after another, and may pass output on; many are scripts."""
 _FOLLOWERS = ("su", "runuser", "sudo", "script", "nsenter", "unshare", "newgrp", "sg", "login")
 """Programs that suspend themselves with the program that they have started, until somebody wakes them."""
 SHELL_SECONDS = 5.0
