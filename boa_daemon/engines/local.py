@@ -458,9 +458,9 @@ class LocalEngine:
             is_begun = any((folder / name).exists() for name in ("keeper.json", "exit.json"))
             try:
                 if not is_begun:
+                    self._start_keeper(folder)
                     # The keeper's time to start counts from now.
                     os.utime(folder / "unit.json")
-                    self._start_keeper(folder)
             except (OSError, ValueError):
                 have_begun = False
         return have_begun
