@@ -269,8 +269,8 @@ def check_owner(path: Path) -> None:
         found = path.stat()
     except PermissionError:
         raise DaemonUnreachable(
-            f"{path} may not be reached: the rights of a folder on its way forbid it. Run this as the daemon's "
-            "user, or set [daemon] socket to one in a folder that you may enter"
+            f"{path} may not be reached: the rights of a folder on its way forbid it. Run this as the "
+            "daemon's user, or set [daemon] socket to one in a folder that you may enter"
         ) from None
     except OSError:
         raise DaemonUnreachable(
