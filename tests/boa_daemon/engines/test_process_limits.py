@@ -55,6 +55,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
             bench.wait_end()
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("what", REFUSALS.values(), ids=REFUSALS)
 def test_a_job_starts_when_the_limit_passes(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str

@@ -160,20 +160,15 @@ def test_what_is_no_signal_is_refused(tmp_path: Path, form: str) -> None:
 @pytest.mark.skipif(shutil.which("sbatch") is None, reason="left out: no sbatch here")
 @pytest.mark.parametrize("form", [*SIGNALS, *NO_SIGNALS])
 def test_sbatch_takes_and_refuses_the_same_signals(tmp_path: Path, form: str) -> None:
-    """The real one, before it looks for a controller, of which there is none."""
-    lines = (
-        "ClusterName=x",
-        "SlurmctldHost=localhost",
-        "SlurmctldPort=1",
-        "NodeName=n",
-        "PartitionName=p Nodes=n",
-    )
+    """The real one; a number of nodes that it refuses ends it before it waits for a controller."""
+    lines = ("ClusterName=x", "SlurmctldHost=localhost", "NodeName=n", "PartitionName=p Nodes=n")
     (tmp_path / "slurm.conf").write_text("\n".join(lines))
     said = subprocess.run(
-        ["sbatch", "--test-only", f"--signal={form}", "--wrap=true"],
+        ["sbatch", "--test-only", f"--signal={form}", "--nodes=none", "--wrap=true"],
         env={"SLURM_CONF": str(tmp_path / "slurm.conf"), "PATH": os.environ["PATH"]},
         capture_output=True, text=True, check=False, timeout=30.0,
     ).stderr  # fmt: skip
+    assert ("not a valid node count" in said) is (form in SIGNALS), said
     assert ("Invalid --signal" in said) is (form in NO_SIGNALS), said
 
 

@@ -104,6 +104,7 @@ def database(tmp_path: Path) -> Path:
     return tmp_path / "boa.sqlite"
 
 
+@pytest.mark.first_set(4)
 @pytest.mark.parametrize("put", BESIDE.values(), ids=BESIDE)
 def test_a_strange_file_beside_the_database_is_named_and_nothing_is_lost(
     database: Path, put: Callable[[Path], object]
@@ -193,6 +194,7 @@ HARMS = {
 }
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
 def test_a_log_that_loses_its_name_while_it_is_used_is_saved(database: Path, harm: str) -> None:
     """People delete big files that look like logs; a daemon that is killed later has lost nothing."""

@@ -70,6 +70,7 @@ def rows_of(*arguments: object) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(boa(*arguments, "-o", "csv").stdout)))
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("version", ["integer-mixed", "integer-pure"])
 @pytest.mark.parametrize("dollars", [8.0, 10.0, 14.0, 200.0])
 def test_the_spend_is_never_above_the_budget(classes: Path, version: str, dollars: float) -> None:
@@ -351,6 +352,7 @@ def test_a_world_without_a_spot_market_is_refused(classes: Path, jobs: Path, tmp
         assert "has no spot market" in str(told.exception)
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize(("per", "hours"), [("h", 1.0), ("day", 24.0), ("week", 168.0), ("month", 730.0)])
 def test_a_plan_answers_in_the_unit_that_was_asked(classes: Path, per: str, hours: float) -> None:
     """The spend of each class, the planned spend, and what of the budget buys nothing."""
