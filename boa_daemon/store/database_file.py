@@ -31,9 +31,10 @@ def check_beside(database: str | Path) -> None:
         OSError: when one of them cannot be looked at.
     """
     path = os.path.realpath(database)
-    for suffix in ("-journal", "-wal", "-shm"):
-        _check_is_a_file(f"{path}{suffix}")
-    if not _is_hot(f"{path}-journal"):
+    for suffix in ("-wal", "-shm"):
+        _bytes_of_file(f"{path}{suffix}")
+    # Opened only if it is there: a daemon without descriptors must be able to write.
+    if not _bytes_of_file(f"{path}-journal") or not _is_hot(f"{path}-journal"):
         return
     with suppress(FileNotFoundError), open(path, "rb") as file:
         header = file.read(HEADER_BYTES)
@@ -53,14 +54,20 @@ def check_beside(database: str | Path) -> None:
         )
 
 
-def _check_is_a_file(path: str) -> None:
+def _bytes_of_file(path: str) -> int:
+    """Return the size of a file, 0 if there is none.
+
+    Raises:
+        StrangeFile: when it is something else.
+    """
     try:
-        mode = os.lstat(path).st_mode
+        found = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return
-    if not stat.S_ISREG(mode):
+        return 0
+    if not stat.S_ISREG(mode := found.st_mode):
         kind = "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "special file"
         raise StrangeFile(path, f"a {kind}, and SQLite needs this name for a file")
+    return found.st_size
 
 
 def _is_hot(journal: str) -> bool:

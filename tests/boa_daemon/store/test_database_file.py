@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -220,4 +221,18 @@ def test_a_journal_that_comes_while_the_daemon_runs_is_named(database: Path) -> 
     Path(f"{database}-journal").unlink()
     found.store.set_flag("after", True)
     assert found.store.flag("before")
+    found.close()
+
+
+def test_a_write_needs_no_descriptor_besides_those_that_are_open(database: Path) -> None:
+    """A daemon whose descriptors have run out records what it does with the connections that it has."""
+    found = opened(database)
+    found.store.set_flag("before", True)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        found.store.set_flag("after", True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert found.store.flag("after")
     found.close()
