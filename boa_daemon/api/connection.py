@@ -298,6 +298,11 @@ def check_owner(path: Path) -> None:
     """
     try:
         found = path.stat()
+    except PermissionError:
+        raise DaemonUnreachable(
+            f"{path} may not be reached: the rights of a folder on its way forbid it. Run this as the "
+            "daemon's user, or set [daemon] socket to one in a folder that you may enter"
+        ) from None
     except OSError:
         raise DaemonUnreachable(
             f"no daemon listens at {path}. Start one with `boa daemon`, or set [daemon] socket"
