@@ -14,7 +14,10 @@ from boa_daemon.daemon.watch.decision_summary import DecisionSummary
 from boa_daemon.daemon.watch.purse_alerts import Purse
 from boa_daemon.store.database_troubles import explain, trouble_of
 from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.open_ends import OpenEnd
+from boa_daemon.tick.facts.ports import Refused
 from boa_daemon.units import counted
+from policies.model import NodeId
 from policies.money_text import in_dollars
 from policies.online.pacing import Pace
 
@@ -50,6 +53,7 @@ class DaemonHealth:
     done_at: float = field(default_factory=time.monotonic)
     is_late: bool = False
     clock_note: str = ""
+    gap_note: str = ""
     setting_warnings: tuple[str, ...] = ()
     """Sentences about settings in force that do not go together."""
     settings_note: str = ""
@@ -92,6 +96,17 @@ def fault_of(error: Exception) -> str:
         said, remedy = explain(error, kind)
         return f"the state folder cannot be used: {said}. Nothing is started meanwhile. {remedy}"
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]
+
+
+def open_end_sentence(node: NodeId, end: OpenEnd, usd_per_hour: float | None, *, now: float) -> str:
+    """Return what people are told of a node that the cloud does not end: why, its cost, and what to do."""
+    how = "has refused" if isinstance(end.said, Refused) else "has not answered"
+    cost = "its price" if usd_per_hour is None else f"{in_dollars(usd_per_hour)}/hour"
+    return (
+        f"{node} is not ended: for {max(now - end.since, 0.0):.0f} s the cloud {how} to end it "
+        f"({end.said.reason.rstrip('.')}). It costs {cost} until it ends, and caps can be broken by that. "
+        "BOA tries again every minute; mend the cause, or end it in the cloud's own console"
+    )
 
 
 def clock_note(jump_seconds: float) -> str:
