@@ -43,7 +43,7 @@ from boa_daemon.store.records import InstanceRecord
 from boa_daemon.store.samples import SqlSamples, read_figures
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.decide.controller import Controller
-from boa_daemon.tick.facts.open_ends import OpenEnds
+from boa_daemon.tick.facts.pending_ends import PendingEnds
 from boa_daemon.tick.facts.ports import Clock, Provider, Runner
 from boa_daemon.tick.facts.team_money import TeamMoney
 from policies.model import JobClass, Width
@@ -82,7 +82,7 @@ class DaemonComponents:
         """Seconds until the database is to be opened again, for a daemon without one; None: never."""
         self.last_state, self.last_state_file = last_state, last_state_file
         """What an earlier process knew, for a daemon without a database; and where this one writes it."""
-        self.ends = OpenEnds()
+        self.ends = PendingEnds()
         self.tick_gaps = TickGaps()
         self.without_database = WithoutDatabase(
             cloud=world.cloud, runner=world.runner, clock=world.clock, ends=self.ends

@@ -17,7 +17,7 @@ from boa_daemon.store.storage import Storage
 from boa_daemon.tick.decide.controller import requested_node
 from boa_daemon.tick.facts.actions import EndGeneration, StopJob, TerminateNode
 from boa_daemon.tick.facts.limits import day_of, month_of
-from boa_daemon.tick.facts.open_ends import OpenEnds
+from boa_daemon.tick.facts.pending_ends import PendingEnds
 from boa_daemon.tick.facts.plan import Plan
 from boa_daemon.tick.facts.ports import Clock, Cloud, OpenLaunch, Outcome, Provider, Runner, Unknown
 from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState, Rules
@@ -42,7 +42,7 @@ class CapKeeper:
     cloud: Provider
     runner: Runner
     clock: Clock
-    ends: OpenEnds = field(default_factory=OpenEnds)
+    ends: PendingEnds = field(default_factory=PendingEnds)
     troubles: list[str] = field(default_factory=list)
 
     def _keep_caps(self, state: ClusterState, rules: Rules) -> tuple[NodeId, ...]:

@@ -26,7 +26,7 @@ from boa_daemon.daemon.money.standing_costs import StandingCosts
 from boa_daemon.daemon.planner.planned_markets import listed_node
 from boa_daemon.daemon.settings.config import TeamSettings, UserSettings
 from boa_daemon.daemon.watch.alerts import due_alerts
-from boa_daemon.daemon.watch.daemon_health import clock_note, fault_of, open_end_sentence
+from boa_daemon.daemon.watch.daemon_health import clock_note, fault_of, pending_end_sentence
 from boa_daemon.daemon.watch.decision_summary import DecisionSummary
 from boa_daemon.daemon.watch.minute_history import current_figures
 from boa_daemon.daemon.watch.purse_alerts import (
@@ -129,7 +129,9 @@ class Daemon(AdaptiveDaemon):
         plain = ("requested", "ready", "terminating")
         return [
             listed_node(
-                replace(node, prices=()) if node.market == "on-demand" and node.phase in plain else node
+                replace(node, prices=node.list_prices)
+                if node.market == "on-demand" and node.phase in plain
+                else node
             )
             for node in nodes
         ]
@@ -196,7 +198,7 @@ class Daemon(AdaptiveDaemon):
             else:
                 self._end_again(began_at)
             self._note_gap(began_at)
-            self._tell_of_open_ends()
+            self._tell_of_pending_ends()
             systemd.notify_alive(self.status_line)
             return decision
 
@@ -216,12 +218,12 @@ class Daemon(AdaptiveDaemon):
             self._alert(f"late ticks:{int(began_at // DAY)}", said)
         self.standing.gap_note = said
 
-    def _tell_of_open_ends(self) -> None:
+    def _tell_of_pending_ends(self) -> None:
         """Alert about each node that the cloud does not end, with what it costs; once an hour."""
         now, state = self.world.clock.now(), self._last_observed
         for name, end in self.ends.lasting(now).items():
             node = None if state is None else state.nodes.get(name)
-            sentence = open_end_sentence(name, end, None if node is None else node.usd_per_hour, now=now)
+            sentence = pending_end_sentence(name, end, None if node is None else node.usd_per_hour, now=now)
             self._alert(f"not ended:{name}:{int(now // 3600)}", sentence)
 
     @property

@@ -14,7 +14,7 @@ from boa_daemon.daemon.watch.decision_summary import DecisionSummary
 from boa_daemon.daemon.watch.purse_alerts import Purse
 from boa_daemon.store.database_troubles import explain, trouble_of
 from boa_daemon.tick.decide.decision import Decision
-from boa_daemon.tick.facts.open_ends import OpenEnd
+from boa_daemon.tick.facts.pending_ends import PendingEnd
 from boa_daemon.tick.facts.ports import Refused
 from boa_daemon.units import counted
 from policies.model import NodeId
@@ -98,7 +98,7 @@ def fault_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 
-def open_end_sentence(node: NodeId, end: OpenEnd, usd_per_hour: float | None, *, now: float) -> str:
+def pending_end_sentence(node: NodeId, end: PendingEnd, usd_per_hour: float | None, *, now: float) -> str:
     """Return what people are told of a node that the cloud does not end: why, its cost, and what to do."""
     how = "has refused" if isinstance(end.said, Refused) else "has not answered"
     cost = "its price" if usd_per_hour is None else f"{in_dollars(usd_per_hour)}/hour"

@@ -25,7 +25,7 @@ from boa_daemon.tick.facts.actions import (
 from boa_daemon.tick.facts.draft import SOON_SECONDS
 from boa_daemon.tick.facts.limits import day_of, month_of
 from boa_daemon.tick.facts.offers import closes_wide_orders
-from boa_daemon.tick.facts.open_ends import OpenEnds
+from boa_daemon.tick.facts.pending_ends import PendingEnds
 from boa_daemon.tick.facts.ports import (
     Clock,
     Cloud,
@@ -73,7 +73,7 @@ class Ports:
     store: Store
     telemetry: Telemetry | None = None
     links: LinkGate | None = None
-    ends: OpenEnds = field(default_factory=OpenEnds)
+    ends: PendingEnds = field(default_factory=PendingEnds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ _OF_PEOPLE = ("denied", "bad-request")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenEnd:
+class PendingEnd:
     """An end that was not done: since when, how often it was tried, when last, and what the cloud said."""
 
     since: float
@@ -40,11 +40,11 @@ class OpenEnd:
         return needs_people or now - self.since >= LASTING_SECONDS
 
 
-class OpenEnds:
+class PendingEnds:
     """The ends that were not done, by node."""
 
     def __init__(self) -> None:
-        self._ends: dict[NodeId, OpenEnd] = {}
+        self._ends: dict[NodeId, PendingEnd] = {}
 
     def note(self, outcomes: Iterable[tuple[NodeId, Outcome]], *, at: float) -> None:
         """Take in what the cloud answered to orders to end nodes."""
@@ -53,7 +53,7 @@ class OpenEnds:
                 self._ends.pop(node, None)
             elif isinstance(outcome, Refused | Unknown):
                 before = self._ends.get(node)
-                new = OpenEnd(since=at, at=at, times=1, said=outcome)
+                new = PendingEnd(since=at, at=at, times=1, said=outcome)
                 again = None if before is None else replace(new, since=before.since, times=before.times + 1)
                 self._ends[node] = again or new
 
@@ -62,7 +62,7 @@ class OpenEnds:
 
         An end is open if it was tried `since` an instant, or if the cloud has it under way without an answer.
         """
-        ends: dict[NodeId, OpenEnd] = {}
+        ends: dict[NodeId, PendingEnd] = {}
         for name, end in self._ends.items():
             node = nodes.get(name)
             if node is None or not (end.at >= since or (node.phase == "terminating" and _costs(node))):
@@ -71,7 +71,7 @@ class OpenEnds:
         self._ends = ends
         return min((end.again_at for end in ends.values()), default=None)
 
-    def lasting(self, now: float) -> Mapping[NodeId, OpenEnd]:
+    def lasting(self, now: float) -> Mapping[NodeId, PendingEnd]:
         """Return the ends that people have to be told of."""
         return {name: end for name, end in self._ends.items() if end.is_lasting(now)}
 
