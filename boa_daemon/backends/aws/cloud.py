@@ -24,6 +24,7 @@ from boa_daemon.backends.aws.client.cached_value import CachedValue
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
+from boa_daemon.backends.aws.instances.copied_tags import copied_sentence, made_by_others
 from boa_daemon.backends.aws.instances.descriptions import instances_by_id, instances_of
 from boa_daemon.backends.aws.instances.event_rule_probe import EventRuleProbe
 from boa_daemon.backends.aws.instances.events import InterruptionQueue, Listener, Notices, spot_warning
@@ -182,6 +183,7 @@ class AwsCloud(Provider):
         self._instances: Sequence[Mapping[str, Any]] = ()
         self._builders: frozenset[NodeId] = frozenset()
         self._altered: dict[str, str] = {}
+        self._copies: dict[str, str] = {}
         self._untagged: set[str] = set()
         self._elsewhere = ""
         self._unpriced: list[str] = []
@@ -293,8 +295,8 @@ class AwsCloud(Provider):
         return "; ".join(f"{name}: {said}" for name, said in found if name.startswith("image "))
 
     def _tags_fault(self) -> str:
-        """Return which of our instances have lost tags that we find and bill them by."""
-        return "; ".join(self._altered.values())
+        """Return which instances have lost tags that we find and bill them by, or have copies of them."""
+        return "; ".join([*self._altered.values(), *self._copies.values()])
 
     def _rehearsed(self) -> list[Offer]:
         """Return one offer of each type to rehearse a launch of, at no known price."""
@@ -669,13 +671,27 @@ class AwsCloud(Provider):
 
     def _ours(self, listed: Sequence[dict[str, Any]], now: float) -> list[dict[str, Any]]:
         """Return the instances that our database rented or knows; note if the cluster is another daemon's."""
-        if not self._touches:
-            return list(listed)
         known = self._known | {instance_of(name) for name in (*self._live, *self._ended)}
+        listed = self._without_copies(listed, known)
+        if not self._touches:
+            return listed
         ours, self._elsewhere = own_instances(
             listed, known=known, ledger_id=self._ledger_id, cluster=self.settings.cluster, now=now
         )
         return ours
+
+    def _without_copies(
+        self, listed: Sequence[dict[str, Any]], known: Collection[NodeId]
+    ) -> list[dict[str, Any]]:
+        """Return the instances without those that others made with copies of our tags; note these."""
+        unknown = [each for each in listed if each["InstanceId"] not in known]
+        others = {each["InstanceId"]: made for each in unknown if (made := made_by_others(each))}
+        self._copies = {
+            each["InstanceId"]: copied_sentence(each, others[each["InstanceId"]], self.settings.cluster)
+            for each in unknown
+            if each["InstanceId"] in others and each["State"]["Name"] in _LIVING
+        }
+        return [each for each in listed if each["InstanceId"] not in others]
 
     def elsewhere(self) -> str:
         """Return why the cluster is another daemon's, from the listing and the claim; empty if it is ours."""
