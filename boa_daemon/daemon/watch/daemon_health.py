@@ -100,12 +100,14 @@ def fault_of(error: Exception) -> str:
 
 def pending_end_sentence(node: NodeId, end: PendingEnd, usd_per_hour: float | None, *, now: float) -> str:
     """Return what people are told of a node that the cloud does not end: why, its cost, and what to do."""
-    how = "has refused" if isinstance(end.said, Refused) else "has not answered"
+    seconds = max(now - end.since, 0.0)
+    since = f"for {seconds:.0f} s the cloud has" if seconds >= 1.0 else "the cloud has"
+    how = "refused to end it" if isinstance(end.said, Refused) else "not answered the order"
     cost = "its price" if usd_per_hour is None else f"{in_dollars(usd_per_hour)}/hour"
     return (
-        f"{node} is not ended: for {max(now - end.since, 0.0):.0f} s the cloud {how} to end it "
-        f"({end.said.reason.rstrip('.')}). It costs {cost} until it ends, and caps can be broken by that. "
-        "BOA tries again every minute; mend the cause, or end it in the cloud's own console"
+        f"{node} is not ended: {since} {how} ({end.said.reason.rstrip('.')}). It costs {cost} until it ends, "
+        "and caps can be broken by that. BOA tries again every minute; mend the cause, or end it in the "
+        "cloud's own console"
     )
 
 
