@@ -36,6 +36,7 @@ def test_promises_that_cost_nothing_are_said_once() -> None:
     )
 
 
+@pytest.mark.first_set(7)
 @pytest.mark.parametrize("budget", [40.0, 50.0, 60.0, 70.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_looser_promise_never_costs_more(budget: float, seed: int) -> None:
