@@ -68,14 +68,15 @@ Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from policies.fast_dataclasses import fast_init, replace
 from policies.model import Money, check_positive
 from policies.online.money_band import MoneyBand
 from policies.online.multiplier_table import MultiplierTable, Position, _added
+from policies.online.promise_loss import ForetoldLoss
 from policies.online.rhythm import HOURS_PER_WEEK, Rhythm, SeenLoad
 from policies.speedup import Floats
 
@@ -135,6 +136,18 @@ PRIOR_BLOCKS = 2.0
 """How many blocks the stated grain counts as, beside those that were seen."""
 
 
+class PricesPromises(Protocol):
+    """Foretells what a promise costs; see `policies.online.foretold`."""
+
+    def loss(self, pace: Pace, loads: Floats | SeenLoad | None = None) -> float | None:
+        """Return the mean part of the waiting that it costs; None if not known."""
+        ...
+
+    def foretell(self, pace: Pace, loads: Floats | SeenLoad | None = None) -> ForetoldLoss | None:
+        """Return the same with its range."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """The promise to keep: a budget per hour, the period over which its money counts, and the tolerance.
@@ -156,9 +169,7 @@ class Pace:
     is_monthly: bool = False
     is_stated: bool = True
     rhythm: Rhythm | None = None
-    price: Callable[[Pace, Floats | SeenLoad | None], float | None] | None = field(
-        default=None, repr=False, compare=False
-    )
+    price: PricesPromises | None = field(default=None, repr=False, compare=False)
     covered_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
@@ -285,7 +296,11 @@ class Pace:
 
         Without loads only single jobs vary; see `policies.online.foretold`.
         """
-        return None if self.price is None else self.price(self, loads)
+        return None if self.price is None else self.price.loss(self, loads)
+
+    def foretell(self, loads: Floats | SeenLoad | None = None) -> ForetoldLoss | None:
+        """Return the same with its range, and whether the load is too coarse for one figure."""
+        return None if self.price is None else self.price.foretell(self, loads)
 
     def hours_of_load(self, begin: float, hours: float) -> float:
         """Return the load, in mean hours, of the `hours` that follow the hour of the week `begin`."""

@@ -26,6 +26,7 @@ from boa_daemon.cli.common.daemon_client import (
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, print_json, show, stdout_console
 from boa_daemon.daemon.money.cost_groupings import grouping
 from boa_daemon.errors import PARTLY_DONE, InputError
+from boa_daemon.planning.promises import few_jobs, loss_text, why_a_range
 from boa_daemon.units import counted, format_hours
 
 WATCH_SECONDS = 2.0
@@ -132,8 +133,10 @@ def _pacing(document: dict[str, Any]) -> str:
     said = f"by {window}; expected load: {document['load_correction']:.2f} times the stated one"
     if days := document["load_by_weekday"]:
         said += f", by weekday {' '.join(f'{day:.1f}' for day in days)} times its mean"
-    loss = document["pacing_loss_fraction"]
-    return said if loss is None else f"{said}; pacing adds {100.0 * loss:.1f} % to the waiting"
+    if not (promised := document["promises"]):
+        return said
+    few = f" (few large jobs: {few_jobs(promised[0])})" if why_a_range(promised[:1]) else ""
+    return f"{said}; pacing adds {loss_text(promised[0])} to the waiting{few}"
 
 
 def _worth(worth: Mapping[str, Any]) -> str:
