@@ -18,7 +18,6 @@ def row_of(
     most: float,
     *,
     period: str = "month",
-    jobs: float = 1e6,
     is_coarse: bool = False,
 ) -> dict[str, Any]:
     """Return the row of a promise within a tenth."""
@@ -28,7 +27,7 @@ def row_of(
         "pacing_loss_fraction": mean,
         "least_pacing_loss_fraction": least,
         "most_pacing_loss_fraction": most,
-        "equal_jobs_per_period": jobs,
+        "equal_jobs_per_period": 50.0,
         "is_coarse": is_coarse,
     }
 
@@ -94,7 +93,7 @@ def test_a_coarse_load_has_a_range_and_an_earlier_daemon_a_point(row: dict[str, 
 
 @pytest.mark.parametrize("rarer", [100.0, 1000.0])
 def test_the_sentence_says_why_a_price_is_a_range(rarer: float) -> None:
-    """So many times as large jobs as rare: the number of equal ones stands there; of many jobs nothing does."""
+    """The number of equal jobs stands there; of many jobs nothing does."""
     load = SeenLoad.of(np.arange(0, 2160, int(rarer / 10.0)), np.ones(-(-2160 // int(rarer / 10.0))))
     rows = promise_rows(pace_of(PROBLEM, 60.0), load)
     said = promise_sentence(rows, is_seen=True)

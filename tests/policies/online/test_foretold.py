@@ -125,7 +125,7 @@ def test_jobs_of_unlike_sizes_count_as_fewer_equal_ones() -> None:
 
 
 def test_equal_jobs_of_a_period_are_those_that_were_seen_or_of_the_grain() -> None:
-    """A hundred equal jobs in a month are 300 a quarter; one that is as large as all others counts for most."""
+    """A hundred equal jobs in a month are 300 a quarter; one as large as all others counts for most."""
     hours = np.append(np.arange(0, 720, 7), 729)[:100]
     equal = SeenLoad.of(np.append(hours[:-1], 729), np.ones(100))
     unlike = SeenLoad.of(np.append(hours[:-1], 729), np.append(np.ones(99), 99.0))
