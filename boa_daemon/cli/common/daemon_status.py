@@ -24,10 +24,11 @@ from boa_daemon.cli.common.daemon_client import (
     usd,
 )
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, print_json, show, stdout_console
+from boa_daemon.cli.common.planning_options import second_limit_text
 from boa_daemon.daemon.money.cost_groupings import grouping
 from boa_daemon.errors import PARTLY_DONE, InputError
 from boa_daemon.planning.promises import few_jobs, loss_text, why_a_range
-from boa_daemon.units import counted, format_hours
+from boa_daemon.units import HOURS_PER_MONTH, PER_HOUR, Per, counted, format_hours
 
 WATCH_SECONDS = 2.0
 
@@ -75,8 +76,11 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
         if document.get("pacing") is not None:
             table.add_row("pacing", _pacing(document["pacing"]))
             worth = document["pacing"].get("worth")
-            if worth is not None and (said := _worth(worth)):
+            per = _PER.get(document["pacing"].get("per", "hour"), PER_HOUR)
+            if worth is not None and (said := _worth(worth, per)):
                 table.add_row("last dollars", said)
+            if worth is not None and (limit := worth.get("second_limit")) is not None:
+                table.add_row("limit", second_limit_text(limit, per=per))
         for window, figures in document["books"].items():
             cap = "" if figures["cap_usd"] is None else f" of {usd(figures['cap_usd'])}"
             forecast = f"; at this rate {usd(figures['forecast_usd'])} at its end"
@@ -139,15 +143,19 @@ def _pacing(document: dict[str, Any]) -> str:
     return f"{said}; pacing adds {loss_text(promised[0])} to the waiting{few}"
 
 
-def _worth(worth: Mapping[str, Any]) -> str:
+_PER = {"hour": PER_HOUR, "month": Per("month", HOURS_PER_MONTH)}
+"""Units of the budget as it was set."""
+
+
+def _worth(worth: Mapping[str, Any], per: Per) -> str:
     """Return what the last dollars of the budget buy by the plan, and what of it buys nothing."""
     beyond, knee = worth["beyond_knee"], worth["knee"]["budget"]
     said = []
     if beyond["spend"] > 0.02 * knee:
         saved = format_hours(beyond["saved_mean_jct_hours"])
-        said.append(f"the last {usd(beyond['spend'])}/hour buy {saved} less waiting")
+        said.append(f"the last {per.usd(beyond['spend'])} buy {saved} less waiting")
     if worth["not_spent"] > 0.005 * worth["largest_useful_spend"]:
-        said.append(f"more than {usd(worth['largest_useful_spend'])}/hour buys nothing")
+        said.append(f"more than {per.usd(worth['largest_useful_spend'])} buys nothing")
     return "; ".join(said)
 
 

@@ -93,6 +93,10 @@ def plan(
         list[str] | None,
         typer.Option(metavar="TYPE=N", help="With --jobs: most instances of a type; may be repeated."),
     ] = None,
+    max_nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most nodes at once: say what this limit takes from the plan of a stream."),
+    ] = None,
     start: Annotated[
         str | None, typer.Option(metavar="DATE", help="With --jobs: the begin of the calendar.")
     ] = None,
@@ -169,6 +173,8 @@ def plan(
     if jobs is None and (quota or off or blocks or start is not None or gantt is not None):
         problem = "--quota, --start, --off and --gantt need --jobs"
         raise InputError(problem, hint="They apply to a list of jobs")
+    if jobs is not None and max_nodes is not None:
+        raise InputError("--max-nodes is for a stream of jobs", hint="Give --quota TYPE=N for a list")
     if jobs is None and spread is not None:
         raise InputError("--spread needs --jobs", hint="It applies to the hours of a list's jobs")
     check_report(report)
@@ -247,7 +253,7 @@ def plan(
         asked = replace(asked, amount=paid.planning_budget(file.problem, asked.amount))
     try:
         with best_effort_is_named(budget):
-            result = budget_plan(file, asked, whole)
+            result = budget_plan(file, asked, whole, max_nodes=max_nodes)
     except InfeasibleBudget as error:
         if best_effort:
             show_best_effort(best_effort_plan(file, asked), output, per_of(budget))
