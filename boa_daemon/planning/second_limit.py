@@ -27,6 +27,8 @@ from policies.optimum.swing import swings
 
 SLACK = 1e-3
 """A limit that makes jobs wait longer by a smaller share than this does not bind."""
+SHORT = 0.01
+"""Nor does one that is too low for a smaller fraction of the time."""
 PARTS = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
 """Parts of the cost that nodes are, where the budget is that of all nodes; the rest are the dollars."""
 ROUNDS = 3
@@ -40,7 +42,8 @@ class SecondLimit:
     `mean_jct_hours` is the least under the budget and the limit, and `floor_mean_jct_hours` under the limit
     and any money; None where the limit allows less than the jobs need. `spend` is what a cap in dollars
     leaves to jobs per hour, in the budget's unit; None for nodes. `mean_spend` is that of the plan with the
-    least waiting; None without one.
+    least waiting; None without one. `short_fraction` is the fraction of the time for which the plan without
+    the limit needs more nodes, perfectly packed; None for dollars.
     """
 
     setting: str
@@ -49,6 +52,13 @@ class SecondLimit:
     floor_mean_jct_hours: float | None
     without_mean_jct_hours: float
     mean_spend: float | None
+    short_fraction: float | None = None
+
+    @property
+    def binds(self) -> bool:
+        """Whether jobs wait longer under it, on average or when many are there at once."""
+        longer = _or_endless(self.mean_jct_hours) > self.without_mean_jct_hours * (1.0 + SLACK)
+        return longer or (self.short_fraction or 0.0) > SHORT
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -97,12 +107,11 @@ class Limits:
                     floor_mean_jct_hours=_hours(_priced(problem, machines, 0.0, 1.0), self.nodes),
                     without_mean_jct_hours=without,
                     mean_spend=spend,
+                    short_fraction=short_fraction(curve, machines, budget, self.nodes),
                 )
             )
-        worst = max(found, key=lambda one: _or_endless(one.mean_jct_hours), default=None)
-        if worst is None or _or_endless(worst.mean_jct_hours) <= without * (1.0 + SLACK):
-            return None
-        return worst
+        binding = [one for one in found if one.binds]
+        return max(binding, key=lambda one: _or_endless(one.mean_jct_hours), default=None)
 
 
 def within(
@@ -125,6 +134,16 @@ def within(
     gpus = {one.gpu_type: one.mean_gpus for one in swings(curve.problem, solution)}
     spend = math.fsum(problem.price_of(kind) * mean for kind, mean in gpus.items())
     return hours, min(spend, budget)
+
+
+def short_fraction(curve: Curve, machines: Mapping[str, InstanceType], budget: float, nodes: int) -> float:
+    """Return the fraction of the time for which the plan needs more nodes than so many, perfectly packed."""
+    chances = np.ones(1)
+    for swing in swings(curve.problem, curve.solution_at(min(budget, curve.largest_useful))):
+        gpus = swing.least_gpus + np.arange(len(swing.probability))
+        needed = -(-gpus // machines[swing.gpu_type].gpus)
+        chances = np.convolve(chances, np.bincount(needed, weights=swing.probability))[: nodes + 1]
+    return float(min(max(1.0 - chances.sum(), 0.0), 1.0))
 
 
 def _between(bounds: Mapping[float, tuple[float, Curve]]) -> tuple[float, ...]:

@@ -10,9 +10,10 @@ from scipy.optimize import linprog
 
 from boa_daemon.errors import InputError
 from boa_daemon.planning.curve import Curve
-from boa_daemon.planning.second_limit import Limits, spends_of, within
+from boa_daemon.planning.second_limit import Limits, short_fraction, spends_of, within
 from boa_daemon.tick.facts.limits import Caps
 from policies.model import GpuType, InstanceType, JobClass, Phase, Problem
+from policies.optimum.swing import swings
 from policies.speedup import Table
 
 SPEEDS = {"big": {1: 1.0, 2: 1.9, 4: 3.4, 8: 5.6}, "small": {1: 0.5, 2: 0.9}}
@@ -103,7 +104,23 @@ def test_a_limit_binds_where_jobs_wait_longer_under_it(budget: float, nodes: int
         assert limit.setting == f"max_instances = {nodes}"
         assert limit.without_mean_jct_hours == pytest.approx(without)
         assert limit.floor_mean_jct_hours == (None if endless is None else pytest.approx(endless))
-        assert under is None or under > without
+        assert limit.short_fraction is not None
+        assert under is None or under > without or limit.short_fraction > 0.01
+
+
+@pytest.mark.parametrize("nodes", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("budget", [24.0, 45.0])
+def test_how_often_the_plan_needs_more_nodes_is_that_of_random_arrivals(nodes: int, budget: float) -> None:
+    """Counted over draws of how many jobs hold each width of the plan."""
+    curve = Curve.of(problem_of(("big", "small")), "integer-mixed")
+    rng, needed = np.random.default_rng(0), np.zeros(100_000, dtype=int)
+    for swing in swings(curve.problem, curve.solution_at(budget)):
+        gpus = sum(width * rng.poisson(mean, len(needed)) for width, mean in swing.mean_jobs.items())
+        needed += -(-gpus // MACHINES[swing.gpu_type].gpus)
+
+    assert short_fraction(curve, MACHINES, budget, nodes) == pytest.approx(
+        float(np.mean(needed > nodes)), abs=0.01
+    )
 
 
 @pytest.mark.parametrize(
