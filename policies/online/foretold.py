@@ -33,7 +33,7 @@ from policies.speedup import Floats
 
 STEPS, PATHS = 96, 4
 """Decisions in a period of even load, and draws of the load, where it is drawn."""
-MORE_PATHS, ORDERS = 16, 8
+MORE_PATHS, ORDERS = 8, 8
 """Draws of a coarse load, and orders of the days of one that was seen."""
 MOST_BURSTS = 1000
 """Into how many parts of equal work a load is divided at most, for its bursts."""
