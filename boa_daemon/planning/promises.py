@@ -14,6 +14,9 @@ from policies.online.rhythm import SeenLoad
 from policies.optimum.frontier import MixedFrontier
 from policies.speedup import Floats
 
+SMALL = 0.005
+"""A price that is nowhere above this is no range."""
+
 
 def pace_of(problem: Problem, budget: float) -> Pace:
     """Return the default promise for a plan without boots and whole nodes."""
@@ -85,7 +88,7 @@ def why_a_range(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def few_jobs(row: Mapping[str, Any]) -> str:
     """Return how many equal jobs would spread the load of a period as much as its jobs do."""
-    return f"about {_jobs(row):.2g} equal ones in a {row['period']}"
+    return f"about {float(f'{_jobs(row):.2g}'):,.0f} equal ones in a {row['period']}"
 
 
 def loss_text(row: Mapping[str, Any]) -> str:
@@ -100,8 +103,10 @@ _NOTHING = "less than 0.1 %"
 
 
 def _is_range(row: Mapping[str, Any]) -> bool:
-    """Return whether the figure is a range; a daemon of an earlier version sends none."""
-    return bool(row.get("is_coarse")) and len(set(_ends(row))) > 1
+    """Return whether the figure is a range that matters; a daemon of an earlier version sends none."""
+    return (
+        bool(row.get("is_coarse")) and row["most_pacing_loss_fraction"] > SMALL and len(set(_ends(row))) > 1
+    )
 
 
 def _ends(row: Mapping[str, Any]) -> tuple[str, str]:

@@ -82,6 +82,7 @@ def test_a_looser_promise_never_costs_more(budget: float, seed: int) -> None:
         (row_of(0.03, 0.01, 0.2, is_coarse=True), "1 to 20 %"),
         (row_of(0.03, 0.0001, 0.084, is_coarse=True), "up to 8.4 %"),
         (row_of(0.0, 0.0, 0.0002, is_coarse=True), "less than 0.1 %"),
+        (row_of(0.002, 0.0, 0.004, is_coarse=True), "0.2 %"),
         (row_of(0.031, 0.031, 0.031, is_coarse=True), "3.1 %"),
         ({"period": "month", "tolerance": 0.1, "pacing_loss_fraction": 0.031}, "3.1 %"),
     ],
@@ -99,6 +100,6 @@ def test_the_sentence_says_why_a_price_is_a_range(rarer: float) -> None:
     said = promise_sentence(rows, is_seen=True)
     jobs = min(float(row["equal_jobs_per_period"]) for row in rows)
 
-    assert f"about {jobs:.2g} equal ones in a month" in said
+    assert f"about {float(f'{jobs:.2g}'):,.0f} equal ones in a month" in said
     assert f"{100.0 / jobs**0.5:.2g} % more or less than the mean" in said
     assert "equal ones" not in promise_sentence(promise_rows(pace_of(PROBLEM, 60.0), None), is_seen=False)
