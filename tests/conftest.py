@@ -22,7 +22,7 @@ import botocore.loaders
 import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
-from sampling import EXAMPLES, SAMPLED
+from sampling import EXAMPLES, SAMPLED, leave_rows_to_the_exhaustive_set
 from shared_work import dealt, read_program_once, rewrite_asserts_once
 
 HANGS_SECONDS, AGAIN_SECONDS = 1500.0, 60.0
@@ -76,9 +76,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return any(f"pytest.mark.{name}" in line for name in left_out for line in of_file) or None
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Distribute the long tests over the workers of pytest-xdist."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Before `-m` chooses, shorten tables; then give each worker of pytest-xdist some of the long tests."""
+    leave_rows_to_the_exhaustive_set(items)
+    yield
     if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
         items[:] = dealt(items, workers)
 

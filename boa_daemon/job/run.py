@@ -34,6 +34,7 @@ from boa_daemon.job.checkpoint import (
 )
 from boa_daemon.job.gpu_memory import keep_to_share
 from boa_daemon.job.gpu_use import gpu_use
+from boa_daemon.job.log_line import log_line
 from boa_daemon.job.quick_exit import exit_quickly
 from boa_daemon.job.random_state import read_random, resume_random, write_random
 from boa_daemon.job.read_back import CannotBeLoaded, read_back, read_back_folder
@@ -138,7 +139,7 @@ class Run:
         """Write a sentence into the job's log, once per generation."""
         if self.is_first and sentence and sentence not in self._noted:
             self._noted.add(sentence)
-            print(f"boa: {sentence}", file=sys.stderr, flush=True)  # noqa: T201  the job's own log
+            log_line(sentence)
 
     def enter(self) -> None:
         """Count this process among those that save before the others of its command are stopped.

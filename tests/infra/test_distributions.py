@@ -156,6 +156,7 @@ for step in steps:
     assert [said[0][0], said[1][0]] == ["step 0", "step 10"]
 
 
+@pytest.mark.first_set(4)
 @pytest.mark.parametrize(
     "command",
     ["status", "jobs", "logs x-1", "explain x-1", "cost", "cancel x-1", "instances", "submit {file}"],

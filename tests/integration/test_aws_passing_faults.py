@@ -34,6 +34,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
         yield make
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize(
     ("code", "status", "said"),
     [

@@ -14,6 +14,7 @@ TOLD_MINUTES = 5.0
 BY_A_PERSON = "Client.UserInitiatedShutdown: User initiated shutdown"
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -49,6 +50,7 @@ def test_a_reservation_that_changes_is_told(
         assert day.statuses() == ["running"]
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize(
     ("change", "says", "launched"),
     [
@@ -93,6 +95,7 @@ def test_a_node_that_is_lost_is_an_alert_and_its_job_goes_on(
         assert len(day.rig.fake.live()) == 1
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("how", ["end", "stop"])
 def test_a_clean_up_rule_that_takes_each_new_node_is_named_and_costs_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str

@@ -283,6 +283,7 @@ ROWS = {
 }  # fmt: skip
 
 
+@pytest.mark.first_set(10)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_change_outside_is_told_and_mended_without_a_restart(day: Day, name: str) -> None:
     """Status, alert and metric tell it within five minutes and again when it is over; the job runs on."""

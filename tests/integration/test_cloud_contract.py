@@ -171,6 +171,7 @@ def test_ending_twice_is_accepted(subject: Subject) -> None:
     assert again is None or again.ended_at == first
 
 
+@pytest.mark.first_set(1)
 def test_without_stock_nothing_is_launched(subject: Subject) -> None:
     """A launch without stock is refused with the kind "no-capacity" and leaves no node."""
     subject.stock_out()

@@ -40,6 +40,7 @@ ALWAYS = (
 KILLED = ("followed by &&", "|& tee", "setsid", "trap that kills", "the second begins late", "tmux, then")
 
 
+@pytest.mark.first_set(4)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.exhaustive) for name in SHAPES],
@@ -49,6 +50,7 @@ def test_a_stop_loses_no_step_of_an_ordinary_command(tmp_path: Path, name: str) 
     _stop_loses_nothing(tmp_path, name)
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("whom", [("pid",), ("guard", "pid")], ids=["keeper", "keeper and guard"])
 @pytest.mark.parametrize(
     "name",

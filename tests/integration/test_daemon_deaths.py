@@ -61,6 +61,7 @@ def server() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.mark.first_set(4)
 @pytest.mark.parametrize(("story", "at"), POINTS.values(), ids=list(POINTS))
 def test_a_killed_daemon_costs_nothing(a_life: Callable[..., Life], story: str, at: str) -> None:
     """The successor finds nothing but the files, and all comes as if nothing had happened."""

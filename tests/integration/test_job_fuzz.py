@@ -26,7 +26,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         remove_trees(*Path(name).iterdir())  # Folders of jobs are deeper than Python can remove.
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [12, pytest.param(300, marks=pytest.mark.exhaustive)])
 def test_hostile_job_files_on_this_machine(place: Path, count: int) -> None:
     """The local engine, each job as its own user, some in a container, some with a waiting generation."""
     fuzz = Fuzz(place, seed=count)
@@ -36,7 +36,7 @@ def test_hostile_job_files_on_this_machine(place: Path, count: int) -> None:
     fuzz.play.close()
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(60, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.exhaustive)])
 def test_hostile_job_files_on_rented_nodes(place: Path, count: int) -> None:
     """The scripts of Run Command on a fake node, as root, with S3 and SQS of moto."""
     with ssm_world(place, own_user=True) as make:

@@ -179,6 +179,7 @@ def _charged(day: Day) -> float:
     return usd
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize(
     "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.exhaustive) for each in ROWS]
 )

@@ -201,6 +201,7 @@ REPORTS: dict[str, Report] = {
 QUICK = ("an open reservation that others fill", "a listing that has each instance twice")
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize(
     "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.exhaustive) for each in REPORTS]
 )

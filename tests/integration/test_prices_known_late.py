@@ -135,6 +135,7 @@ def _usd(life: Lifetime, truth: tuple[tuple[float, float], ...]) -> float:
     return compute + EXTRAS * (life.ended_at - life.launched_at) / 3600.0
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize(
     "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.exhaustive) for each in ROWS]
@@ -192,6 +193,7 @@ DATABASES = ("sqlite", *(("postgresql",) if postgres_programs() else ()))
 CASES = [(kind, name, is_denied) for kind in DATABASES for name in RESTARTS for is_denied in (False, True)]
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize(
     ("kind", "name", "is_denied"),
     [

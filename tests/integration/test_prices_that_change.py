@@ -169,6 +169,7 @@ QUICK = ("a dearer price, seen late", "a cheaper price without a date", "another
 """Rows that always run; each has a day of half an hour in it."""
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize(
     "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.exhaustive) for each in ROWS]
 )

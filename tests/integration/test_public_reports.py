@@ -159,6 +159,7 @@ REPORTS: dict[str, Report] = {
 QUICK = ("a zone without a default subnet", "an image without ENA")
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize(
     "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.exhaustive) for each in REPORTS]
 )

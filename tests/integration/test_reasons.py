@@ -177,6 +177,7 @@ def settle(daemon: Daemon, fake: FakeCloud) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize(
     "cause",
     [

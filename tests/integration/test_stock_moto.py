@@ -58,6 +58,7 @@ def answers(url: str) -> bool:
     return False
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("market", ["on-demand", "spot-then-on-demand"])
 def test_a_day_with_two_nodes(stock: str, market: str) -> None:
     """moto lacks prices, quotas and topology, and answers such calls with HTML: two nodes run all day."""

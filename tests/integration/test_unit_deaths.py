@@ -155,12 +155,14 @@ POINTS = {
 }
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("at", POINTS.values(), ids=list(POINTS))
 def test_a_killed_keeper_costs_nothing(mortal: Any, at: str) -> None:
     """The command runs once, its code is known, and nothing is left."""
     check_plain(mortal(PLAIN, at))
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("at", [POINTS["in the last errand"], POINTS["when the end is to be recorded"]])
 def test_an_end_that_was_known_is_recorded_though_guard_and_keeper_died(mortal: Any, at: str) -> None:
     """They had the last errand still to do, which is done once more."""

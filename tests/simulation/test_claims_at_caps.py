@@ -26,6 +26,7 @@ def day(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return list(ticks_of(request.param, tmp_path_factory.mktemp("day")))
 
 
+@pytest.mark.first_set(1)
 def test_no_job_stands_still_longer_than_a_boot_and_no_width_flaps(day: list[Decision]) -> None:
     """Without claims, jobs of these days stood still for up to two hours after an ordered stop."""
     longest, flaps, moves = 0.0, [], 0

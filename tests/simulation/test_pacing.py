@@ -151,6 +151,7 @@ def shortened(scenario: Scenario) -> Scenario:
     )
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize(
     "name",
     [

@@ -62,6 +62,7 @@ def told(decision: Decision | None) -> dict[str, Any]:
     }
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize(
     ("seed", "ticks"),
     [(1, 40), (2, 40), (3, 40), *(pytest.param(n, 90, marks=pytest.mark.exhaustive) for n in range(4, 24))],

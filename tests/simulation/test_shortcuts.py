@@ -34,6 +34,7 @@ def decisions_of(settings: SimulationSettings) -> list[Decision]:
     return seen
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -101,6 +101,7 @@ STRANGERS = {
 }
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("token", ["", "Authorization: Bearer wrong\r\n"], ids=["no token", "a wrong token"])
 @pytest.mark.parametrize(("method", "path"), STRANGERS.values(), ids=STRANGERS)
 def test_a_stranger_is_refused_before_its_body(served: Served, method: str, path: str, token: str) -> None:
@@ -125,6 +126,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize("is_chunked", [False, True], ids=["in one", "in chunks"])
 @pytest.mark.parametrize("size", [5000, 3_000_000])
 @pytest.mark.parametrize("refusal", REFUSED.values(), ids=REFUSED)
@@ -173,6 +175,7 @@ def test_a_sign_in_has_a_small_body(served: Served) -> None:
     assert answer.status_code == 413
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 def test_a_body_that_drips_has_one_time_limit(
     served: Served, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -191,6 +194,7 @@ def test_a_body_that_drips_has_one_time_limit(
         assert b"408" in said_on(channel) or kind == "tcp"
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 def test_headers_that_drip_and_idle_connections_are_closed(
     served: Served, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -348,6 +352,7 @@ def test_a_proxy_at_the_unix_socket_is_no_user_itself(tmp_path: Path) -> None:
             assert client.post("/v1/down", json={"is_down": True}, headers=PROXY).status_code == 403
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("name", ["root", "daemon", "nobody", str(os.getuid()), "0", "00", ""])
 def test_a_proxy_cannot_name_an_account_of_the_system(tmp_path: Path, name: str) -> None:
     """People choose their names where they sign in: jobs of "root" would run as root."""
@@ -361,6 +366,7 @@ def test_a_proxy_cannot_name_an_account_of_the_system(tmp_path: Path, name: str)
         assert httpx.get(f"{served.url}/v1/jobs", headers=headers).status_code == 200
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize(
     ("said", "user"),
     [
@@ -479,6 +485,7 @@ def test_sessions_end_with_their_token_and_when_revoked(served: Served) -> None:
         client.close()
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("what", ["a job", "several jobs", "a list"])
 def test_a_stuck_database_is_answered_within_two_seconds(served: Served, what: str) -> None:
     """Nothing is stored where the answer says so, and afterwards everything works."""
@@ -588,6 +595,7 @@ SHAPES: dict[str, bytes] = {
 }
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_whatever_comes_is_refused_as_the_senders_fault(served: Served, shape: str) -> None:
     """At once and with a status of 4xx: nothing fails, hangs or is taken for something else."""

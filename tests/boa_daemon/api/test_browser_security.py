@@ -73,6 +73,7 @@ def test_a_wrong_token_begins_no_session(site: Served) -> None:
     assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("path", ["", "page.js", "v1/page/now", "v1/status", "metrics"])
 def test_a_request_for_an_unknown_host_name_is_refused(browser: httpx.Client, path: str) -> None:
     """In DNS rebinding, the browser sends a foreign host name such as `evil.example`."""
@@ -81,6 +82,7 @@ def test_a_request_for_an_unknown_host_name_is_refused(browser: httpx.Client, pa
     assert "[api] hosts" in answer.json()["message"]
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize(
     "headers",
     [

@@ -70,6 +70,7 @@ def a_job(run: str = "true", **changes: Any) -> dict[str, Any]:
     return {"name": "small", "class": "default", "run": run, "max_gpus": 1, **changes}
 
 
+@pytest.mark.first_set(1)
 def test_a_job_can_be_followed_from_submission_to_its_end(boa: Client, site: Site) -> None:
     """Jobs from a file and from a mapping; logs, waiting, cost, lists and explanation work."""
     file = site.folder / "one.yaml"
@@ -88,6 +89,7 @@ def test_a_job_can_be_followed_from_submission_to_its_end(boa: Client, site: Sit
     assert "finished" in boa.explain(first)["text"]
 
 
+@pytest.mark.first_set(1)
 def test_exec_runs_a_command_beside_a_job(boa: Client) -> None:
     """The command is a list or a shell line; the answer has its exit code or why there is none."""
     (job,) = boa.submit(a_job("echo ready; sleep 600"))
@@ -108,6 +110,7 @@ def test_exec_runs_a_command_beside_a_job(boa: Client) -> None:
         boa.exec(job, "true")
 
 
+@pytest.mark.first_set(1)
 def test_answers_have_the_keys_of_their_types(boa: Client) -> None:
     """Every method of the client is checked for missing and for extra keys."""
     (running,) = boa.submit(a_job("sleep 60"))
@@ -143,6 +146,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.first_set(1)
 def test_wait_with_check_names_the_failed_jobs(boa: Client) -> None:
     """The error has the cause; without `check`, the failed job is returned."""
     names = boa.submit(a_job(), a_job("exit 3", retries=0))
@@ -177,6 +181,7 @@ def test_wait_for_many_jobs_asks_for_each_ended_job_once(site: Site, monkeypatch
         boa.cancel(names[0])
 
 
+@pytest.mark.first_set(1)
 def test_a_group_is_submitted_waited_for_and_cancelled_by_its_name(
     boa: Client, site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +208,7 @@ def test_a_group_is_submitted_waited_for_and_cancelled_by_its_name(
     assert f"{found[1]}: 30 cancelled; $0.00" in capsys.readouterr().out
 
 
+@pytest.mark.first_set(1)
 def test_code_is_uploaded_once_and_artifacts_are_downloaded(
     boa: Client,
     site: Site,
@@ -269,6 +275,7 @@ def test_an_unknown_job_is_an_error_for_every_method(boa: Client) -> None:
         assert (refused.value.status, refused.value.exit_code) == (404, 2)
 
 
+@pytest.mark.first_set(1)
 def test_a_query_may_be_in_the_path_or_in_arguments(boa: Client) -> None:
     """Parameters in the path and in arguments are used together."""
     (job,) = boa.submit(a_job())

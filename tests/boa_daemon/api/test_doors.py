@@ -55,6 +55,7 @@ def doors(tmp_path: Path) -> Iterator[tuple[Doors, Path]]:
     play.close()
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_a_socket_that_is_not_the_daemons_is_replaced(
     doors: tuple[Doors, Path], loss: Callable[[Path], object]

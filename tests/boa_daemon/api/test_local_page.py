@@ -80,6 +80,7 @@ def test_a_wrong_key_does_not_use_up_the_right_one(page: LocalPage) -> None:
     assert "set-cookie" in httpx.get(page.url).headers
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize(
     "headers",
     [

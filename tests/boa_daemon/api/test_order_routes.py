@@ -61,6 +61,7 @@ def state_of(site: Served) -> tuple[Any, ...]:
     return jobs, dict(site.play.storage.orders.lower_caps), site.play.storage.orders.newest(9)
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize(("path", "body"), [*ORDERS.values(), CAP], ids=[*ORDERS, "cap"])
 def test_the_page_only_reads_unless_the_settings_let_it_order(
     tmp_path: Path, path: str, body: dict[str, Any]
@@ -75,6 +76,7 @@ def test_the_page_only_reads_unless_the_settings_let_it_order(
         assert state_of(site) == before
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize(("path", "body"), [*ORDERS.values(), CAP], ids=[*ORDERS, "cap"])
 def test_an_order_that_does_not_come_from_the_page_is_refused(
     site: Served, path: str, body: dict[str, Any]
@@ -121,6 +123,7 @@ def test_who_has_no_right_changes_nothing(site: Served, path: str, body: dict[st
     assert state_of(site) == before
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize("user", ["ann", "root"])
 @pytest.mark.parametrize("what", ORDERS)
 def test_an_order_is_done_and_stands_in_the_log(site: Served, what: str, user: str) -> None:

@@ -450,6 +450,7 @@ STRANGE_ANSWERS = {
 }
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("answer", STRANGE_ANSWERS.values(), ids=STRANGE_ANSWERS)
 def test_every_view_keeps_its_figures_and_says_since_when_they_are_old(
     tab: Tab, site: Served, answer: dict[str, Any]
@@ -496,6 +497,7 @@ def test_figures_of_a_session_that_has_ended_do_not_come_back(tab: Tab, site: Se
     tab.page.wait_for_selector("text=too many tries")
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("skew", [-7200.0, 3600.0, 400 * 86400.0])
 def test_a_browsers_wrong_clock_changes_no_instant(browser: Any, site: Served, skew: float) -> None:
     """The ends of jobs and the age of the figures are by the daemon's clock."""
@@ -519,6 +521,7 @@ def test_a_daemon_that_hangs_is_told_before_its_request_ends(tab: Tab, site: Ser
     tab.page.unroute_all(behavior="ignoreErrors")
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("place", ["#job/%E0%A4%A", "#toString", "#job/", "#nosuch", "#decisions/job=%"])
 def test_a_broken_link_shows_a_view(tab: Tab, site: Served, place: str) -> None:
     """Nothing stays blank."""

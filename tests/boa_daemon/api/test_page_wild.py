@@ -69,6 +69,7 @@ def show(tab: Tab, site: Served, view: str) -> None:
     tab.page.wait_for_timeout(200)
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("width", [1280, 768, 390, 320])
 def test_names_of_any_length_and_direction_fit(browser: Any, site: Served, width: int) -> None:
     """No table, card or cell is wider than its place, and no name takes the words beside it along."""
@@ -156,6 +157,7 @@ def test_a_booting_gpu_has_the_colour_of_no_job(browser: Any, site: Served) -> N
     tab.close()
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("view", ["now", "money", "decisions", "jobs", "plan"])
 def test_a_view_is_printed_from_its_first_sheet_on(browser: Any, site: Served, view: str) -> None:
     """What is taller than a sheet is broken over two, else the first one is blank; all within margins."""

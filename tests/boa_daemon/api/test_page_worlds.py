@@ -71,6 +71,7 @@ def words(browser: Any, play: DaemonInAFolder, folder: Path, *views: str) -> lis
     return said
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize(
     ("world", "is_said", "is_not"),
     [
@@ -97,6 +98,7 @@ def test_the_first_sentence_says_what_is_the_matter(
         assert sentence not in said
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("now", [NOON, NEW_MONTH])
 def test_the_end_of_the_month_is_one_figure_on_every_view(browser: Any, tmp_path: Path, now: float) -> None:
     """In the tile, under the cap, in the first sentence on money and below its drawing."""

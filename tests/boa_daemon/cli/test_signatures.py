@@ -78,6 +78,7 @@ def test_help_is_that_of_the_whole_verb(name: str, monkeypatch: pytest.MonkeyPat
     assert alone == whole
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", VERBS)
 def test_help_loads_nothing_slow(name: str, slow_modules_of_help: dict[str, set[str]]) -> None:
     """`boa VERB --help` takes about the processor time of `boa --help`, which loads none of these."""

@@ -62,6 +62,7 @@ def test_a_budget_that_is_too_small_is_refused_in_its_unit(
     assert f"${0.5 * HOURS[per]:,.2f}/" in said
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("per", ["h", "day", "month"])
 @pytest.mark.parametrize("verb", ANSWERED)
 def test_an_answer_has_no_rate_in_another_unit(

@@ -65,7 +65,7 @@ OF_DAEMON = (
 OF_PLANS = (
     ("plan", "--classes", "classes.yaml", "--budget", "20000/month"),
     ("plan", "--classes", "classes.yaml", "--budget", "10000/month", "--best-effort"),
-    ("plan", "--classes", "classes.yaml", "--jobs", "list.csv", "--budget", "1000000/month"),
+    ("calendar", "list.csv", "--classes", "classes.yaml", "--budget", "1000000/month"),
     ("plan", "--classes", str(EXAMPLES / "two-gpu-types.yaml"), "--budget", "27/h", "--cloud", "all"),
     ("frontier", "classes.yaml"),
     ("solve", str(EXAMPLES / "two-gpu-types.yaml"), "--budget", "27/h"),
@@ -129,6 +129,7 @@ def check(
     assert {str(table.title): folds_of(table, width) for table in tables if folds_of(table, width)} == {}
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("words", OF_DAEMON, ids=" ".join)
 def test_answers_of_the_daemon_fit(
@@ -142,6 +143,7 @@ def test_answers_of_the_daemon_fit(
     check(monkeypatch, capsys, width, (*words, "--socket", str(site.socket)))
 
 
+@pytest.mark.first_set(4)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("words", OF_PLANS, ids=lambda words: f"{words[0]} {words[-1]}"[:40])
 def test_plans_fit(

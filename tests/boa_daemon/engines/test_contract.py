@@ -345,6 +345,7 @@ def test_a_job_that_ignores_its_stop_is_ended_after_its_grace(bench: Bench) -> N
     assert "by force" in end.evidence
 
 
+@pytest.mark.first_set(1)
 @LOCAL_FIRST
 @pytest.mark.parametrize(
     "name", ["followed by &&", "bash run.sh", "2>&1 | tee", "with pool", "Popen, lines read"]
@@ -358,6 +359,7 @@ def test_a_stop_loses_no_step_of_an_ordinary_command(bench: Bench, name: str) ->
     assert "it went on" not in printed
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("kill_at", [-0.5, 1.0, 3.2], ids=["before it", "while it saves", "after the save"])
 def test_a_stop_loses_no_step_though_its_keeper_is_killed(bench: Bench, kill_at: float) -> None:
     """Each engine: the next keeper goes on (all commands: `integration/test_commands`)."""
@@ -368,6 +370,7 @@ def test_a_stop_loses_no_step_though_its_keeper_is_killed(bench: Bench, kill_at:
     assert "it went on" not in printed
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("whom", [("guard",), ("guard", "pid")], ids=["it alone", "its keeper, too"])
 def test_a_stop_loses_no_step_though_its_guard_is_killed(bench: Bench, whom: tuple[str, ...]) -> None:
     """Each engine: on a rented node systemd starts another guard, and ends nothing with the first."""
@@ -440,6 +443,7 @@ def test_a_missing_result_file_fails_the_job(bench: Bench) -> None:
     assert bench.run_to_end("touch model.bin", result="model.bin").phase == "finished"
 
 
+@pytest.mark.first_set(1)
 def test_a_restarted_engine_finds_its_running_jobs(bench: Bench) -> None:
     """A second engine on the same state reports, stops and restarts the job without a lost step."""
     bench.admit(f"{NUMPY} {PATIENT}")

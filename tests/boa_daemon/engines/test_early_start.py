@@ -192,6 +192,7 @@ def test_a_waiting_generation_that_is_no_longer_asked_for_is_removed(
     bench.wait_step(step + 6)
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("has_begun", [False, True])
 def test_a_restarted_daemon_ends_or_continues_a_waiting_generation(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, has_begun: bool

@@ -151,9 +151,10 @@ def test_the_rendezvous_port_is_outside_the_kernels_ephemeral_range(
 
 def test_lingering_child_processes_are_ended_and_counted(bench: Bench) -> None:
     """Daemonised children are included, since the keeper adopts orphans."""
+    # What a command that ends within five seconds leaves running has a minute to begin its training.
     daemonise = script(
         "import os, time\nfor _ in range(3):\n  if os.fork() == 0:\n    os.setsid()\n"
-        "    if os.fork(): os._exit(0)\n    os.closerange(0, 99); time.sleep(600)"
+        "    if os.fork(): os._exit(0)\n    os.closerange(0, 99); time.sleep(600)\ntime.sleep(5)"
     )
     end = bench.run_to_end(daemonise)
 
@@ -190,6 +191,7 @@ def test_a_log_over_its_limit_keeps_its_newest_part(bench: Bench) -> None:
     assert bench.engine.logs("a", since=1_000_000_000).text == "the last line\n"
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -254,6 +256,7 @@ def test_an_outdated_generation_cannot_save(bench: Bench) -> None:
 BOTH = ("guard", "pid")
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("when", ["before the stop", "in the stop", "after the save", "after the end"])
 def test_a_command_outlives_its_keeper_and_its_guard(bench: Bench, when: str, is_restarted: bool) -> None:
@@ -454,6 +457,7 @@ def test_a_job_with_an_unreadable_unit_file_is_unknown_and_runs_on(bench: Bench)
     assert bench.wait_step(step + 2).phase == "running"
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("what", ["job", "generation", "unit"])
 def test_a_job_whose_folder_somebody_deleted_is_ended_and_can_start_again(bench: Bench, what: str) -> None:
     """Nobody could stop it any more, and its node would be paid for ever."""

@@ -330,6 +330,7 @@ HOSTILE = {
 """Variables of a job that would make a program of root run the job's files, or talk to the job's server."""
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("tool", ["podman", "docker"])
 def test_a_tool_of_root_runs_with_no_variable_of_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str

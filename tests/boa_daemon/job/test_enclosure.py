@@ -72,6 +72,7 @@ def mark_of(folder: Path) -> str:
     return f"{1000 + abs(hash(str(folder))) % 10**6}.{os.getpid()}"
 
 
+@pytest.mark.first_set(5)
 @pytest.mark.parametrize("way", ESCAPES)
 @pytest.mark.parametrize("without_keepers", [False, True], ids=["kept", "its keepers killed"])
 def test_nothing_of_a_command_outlives_its_job(tmp_path: Path, way: str, *, without_keepers: bool) -> None:

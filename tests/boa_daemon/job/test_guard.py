@@ -92,6 +92,7 @@ def test_what_a_command_prints_last_is_there_though_no_keeper_lives(unit: Any, t
     assert not list(made.folder.glob(".*"))
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize(
     ("end", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", -9), ("kill -ABRT $$", -6)]
 )
@@ -108,6 +109,7 @@ def test_the_code_of_a_command_is_known_though_its_keeper_was_killed(unit: Any, 
     assert [line for line in printed(made).splitlines() if line.isdigit()] == list("12345678")
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("go_on", ["", "sleep 0.2; "])
 def test_a_command_that_has_begun_is_kept_though_its_keeper_dies_at_once(
     unit: Any, tmp_path: Path, go_on: str
@@ -148,6 +150,7 @@ def test_a_next_keeper_does_not_touch_what_the_guard_may_be_writing(unit: Any) -
     assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("where", ["bring", "before", "keep", "after"])
 def test_what_a_killed_keeper_had_going_is_done_anew(unit: Any, tmp_path: Path, where: str) -> None:
     """An errand that was cut short runs once more, alone, and the command runs once."""

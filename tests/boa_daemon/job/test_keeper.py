@@ -424,6 +424,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
     remove_trees(*tmp_path.iterdir())
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("left", LEFT)
 def test_nothing_that_a_command_leaves_hinders_its_end_or_the_next_start(place: Path, left: str) -> None:
     """Its end is recorded by the first keeper, soon, and so is that of the next generation."""

@@ -147,6 +147,7 @@ def test_the_failing_process_is_reported_and_not_the_lost_peer(
     assert "PeerLost" in said
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize(
     "words", [b"", b"GET / HTTP/1.1\r\n\r\n", b'\0\0\0\x10["a", "1", 1, 0]\n', b"\x7f\xff\xff\xff"]
 )

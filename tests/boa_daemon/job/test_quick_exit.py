@@ -78,6 +78,7 @@ print("written")
 """
 
 
+@pytest.mark.first_set(3)
 @pytest.mark.parametrize("how", ["abort", "fault", "pause", "thread", ""])
 def test_a_library_that_crashes_or_hangs_at_exit_changes_no_exit_code(tmp_path: Path, how: str) -> None:
     """The work is saved by then; torchrun would end the other ranks for a crash of one."""

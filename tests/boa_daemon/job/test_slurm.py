@@ -29,6 +29,7 @@ def until(found: Callable[[], Any], seconds: float = 60.0) -> Any:
     return value
 
 
+@pytest.mark.first_set(4)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "suspended"])
 @pytest.mark.parametrize("whom", [("pid",), ("guard",), ("guard", "pid")], ids=["keeper", "guard", "both"])
 def test_a_command_goes_on_and_an_order_reaches_it(

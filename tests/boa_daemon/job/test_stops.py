@@ -297,6 +297,7 @@ PLAIN = (
 )
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("after", ["", "; true", " & sleep 600", " & disown; sleep 600"])
 def test_a_script_without_the_helper_gets_sigterm_at_once_and_its_whole_grace(
     tmp_path: Path, keep: Any, after: str
@@ -448,6 +449,7 @@ KILLED = [
 ]
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize(("when", "shape"), KILLED)
 def test_a_stop_loses_no_step_though_its_keeper_is_killed(
     tmp_path: Path, keep: Any, when: str, shape: str
@@ -679,6 +681,7 @@ EVALUATORS = {
 KILLED_BESIDE = [pytest.param(name, True, id=f"{name}, keeper killed") for name in ("computes", "in a fork")]
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize(
     ("name", "kill"), [*(pytest.param(name, False, id=name) for name in EVALUATORS), *KILLED_BESIDE]
 )
@@ -716,6 +719,7 @@ HOLDS = {
 }
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("name", HOLDS)
 def test_a_process_that_may_have_something_to_save_has_its_time_though_another_has_saved(
     tmp_path: Path, keep: Any, name: str
@@ -753,6 +757,7 @@ def test_a_process_without_a_step_has_its_whole_grace_if_no_other_uses_the_helpe
     assert saved_step(unit) == 1
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("reads", [False, True])
 def test_a_shell_beside_the_training_is_suspended_only_when_that_is_about_to_end(
     tmp_path: Path, keep: Any, reads: bool
@@ -804,6 +809,7 @@ def test_a_process_that_is_about_to_end_says_so_and_waits_for_its_keeper(
     assert 0.2 < time.monotonic() - began < 5.0
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("ignored", ["TERM", "TERM HUP", "TERM HUP INT QUIT USR1"])
 def test_a_shell_that_ignores_sigterm_does_not_go_on_after_a_stop(
     tmp_path: Path, keep: Any, ignored: str

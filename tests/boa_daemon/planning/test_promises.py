@@ -57,6 +57,7 @@ def test_promises_that_cost_nothing_are_said_once() -> None:
     )
 
 
+@pytest.mark.first_set(7)
 @pytest.mark.parametrize("budget", [40.0, 50.0, 60.0, 70.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_looser_promise_never_costs_more(budget: float, seed: int) -> None:
@@ -92,7 +93,7 @@ def test_a_coarse_load_has_a_range_and_an_earlier_daemon_a_point(row: dict[str, 
     assert loss_text(row) == said
 
 
-@pytest.mark.parametrize("rarer", [100.0, 1000.0])
+@pytest.mark.parametrize("rarer", [500.0, 1000.0])
 def test_the_sentence_says_why_a_price_is_a_range(rarer: float) -> None:
     """The number of equal jobs stands there; of many jobs nothing does."""
     load = SeenLoad.of(np.arange(0, 2160, int(rarer / 10.0)), np.ones(-(-2160 // int(rarer / 10.0))))

@@ -100,6 +100,7 @@ def test_a_name_turns_nothing_around(name: str) -> None:
     assert not set("\u202e\u2067\u200f\x1b") & set(report.html)
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [320, 390, 1280])
 def test_no_column_of_a_wide_table_is_a_letter_wide(tmp_path: Path, width: int) -> None:

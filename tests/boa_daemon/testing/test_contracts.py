@@ -162,6 +162,7 @@ def run(environment: dict[str, str], *command: str) -> subprocess.CompletedProce
     )
 
 
+@pytest.mark.exhaustive
 def test_the_example_plugin_passes_its_own_tests(installed: dict[str, str], tmp_path: Path) -> None:
     """The plugin's tests use the kit and find its parts through entry points."""
     # Without pytest's plugins: the tests need none, and importing them takes longer than the tests.

@@ -76,7 +76,7 @@ CASES = {
         *("--change", "budget=30000/month", "--change", "prices=+10%"),
     ),
     "calendar": (
-        *("plan", "--classes", "classes.yaml", "--jobs", "list.csv", "--budget", "20000/month"),
+        *("calendar", "list.csv", "--classes", "classes.yaml", "--budget", "20000/month"),
         *("--quota", "a100=1"),
     ),
 }
@@ -244,6 +244,7 @@ def test_a_report_answers_in_the_unit_asked(
     assert set(re.findall(r"\$[\d,.]+/(\w+)", shown)) == {unit}
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.browser
 @pytest.mark.parametrize("words", [*CASES.values(), INFEASIBLE], ids=[*CASES, "infeasible"])
 def test_a_report_is_readable_on_a_phone_by_keyboard_and_on_paper(

@@ -32,6 +32,7 @@ KINDS = {
 }
 
 
+@pytest.mark.first_set(4)
 @pytest.mark.parametrize(("name", "flags", "kind", "usd"), KINDS.values(), ids=KINDS)
 def test_a_plan_pays_the_imported_price(
     name: str, flags: list[str], kind: str, usd: float, tmp_path: Path

@@ -15,6 +15,7 @@ from boa_daemon.daemon.service.real_run import JOB_KINDS, PACE, SHARDS, RealRun,
 from policies.model import Budget
 
 
+@pytest.mark.exhaustive
 def test_one_job_runs_and_reaches_the_uninterrupted_loss() -> None:
     """The answer is one JSON document."""
     result = CliRunner().invoke(app, ["demo", "--real", "--jobs", "1", "--json"])

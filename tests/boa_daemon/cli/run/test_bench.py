@@ -25,6 +25,7 @@ for step in range(10_000):
 """
 
 
+@pytest.mark.exhaustive
 def test_bench_writes_a_class_file_with_the_measured_speed_ups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

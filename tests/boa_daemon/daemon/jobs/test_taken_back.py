@@ -105,6 +105,7 @@ def without_record(fleet: Fleet) -> None:
         file.write_text(json.dumps(document))
 
 
+@pytest.mark.first_set(2)
 @pytest.mark.parametrize("papers", ["of this version", "of an earlier version"])
 @pytest.mark.parametrize("loss", ["an old backup", "no backup", "a lost log"])
 def test_running_jobs_go_on_after_their_database_was_lost(fleet: Fleet, loss: str, papers: str) -> None:

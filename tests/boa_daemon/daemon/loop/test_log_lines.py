@@ -73,6 +73,7 @@ def test_the_end_of_the_program_waits_for_the_last_lines_and_not_for_ever(
     handler.flush()
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.parametrize("how", ["closed", "nobody", "nonblocking"])
 def test_a_descriptor_that_cannot_be_written_is_borne(pipe: tuple[int, int], how: str) -> None:
     """A pager that has ended, an original that is closed, a pipe that somebody made non-blocking."""

@@ -197,6 +197,7 @@ class Threaded(socketserver.ThreadingTCPServer):
     allow_reuse_address, daemon_threads, block_on_close = True, True, False
 
 
+@pytest.mark.first_set(4)
 @pytest.mark.parametrize("kind", ["webhook", "mail"])
 @pytest.mark.parametrize("server", SERVERS.values(), ids=SERVERS)
 def test_a_server_that_misbehaves_keeps_nobody_waiting(

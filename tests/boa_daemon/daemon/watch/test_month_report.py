@@ -78,6 +78,7 @@ def test_the_figures_are_those_of_the_bills_and_of_the_jobs_that_ended(play: Dae
     assert "so far" not in report.lead
 
 
+@pytest.mark.first_set(5)
 @pytest.mark.parametrize("usd", [0.004, 0.7, 3.0, 42.0, 665.65, 1008.0, 24_000.0, 1.2e6])
 def test_amounts_beside_the_drawing_are_round_and_differ(play: DaemonInAFolder, usd: float) -> None:
     """At most six, from 0 up, whatever was spent."""
@@ -336,6 +337,7 @@ def test_a_team_of_any_name_gets_its_report_and_keeps_no_other_from_it(tmp_path:
     assert re.fullmatch(r"[A-Za-z0-9_.~%-]+", report.file_name)
 
 
+@pytest.mark.first_set(1)
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (768, "light"), (1280, "dark")])
 def test_a_month_is_read_on_a_phone_and_printed(

@@ -129,6 +129,7 @@ def arguments_of(calls: AwsCalls, operation: str) -> dict[str, Any]:
     return found | ({"QueueUrl": f"{calls.settings.endpoint}/1/q"} if service == "sqs" else {})
 
 
+@pytest.mark.first_set(7)
 @pytest.mark.parametrize("lie", LIES)
 def test_what_is_no_answer_is_unknown_for_every_service(liar: Liar, lie: str) -> None:
     """The failure is of unknown effect, and names the HTTP status and the beginning of the text."""

@@ -152,6 +152,7 @@ def test_complete_policies_pass_every_check() -> None:
     assert {action for _, action, _ in fake.iam.denied} <= {"ec2:RunInstances", "ec2:CreateTags"}
 
 
+@pytest.mark.first_set(8)
 @pytest.mark.parametrize(("flag", "sid"), EACH)
 def test_the_doctor_names_exactly_the_missing_statement(flag: str, sid: str) -> None:
     """The check names one of its actions and the command that attaches it."""
