@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -105,8 +106,24 @@ def _run() -> NoReturn:
         missing = f"this command needs {error.name}, which boa-client leaves out. {install_daemon_command()}"
         _say("MissingExtra", missing, USAGE)
         sys.exit(USAGE)
+    except FileNotFoundError:
+        if _has_folder():
+            raise
+        _say(
+            "InputError", "the folder that this command runs in is gone. Change to another, as by `cd`", USAGE
+        )
+        sys.exit(USAGE)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+
+
+def _has_folder() -> bool:
+    """Return whether the folder that this process runs in still exists."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 @contextmanager

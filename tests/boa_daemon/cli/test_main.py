@@ -175,6 +175,36 @@ def test_notes_that_cannot_be_written_change_nothing(problem: Path, words: str, 
     assert bool(answer) is (code == 0)
 
 
+@pytest.mark.parametrize("words", ["status", "submit a.yaml", "init -y", "config show", "doctor"])
+def test_a_folder_that_is_gone_is_said(tmp_path: Path, words: str) -> None:
+    """Somebody else has removed the folder of this shell."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    line = f"rmdir ../gone; exec {sys.executable} -m boa_daemon {words}"
+    done = subprocess.run(
+        ["sh", "-c", line],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr
+    assert ("is gone" in done.stderr) is (words == "status")
+
+
+@pytest.mark.parametrize("backend", ["nonsense", "module://nowhere", "TkAgg", ""])
+def test_a_plot_needs_no_display(problem: Path, backend: str) -> None:
+    """A notebook or an old setting names a backend that is not here: pictures go into files."""
+    picture = problem.parent / "curve.svg"
+    words = ["frontier", str(problem), "--budgets", "4,5", "--plot", str(picture)]
+    environment = {**os.environ, "MPLBACKEND": backend}
+    command = [sys.executable, "-m", "boa_daemon", *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert picture.stat().st_size > 1000
+
+
 def with_full(problem: Path, words: str, *, stdout: bool) -> tuple[int, str]:
     """Run a command one of whose streams has no room; return its exit code and what the other one says."""
     command = [sys.executable, "-m", "boa_daemon", *words.replace("PROBLEM", str(problem)).split()]
