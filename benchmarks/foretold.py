@@ -8,7 +8,9 @@ Each line is a load under a promise, told the truth. `foretold` is the loss that
 show before it is paid (`policies.online.foretold`). `came` is the mean JCT of `boa-paced` over that of the
 fixed plan `boa` tuned to the same money, less one, on whole nodes with boots. `ratio` is (1 + the larger)
 over (1 + the smaller), as the jobs feel it, and `factor` the larger loss over the smaller one where both are
-above 2 %: below that they differ by what whole nodes do. The first run of the fixed plan serves all promises.
+above 2 %: below that they differ by what whole nodes do. `equal jobs` would spread the load of a period as
+much as its jobs do; where they are too few for the tolerance the foretold loss is a range, and the loss that
+came is within it, or outside by more than 2 %. The first run of the fixed plan serves all promises.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from pathlib import Path
 
 from weeks import Run, at_spend, generated, least_of, read, run_of
 
-from boa_daemon.sim.wiring import SimulationSettings
+from boa_daemon.sim.wiring import SimulationSettings, prepare
+from boa_daemon.traces.rates import work_of
 from policies.model import Budget
 from policies.registry import find_policy, parse_options
 
@@ -29,6 +32,7 @@ SMALL = 0.02
 PROMISES = ("month:0.02", "month:0.1", "quarter:0.1")
 HEAD = (
     f"{'load':34s} {'promise':12s} {'jobs':>5s}  {'foretold':>8s} {'came':>7s}  {'ratio':>5s} {'factor':>6s}"
+    "  equal jobs, range"
 )
 
 
@@ -36,15 +40,22 @@ def compare(name: str, settings: SimulationSettings, promise: str, plan: Run) ->
     """Print one line; return the loss foretold and the loss that came."""
     period, tolerance = promise.split(":")
     options = parse_options(find_policy("boa-paced"), {"period": period, "tolerance": tolerance})
-    paced = run_of(replace(settings, policy="boa-paced", options=options)).result
+    run = prepare(replace(settings, policy="boa-paced", options=options))
+    paced = run.finish()
     jct, _ = at_spend(replace(settings, policy="boa"), paced.mean_usd_per_hour, run_of, plan)
     came, told = paced.mean_jct_hours / jct - 1.0, paced.pacing_loss_fraction
     told = math.nan if told is None else told
     small, large = sorted((max(told, 0.0), max(came, 0.0)))
     factor = f"{large / small:6.2f}" if small > SMALL else ""
+    assert run.policy.pace is not None
+    loss = run.policy.pace.foretell(work_of(settings.trace, settings.problem.classes))
+    spread = "" if loss is None else f"{loss.jobs:.0f}"
+    if loss is not None and loss.is_coarse:
+        is_within = loss.least - SMALL <= came <= loss.most + SMALL
+        spread += f", {loss.least:.1%} to {loss.most:.1%}: {'within' if is_within else 'outside'}"
     print(
         f"{name:34s} {promise:12s} {paced.jobs:5d}  {told:8.1%} {came:7.1%}"
-        f"  {(1.0 + large) / (1.0 + small):5.2f} {factor}",
+        f"  {(1.0 + large) / (1.0 + small):5.2f} {factor:6s}  {spread}",
         flush=True,
     )
     return told, came

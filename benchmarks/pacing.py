@@ -303,7 +303,7 @@ class Fluid:
         pace = Pace(
             budget=budget,
             grain_hours=table.grain_hours(budget),
-            price=PromisePrice(table=table, frontier=self.frontier).loss,
+            price=PromisePrice(table=table, frontier=self.frontier),
         )
         rng = np.random.default_rng(seed)
         begins = np.array([begin for begin, _ in scenario.load])

@@ -15,6 +15,7 @@ from boa_daemon.planning.curve import BeyondKnee, Curve
 from boa_daemon.planning.machine_removal import MachineRemoval, machine_removals
 from boa_daemon.planning.measured_range import RangeEdge, range_edges, widths_of
 from boa_daemon.planning.plan_documents import landmarks, solution_document
+from boa_daemon.planning.second_limit import Limits, SecondLimit
 from boa_daemon.planning.unused_types import UnusedType, unused_by_plans
 from boa_daemon.tick.room.shortfall import shortfall_document
 from boa_daemon.traces.rates import at_mean_scale, with_rates
@@ -88,6 +89,7 @@ class BudgetPlan:
     without: tuple[MachineRemoval, ...] = ()
     unused: tuple[UnusedType, ...] = ()
     edges: tuple[RangeEdge, ...] = ()
+    second_limit: SecondLimit | None = None
 
     @property
     def not_spent(self) -> float:
@@ -156,12 +158,17 @@ class BudgetPlan:
                 }
                 for p in self.packing
             ],
+            "second_limit": None if self.second_limit is None else self.second_limit.to_document(),
             **({"without_machine": [one.to_document() for one in self.without]} if self.without else {}),
         }
 
 
-def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPlan:
+def budget_plan(
+    file: ProblemFile, budget: Budget, version: Version, *, max_nodes: int | None = None
+) -> BudgetPlan:
     """Return the plan of a stream; with integer-pure the best found, if a proof would take too long.
+
+    The plan is that without `max_nodes`, which says beside it what this limit takes from it.
 
     Raises:
         InfeasibleBudget: when the budget is below the least feasible one.
@@ -183,6 +190,7 @@ def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPl
         without=machine_removals(problem, file.instance_types, solution, budget.amount),
         unused=unused_by_plans(problem, file.instance_types, [solution]),
         edges=range_edges(file, widths_of(solution)),
+        second_limit=_second_limit(file, curve, budget.amount, max_nodes),
         packing=tuple(
             PackingWaste(
                 gpu_type=swing.gpu_type,
@@ -193,6 +201,15 @@ def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPl
             for swing in swings(problem, solution)
         ),
     )
+
+
+def _second_limit(
+    file: ProblemFile, curve: Curve, budget: float, max_nodes: int | None
+) -> SecondLimit | None:
+    if max_nodes is None:
+        return None
+    limits = Limits(nodes=max_nodes, nodes_setting="--max-nodes ", machines=file.instance_types)
+    return limits.binding(curve, budget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

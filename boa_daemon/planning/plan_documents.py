@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from boa_daemon.planning.curve import BeyondKnee, Curve
+from boa_daemon.planning.second_limit import Limits
 from policies.errors import InfeasibleBudget
 from policies.model import Problem
 from policies.optimum.solution import ClassSolution, Solution, Version
@@ -64,8 +65,10 @@ def landmarks(curve: Curve) -> dict[str, Any]:
     }
 
 
-def worth_document(problem: Problem, budget: float) -> dict[str, Any]:
+def worth_document(problem: Problem, budget: float, limits: Limits | None = None) -> dict[str, Any]:
     """Return what the last part of a budget buys, in the budget's unit, and what of it buys nothing.
+
+    Under a limit beside the budget nothing buys more than what can be spent under it.
 
     Raises:
         InfeasibleBudget: when the budget cannot run every job.
@@ -73,6 +76,7 @@ def worth_document(problem: Problem, budget: float) -> dict[str, Any]:
     curve = Curve.of(problem, "integer-mixed")
     knee, solution = curve.knee(), curve.solution_at(budget)
     bought = BeyondKnee.of(knee, spend=solution.mean_spend, hours=solution.weighted_mean_jct_hours)
+    limit = None if limits is None else limits.binding(curve, budget)
     return {
         "knee": {"budget": knee.budget, "mean_jct_hours": knee.hours},
         "largest_useful_spend": curve.largest_useful,
@@ -82,6 +86,7 @@ def worth_document(problem: Problem, budget: float) -> dict[str, Any]:
             "saved_fraction": bought.saved_fraction,
         },
         "not_spent": max(budget - solution.mean_spend, 0.0),
+        "second_limit": None if limit is None else limit.to_document(),
     }
 
 

@@ -63,6 +63,7 @@ def scenario_settings(base: SimulationSettings, scenario: Scenario) -> Simulatio
         budget=parse_budget(scenario.budget),
         best_effort=find_policy(base.policy).kind == "optimum",
         commitments=_commitments(base, scenario),
+        max_nodes=base.max_nodes if scenario.max_nodes is None else scenario.max_nodes,
         world=replace(
             base.world,
             quotas=quotas,

@@ -19,6 +19,7 @@ from boa_daemon.planning.calendar_plan import CalendarPlan, calendar_budget, cal
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import PaidCommitments
 from boa_daemon.planning.plan_documents import worth_document
+from boa_daemon.planning.second_limit import Limits
 from boa_daemon.sim.spot_market import on_both_markets
 from boa_daemon.sim.world_settings import Checkpoints, Spot, WorldSettings
 from boa_daemon.units import parse_budget
@@ -27,14 +28,16 @@ from policies.model import InstanceType, JobClass, Problem
 
 BaseKind: TypeAlias = Literal["stream", "list", "trace"]
 """What is compared: plans of a stream, calendars of a list, or simulations of a trace."""
-KEYS = ("budget", "prices", "load", "quota", "class", "market", "commit")
+KEYS = ("budget", "prices", "load", "quota", "nodes", "class", "market", "commit")
 MARKETS = ("on-demand", "spot")
+MOST_NODES = 100_000
 _HINT = (
-    "Write budget=60000/month, prices=+10%, load=x1.5, quota=a100:4, class=NAME:x2, market=spot or "
+    "Write budget=60000/month, prices=+10%, load=x1.5, quota=a100:4, nodes=8, class=NAME:x2, market=spot or "
     "commit=FILE; commas combine several"
 )
 _NOT_FOR: Mapping[str, tuple[BaseKind, str, str]] = {
     "quota": ("stream", "a quota is for a list or a trace", "Add --jobs FILE or --trace FILE"),
+    "nodes": ("list", "a limit on nodes is for a stream or a trace", "Change quota=TYPE:N of a list"),
     "commit": ("list", "commit is for a stream or a trace", "A list ends long before a commitment does"),
 }
 
@@ -43,7 +46,8 @@ _NOT_FOR: Mapping[str, tuple[BaseKind, str, str]] = {
 class Scenario:
     """What to plan or simulate: a budget as typed, and factors on the files' figures.
 
-    `spot` is the spot market, None for on demand only; `commit` is a file of commitments.
+    `spot` is the spot market, None for on demand only; `commit` is a file of commitments; `max_nodes` are the
+    most nodes at once, None for the base's own.
     """
 
     name: str
@@ -54,6 +58,7 @@ class Scenario:
     sizes: Mapping[str, float] = field(default_factory=dict)
     spot: Spot | None = None
     commit: Path | None = None
+    max_nodes: int | None = None
 
     def problem(self, base: Problem) -> Problem:
         """Return the classes and prices of this scenario."""
@@ -121,6 +126,8 @@ class ScenarioBase:
         """Return a scenario with one more change."""
         if key == "budget":
             return replace(found, budget=value)
+        if key == "nodes":
+            return replace(found, max_nodes=_count(value, part))
         if key == "commit":
             return replace(found, commit=Path(value))
         if key == "prices":
@@ -140,6 +147,13 @@ class ScenarioBase:
             hint = did_you_mean(name, known) or f"Known: {', '.join(known)}"
             raise InputError(f"--change {part!r}: unknown class {name!r}", hint=hint)
         return replace(found, sizes={**found.sizes, name: _factor(number, part)})
+
+
+def _count(text: str, part: str) -> int:
+    """Return a number of nodes."""
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_NODES:
+        raise InputError(f"--change {part!r}: {text!r} is no number of nodes", hint="Write nodes=8")
+    return int(text)
 
 
 def _factor(text: str, part: str) -> float:
@@ -198,7 +212,7 @@ def _stream(file: ProblemFile, scenario: Scenario) -> dict[str, Any]:
         "budget": scenario.budget,
         "cheapest_feasible_spend": curve.cheapest,
         "largest_useful_spend": curve.largest_useful,
-        **dict.fromkeys(("knee", "beyond_knee", "not_spent")),
+        **dict.fromkeys(("knee", "beyond_knee", "not_spent", "second_limit")),
     }
     try:
         amount = budget.amount if paid is None else paid.planning_budget(problem, budget.amount)
@@ -206,9 +220,18 @@ def _stream(file: ProblemFile, scenario: Scenario) -> dict[str, Any]:
     except InfeasibleBudget as error:
         least = {"cheapest_feasible_spend": error.least_spend}
         return row | least | {"status": "infeasible", "mean_jct_hours": None, "spend": None}
+    limits = Limits(nodes=scenario.max_nodes, nodes_setting="nodes=", machines=file.instance_types)
+    worth = worth_document(problem, amount, limits)
     spend = solution.mean_spend if paid is None else paid.bill(paid.load_of(problem, solution)).total
-    row |= worth_document(problem, amount)
-    return row | {"status": "optimal", "mean_jct_hours": solution.mean_jct_hours, "spend": spend}
+    row |= worth | {"status": "optimal", "mean_jct_hours": solution.mean_jct_hours, "spend": spend}
+    return row if worth["second_limit"] is None else row | _under(worth["second_limit"])
+
+
+def _under(limit: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a limit beside the budget leaves of a plan."""
+    hours = limit["mean_jct_hours"]
+    status = "infeasible" if hours is None else "optimal"
+    return {"status": status, "mean_jct_hours": hours, "spend": limit["mean_spend"]}
 
 
 def _calendar(

@@ -18,6 +18,7 @@ Cost: a fraction of a millisecond per step of the law, some tens of milliseconds
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,12 +26,15 @@ import numpy as np
 from policies.model import Money
 from policies.online.multiplier_table import MultiplierTable
 from policies.online.pacing import Pace, Period, pace_step
-from policies.online.rhythm import HOURS_PER_WEEK, LEAST_WEEKS, SeenLoad
+from policies.online.promise_loss import ForetoldLoss, is_too_coarse
+from policies.online.rhythm import HOURS_PER_DAY, HOURS_PER_WEEK, LEAST_WEEKS, SeenLoad
 from policies.optimum.frontier import MixedFrontier
 from policies.speedup import Floats
 
 STEPS, PATHS = 96, 4
 """Decisions in a period of even load, and draws of the load, where it is drawn."""
+MORE_PATHS, ORDERS = 8, 8
+"""Draws of a coarse load, and orders of the days of one that was seen."""
 MOST_BURSTS = 1000
 """Into how many parts of equal work a load is divided at most, for its bursts."""
 
@@ -43,23 +47,46 @@ class PromisePrice:
     frontier: MixedFrontier
 
     def loss(self, pace: Pace, loads: Floats | SeenLoad | None = None) -> float | None:
+        """Return the mean part of the waiting that the promise costs: `foretell` without the other orders."""
+        found = self._foretell(pace, loads, orders=0)
+        return None if found is None else found.mean
+
+    def foretell(self, pace: Pace, loads: Floats | SeenLoad | None = None) -> ForetoldLoss | None:
         """Return the part of the waiting that the promise costs; None if the budget pays for no plan.
 
         `loads`, shape (hours,) or (paths, hours), are the work of each hour in any unit, or a load that was
         seen with its jobs. Without them a period is drawn by the grain of the load.
         """
+        return self._foretell(pace, loads, orders=ORDERS)
+
+    def _foretell(self, pace: Pace, loads: Floats | SeenLoad | None, *, orders: int) -> ForetoldLoss | None:
         if pace.budget <= self.frontier.cheapest_feasible_spend:
             return None
+        jobs = equal_jobs(pace, loads)
+        is_coarse = is_too_coarse(jobs, pace.tolerance)
         if loads is None:
-            loads = drawn_by_grain(pace.grain_hours, pace.period_hours)
+            paths = MORE_PATHS if is_coarse else PATHS
+            loads = drawn_by_grain(pace.grain_hours, pace.period_hours, paths=paths)
         seen = loads if isinstance(loads, SeenLoad) else None
-        paths = np.atleast_2d(np.asarray(loads if seen is None else seen.work, dtype=float))
-        if not paths.size or paths.sum() <= 0.0:
+        runs = np.atleast_2d(np.asarray(loads if seen is None else seen.work, dtype=float))
+        if not runs.size or runs.sum() <= 0.0:
             return None
-        paths = paths / paths.mean()
-        jobs = None if seen is None else seen.jobs
-        ratios = [self._ratio(*self._run(pace, path, jobs)) for path in paths]
-        return max(math.fsum(ratios) / len(ratios) - 1.0, 0.0)
+        runs = runs / runs.mean()
+        counts = None if seen is None else seen.jobs
+        losses = [self._loss(pace, run, counts) for run in runs]
+        others = [
+            self._loss(pace, *one) for one in _other_orders(runs[0], counts, orders if is_coarse else 0)
+        ]
+        return ForetoldLoss(
+            mean=max(math.fsum(losses) / len(losses), 0.0),
+            least=max(min(*losses, *others, math.inf), 0.0),
+            most=max(*losses, *others, 0.0),
+            jobs=jobs,
+            is_coarse=is_coarse,
+        )
+
+    def _loss(self, pace: Pace, load: Floats, jobs: Floats | None) -> float:
+        return self._ratio(*self._run(pace, load, jobs)) - 1.0
 
     def _ratio(self, work: Floats, spend: Floats) -> float:
         """Return the mean JCT of work at its spends over that at a constant spend for the same money."""
@@ -134,10 +161,35 @@ def steps_of(load: Floats, jobs: Floats | None, longest: float) -> tuple[Floats,
     return np.array(lasts), np.array(works)
 
 
-def drawn_by_grain(grain_hours: float, hours: float, *, seed: int = 0) -> Floats:
+def equal_jobs(pace: Pace, loads: Floats | SeenLoad | None = None) -> float:
+    """Return how many equal jobs would spread the load of a period as much as its jobs do.
+
+    By the jobs that were seen, or else by the stated grain, which takes sizes as exponential.
+    """
+    if not isinstance(loads, SeenLoad):
+        return pace.period_hours / max(2.0 * pace.grain_hours, 1e-9)
+    work = float(loads.work.sum())
+    squares = np.divide(
+        loads.work**2, loads.jobs, out=np.zeros(len(loads.work)), where=loads.jobs > 0.0
+    ).sum()
+    return work * work / float(squares) * pace.period_hours / len(loads.work) if squares > 0.0 else 0.0
+
+
+def _other_orders(load: Floats, jobs: Floats | None, orders: int) -> Iterator[tuple[Floats, Floats]]:
+    """Yield a load that was seen with its days in other orders; nothing where its jobs are not known."""
+    if jobs is None:
+        return
+    rng, hours = np.random.default_rng(0), np.arange(len(load))
+    days = np.array_split(hours, np.arange(HOURS_PER_DAY, len(load), HOURS_PER_DAY))
+    for _ in range(orders):
+        order = np.concatenate([days[day] for day in rng.permutation(len(days))])
+        yield load[order], jobs[order]
+
+
+def drawn_by_grain(grain_hours: float, hours: float, *, seed: int = 0, paths: int = PATHS) -> Floats:
     """Return loads in which only single jobs vary: Gamma distributed, of variance 2 x grain per hour."""
     noise = max(2.0 * grain_hours, 1e-9)
-    return np.random.default_rng(seed).gamma(1.0 / noise, noise, size=(PATHS, math.ceil(hours)))
+    return np.random.default_rng(seed).gamma(1.0 / noise, noise, size=(paths, math.ceil(hours)))
 
 
 def drawn_again(work: Floats, hours: float, *, seed: int = 0) -> Floats | None:

@@ -101,7 +101,7 @@ class PacedBudgetOptimal:
             pace=replace(
                 pace,
                 grain_hours=table.grain_hours(pace.budget),
-                price=None if frontier is None else PromisePrice(table=table, frontier=frontier).loss,
+                price=None if frontier is None else PromisePrice(table=table, frontier=frontier),
             ),
             nodes=nodes,
             table=table,

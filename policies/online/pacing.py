@@ -45,6 +45,10 @@ assumed to be twenty times as much in days and weeks, until enough of these were
 together and sizes that differ make long lulls and bursts. So an even load with a wrong statement is found
 out within a day, and a rough one with a right statement is trusted through weeks.
 
+Wider jobs are paid for by a load that is low now. Where the load grows, half a quarter of evidence still says
+that it is low when that is over, and the money is missing later. So mu is below that of the plan for the
+stated load only as far as the ratio A/P of the last week says so too: it is the middle one of three.
+
 The prior of log a: the statement is about right, N(0, 0.05^2), with or without a weekly rhythm that is not
 known yet, which adds (0.15 min(1, (168 / T)^2))^2 to s^2; or off, N(0, 0.5^2), or wrong, N(0, 2^2); with the
 odds 5, 5, 7 and 3. log a is the posterior mean. If no load was stated, only the last counts.
@@ -68,14 +72,15 @@ Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from policies.fast_dataclasses import fast_init, replace
 from policies.model import Money, check_positive
 from policies.online.money_band import MoneyBand
 from policies.online.multiplier_table import MultiplierTable, Position, _added
+from policies.online.promise_loss import ForetoldLoss
 from policies.online.rhythm import HOURS_PER_WEEK, Rhythm, SeenLoad
 from policies.speedup import Floats
 
@@ -120,6 +125,8 @@ FIRST_EVIDENCE_HOURS = 0.73
 """Hours of stated load that are added to both sides of A/P, so that neither is zero."""
 SAME = 1e-9
 """Relative difference below which the cost of a mean job is the same."""
+RECENT_HOURS = 168.0
+"""Hours over which the evidence that allows wider jobs is forgotten; how sure it is depends on all of it."""
 BLOCKS = (1.0, 24.0, 168.0)
 """Hours of the blocks in which the noise of the load is measured: single jobs, days, and weeks."""
 UNSEEN, UNSEEN_WORTH = 100.0, 0.5
@@ -133,6 +140,18 @@ OUTER_SURE = 0.5
 """Standard deviations of single jobs by which the projected spend may exceed the whole tolerance."""
 PRIOR_BLOCKS = 2.0
 """How many blocks the stated grain counts as, beside those that were seen."""
+
+
+class PricesPromises(Protocol):
+    """Foretells what a promise costs; see `policies.online.foretold`."""
+
+    def loss(self, pace: Pace, loads: Floats | SeenLoad | None = None) -> float | None:
+        """Return the mean part of the waiting that it costs; None if not known."""
+        ...
+
+    def foretell(self, pace: Pace, loads: Floats | SeenLoad | None = None) -> ForetoldLoss | None:
+        """Return the same with its range."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +175,7 @@ class Pace:
     is_monthly: bool = False
     is_stated: bool = True
     rhythm: Rhythm | None = None
-    price: Callable[[Pace, Floats | SeenLoad | None], float | None] | None = field(
-        default=None, repr=False, compare=False
-    )
+    price: PricesPromises | None = field(default=None, repr=False, compare=False)
     covered_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
@@ -285,7 +302,11 @@ class Pace:
 
         Without loads only single jobs vary; see `policies.online.foretold`.
         """
-        return None if self.price is None else self.price(self, loads)
+        return None if self.price is None else self.price.loss(self, loads)
+
+    def foretell(self, loads: Floats | SeenLoad | None = None) -> ForetoldLoss | None:
+        """Return the same with its range, and whether the load is too coarse for one figure."""
+        return None if self.price is None else self.price.foretell(self, loads)
 
     def hours_of_load(self, begin: float, hours: float) -> float:
         """Return the load, in mean hours, of the `hours` that follow the hour of the week `begin`."""
@@ -351,6 +372,7 @@ class Evidence:
     `came_squared` are the arrivals alone and the sum of their squares, `blocks` the sums of each of `BLOCKS`.
     `owed` is what the present jobs will cost, and `job_cost` the least cost of a mean job; both are computed
     anew in each tick. `new_value` is what present jobs cost more since the sizes of jobs are believed anew.
+    `recent_actual` and `recent_stated` are `actual` and `stated` of the last week.
     """
 
     committed: float
@@ -366,7 +388,16 @@ class Evidence:
     owed: float = 0.0
     job_cost: float = 0.0
     new_value: float = 0.0
+    recent_actual: float = 0.0
+    recent_stated: float = 0.0
     blocks: tuple[BlockSums, ...] = (BlockSums(),) * len(BLOCKS)
+
+    @property
+    def recent(self) -> Evidence:
+        """The evidence if all of it were like that of the last week."""
+        if self.recent_stated <= 0.0:
+            return self
+        return replace(self, actual=self.recent_actual * self.stated / self.recent_stated)
 
     @property
     def ratio(self) -> float:
@@ -426,16 +457,19 @@ class Evidence:
         blocks = [value for block in self.blocks for value in _values(block)]
         kept = (self.committed, self.yardstick, self.actual, self.stated, self.hours)
         later = (self.stated_per_hour, self.carried, self.period_elapsed, self.came, self.came_squared)
-        return (*kept, *later, *blocks, self.owed, self.job_cost, correction)
+        present = (self.owed, self.job_cost, self.recent_actual, self.recent_stated)
+        return (*kept, *later, *blocks, *present, correction)
 
     @classmethod
     def of(cls, memory: tuple[float, ...]) -> Evidence | None:
         """Return what was kept; None without a memory, or with one of an earlier law."""
         end = 10 + 8 * len(BLOCKS)
-        # An earlier version kept neither what present jobs would cost nor the cost of a mean job.
-        if len(memory) not in (end + 1, end + 3):
+        # Earlier versions kept less: not the last week, nor what present jobs cost and a mean job.
+        if len(memory) not in (end + 1, end + 3, end + 5):
             return None
-        owed, job_cost = memory[end:-1] or (0.0, 0.0)
+        week = min(1.0, RECENT_HOURS / memory[4]) if memory[4] > 0.0 else 1.0
+        without = (0.0, 0.0, week * memory[2], week * memory[3])
+        owed, job_cost, recent_actual, recent_stated = (*memory[end:-1], *without[len(memory) - end - 1 :])
         blocks = (memory[at : at + 8] for at in range(10, end, 8))
         return cls(
             committed=memory[0],
@@ -450,6 +484,8 @@ class Evidence:
             came_squared=memory[9],
             owed=owed,
             job_cost=job_cost,
+            recent_actual=recent_actual,
+            recent_stated=recent_stated,
             blocks=tuple(BlockSums(**dict(zip(_BLOCK_FIELDS, part, strict=True))) for part in blocks),
         )
 
@@ -499,6 +535,31 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     ahead = pace.ahead(money)
     if money.is_refused:
         ahead = min(ahead, owed)
+    position, hours, load_hours = _held(pace, table, present, money, seen, ahead, correction)
+    if pace.is_calendar and pace.is_stated:
+        position = _not_wider(pace, table, present, money, seen, ahead, position)
+        position = _early(pace, table, present, money, seen, ahead, position)
+    return Step(
+        position=position,
+        credit=ahead - owed,
+        horizon_hours=hours,
+        load_correction=correction,
+        load_hours=load_hours,
+        memory=replace(seen, stated_per_hour=table.rates_cost_at(position)).to_memory(correction),
+    )
+
+
+def _held(  # noqa: PLR0917 - what the step knows
+    pace: Pace,
+    table: MultiplierTable,
+    present: Floats,
+    money: Money,
+    seen: Evidence,
+    ahead: float,
+    correction: float,
+) -> tuple[Position, float, float]:
+    """Return where the promise is kept for a load, the hours of the horizon, and its load in mean hours."""
+    budget = pace.budget * money.accrual
     planned = table.planned(budget / correction)
     hours = max(money.period_left_hours if pace.is_calendar else 0.0, pace.floor_for(pace.noise_hours(seen)))
     band = pace.money_band(seen, budget, hours)
@@ -513,16 +574,24 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
             break
         hours = needed
     position = table.drawn(to_come, planned, lambda cost: band.draw(budget * hours + ahead - cost))
-    if pace.is_calendar and pace.is_stated:
-        position = _early(pace, table, present, money, seen, ahead, position)
-    return Step(
-        position=position,
-        credit=ahead - owed,
-        horizon_hours=hours,
-        load_correction=correction,
-        load_hours=load_hours,
-        memory=replace(seen, stated_per_hour=table.rates_cost_at(position)).to_memory(correction),
-    )
+    return position, hours, load_hours
+
+
+def _not_wider(  # noqa: PLR0917 - what the step knows
+    pace: Pace,
+    table: MultiplierTable,
+    present: Floats,
+    money: Money,
+    seen: Evidence,
+    ahead: float,
+    at: Position,
+) -> Position:
+    """Return `at`, or where the load of the last week allows no jobs as wide: towards the plan's position."""
+    stated = table.planned(pace.budget * money.accrual)
+    if at.multiplier >= stated.multiplier:
+        return at
+    recent, *_ = _held(pace, table, present, money, seen, ahead, pace.load_correction(seen.recent))
+    return sorted((at, recent, stated), key=lambda one: one.multiplier)[1]
 
 
 def _early(  # noqa: PLR0917 - what the step knows
@@ -559,7 +628,7 @@ def _seen(before: Evidence | None, committed: float, yardstick: float, money: Mo
     if before is None:
         return Evidence(committed=committed, yardstick=yardstick, period_elapsed=money.period_elapsed_hours)
     age = money.memory_age_hours
-    came = pace.hours_of_load(money.hour_of_week - age, age)
+    came, recent = pace.hours_of_load(money.hour_of_week - age, age), math.exp(-age / RECENT_HOURS)
     kept, dearer = math.exp(-age / pace.forgetting_hours), yardstick / before.yardstick
     actual = committed - before.committed
     # Jobs that end before they took what was believed are no bursts.
@@ -577,6 +646,8 @@ def _seen(before: Evidence | None, committed: float, yardstick: float, money: Mo
         actual=before.actual * kept + actual,
         stated=before.stated * dearer * kept + stated,
         hours=before.hours * kept + came,
+        recent_actual=before.recent_actual * recent + actual,
+        recent_stated=before.recent_stated * dearer * recent + stated,
         came=before.came * kept + arrived,
         came_squared=before.came_squared * kept + beyond * beyond,
         carried=pace.ahead(money) - pace.budget * money.period_elapsed_hours if is_new else before.carried,

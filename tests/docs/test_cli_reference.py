@@ -229,7 +229,7 @@ def test_the_demo_answers_with_runs_of_boa_and_its_rivals(monkeypatch: pytest.Mo
 
     assert {f"{key}[]" for key in document} == keys_of("demo")
     promises = {key for key in keys_of("simulate") if key.startswith("promises[]")}
-    assert len(promises) == 3
+    assert len(promises) == 7
     of_pool = {key for key in keys_of("simulate") if key.startswith("warm_pool.")}
     keys = keys_of("simulate") - promises - of_pool
     found = set().union(*(paths(run, keys | promises) for run in document["runs"]))

@@ -24,9 +24,11 @@ from boa_daemon.cli.common.daemon_client import (
     usd,
 )
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, print_json, show, stdout_console
+from boa_daemon.cli.common.planning_options import second_limit_text
 from boa_daemon.daemon.money.cost_groupings import grouping
 from boa_daemon.errors import PARTLY_DONE, InputError
-from boa_daemon.units import counted, format_hours
+from boa_daemon.planning.promises import few_jobs, loss_text, why_a_range
+from boa_daemon.units import HOURS_PER_MONTH, PER_HOUR, Per, counted, format_hours
 
 WATCH_SECONDS = 2.0
 
@@ -74,8 +76,11 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
         if document.get("pacing") is not None:
             table.add_row("pacing", _pacing(document["pacing"]))
             worth = document["pacing"].get("worth")
-            if worth is not None and (said := _worth(worth)):
+            per = _PER.get(document["pacing"].get("per", "hour"), PER_HOUR)
+            if worth is not None and (said := _worth(worth, per)):
                 table.add_row("last dollars", said)
+            if worth is not None and (limit := worth.get("second_limit")) is not None:
+                table.add_row("limit", second_limit_text(limit, per=per))
         for window, figures in document["books"].items():
             cap = "" if figures["cap_usd"] is None else f" of {usd(figures['cap_usd'])}"
             forecast = f"; at this rate {usd(figures['forecast_usd'])} at its end"
@@ -132,19 +137,25 @@ def _pacing(document: dict[str, Any]) -> str:
     said = f"by {window}; expected load: {document['load_correction']:.2f} times the stated one"
     if days := document["load_by_weekday"]:
         said += f", by weekday {' '.join(f'{day:.1f}' for day in days)} times its mean"
-    loss = document["pacing_loss_fraction"]
-    return said if loss is None else f"{said}; pacing adds {100.0 * loss:.1f} % to the waiting"
+    if not (promised := document["promises"]):
+        return said
+    few = f" (few large jobs: {few_jobs(promised[0])})" if why_a_range(promised[:1]) else ""
+    return f"{said}; pacing adds {loss_text(promised[0])} to the waiting{few}"
 
 
-def _worth(worth: Mapping[str, Any]) -> str:
+_PER = {"hour": PER_HOUR, "month": Per("month", HOURS_PER_MONTH)}
+"""Units of the budget as it was set."""
+
+
+def _worth(worth: Mapping[str, Any], per: Per) -> str:
     """Return what the last dollars of the budget buy by the plan, and what of it buys nothing."""
     beyond, knee = worth["beyond_knee"], worth["knee"]["budget"]
     said = []
     if beyond["spend"] > 0.02 * knee:
         saved = format_hours(beyond["saved_mean_jct_hours"])
-        said.append(f"the last {usd(beyond['spend'])}/hour buy {saved} less waiting")
+        said.append(f"the last {per.usd(beyond['spend'])} buy {saved} less waiting")
     if worth["not_spent"] > 0.005 * worth["largest_useful_spend"]:
-        said.append(f"more than {usd(worth['largest_useful_spend'])}/hour buys nothing")
+        said.append(f"more than {per.usd(worth['largest_useful_spend'])} buys nothing")
     return "; ".join(said)
 
 

@@ -83,6 +83,10 @@ def plan(
     budget: Annotated[str | None, typer.Option(help="40/h, 900/day, 25000/month or gpus:48.")] = None,
     min_budget: Annotated[bool, OF_A_LIST] = False,
     quota: Annotated[list[str] | None, OF_A_LIST] = None,
+    max_nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most nodes at once: say what this limit takes from the plan."),
+    ] = None,
     start: Annotated[str | None, OF_A_LIST] = None,
     off: Annotated[list[str] | None, OF_A_LIST] = None,
     blocks: Annotated[Path | None, OF_A_LIST] = None,
@@ -137,6 +141,8 @@ def plan(
     if jobs is None and (min_budget or quota or off or blocks or start is not None or gantt is not None):
         problem = "--min-budget, --quota, --start, --off, --blocks and --gantt are of a list of jobs"
         raise InputError(problem, hint="Plan it with boa calendar LIST")
+    if jobs is not None and max_nodes is not None:
+        raise InputError("--max-nodes is for a stream of jobs", hint="Give --quota TYPE=N for a list")
     if jobs is None and spread is not None:
         raise InputError("--spread is of the hours of a list's jobs", hint="Plan them with boa calendar LIST")
     check_report(report)
@@ -201,7 +207,7 @@ def plan(
         asked = replace(asked, amount=paid.planning_budget(file.problem, asked.amount))
     try:
         with best_effort_is_named(budget):
-            result = budget_plan(file, asked, whole)
+            result = budget_plan(file, asked, whole, max_nodes=max_nodes)
     except InfeasibleBudget as error:
         if best_effort:
             show_best_effort(best_effort_plan(file, asked), output, per_of(budget))

@@ -13,6 +13,7 @@ from boa_daemon.cli.common.planning_options import (
     money,
     phases_text,
     runs,
+    second_limit_text,
     share_text,
     width_text,
 )
@@ -161,6 +162,8 @@ def stream_sentences(result: BudgetPlan, per: Per = PER_HOUR) -> list[str]:
         month = _a_month(result.not_spent, unit, per)
         unspent = f"{money(result.not_spent, unit, per)}{month}{',' if month else ''} of the budget"
         found.append(f"{unspent} is not spent: more than {money(spent, unit, per)} buys nothing.")
+    if result.second_limit is not None:
+        found.append(second_limit_text(result.second_limit.to_document(), unit, per))
     found += [one.sentence for one in result.unused]
     return found + [one.sentence for one in result.edges]
 

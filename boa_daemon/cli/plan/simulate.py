@@ -30,6 +30,7 @@ from boa_daemon.cli.common.planning_options import (
     indented_lines,
     last_dollars,
     money,
+    second_limit_text,
 )
 from boa_daemon.cli.common.simulation_options import (
     BootOption,
@@ -49,6 +50,7 @@ from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import PaidCommitments, paid_sentence
 from boa_daemon.planning.promises import promise_rows, promise_sentence
 from boa_daemon.planning.rentals import Rental, load_between
+from boa_daemon.planning.second_limit import Limits
 from boa_daemon.sim.budget_tuning import tune_planning_budget
 from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.stopped_nodes import START_SECONDS
@@ -245,6 +247,9 @@ def _worth(settings: SimulationSettings, per: Per) -> list[str]:
     if amount < curve.cheapest:
         return []
     found = last_dollars(curve, min(amount, curve.largest_useful), per)
+    limits = Limits(nodes=settings.max_nodes, nodes_setting="--max-nodes ", machines=settings.instance_types)
+    if (limit := limits.binding(curve, amount)) is not None:
+        found.append(second_limit_text(limit.to_document(), unit, per))
     if amount > 1.005 * curve.largest_useful:
         found.append(f"By the plan, more than {money(curve.largest_useful, unit, per)} buys nothing.")
     return found

@@ -22,6 +22,7 @@ from boa_daemon.cli.common.planning_options import (
     cell,
     indented_lines,
     money_up,
+    second_limit_text,
 )
 from boa_daemon.cli.common.report import ReportOption, check_report, write_report
 from boa_daemon.cli.common.task_progress import OnOption, OutOption, tasks_with_progress
@@ -56,8 +57,8 @@ def whatif(
         list[str],
         typer.Option(
             metavar="KEY=VALUE",
-            help="budget=60000/month, prices=+10%, load=x1.5, quota=a100:4, class=NAME:x2, market=spot, "
-            "commit=FILE. Commas combine changes; repeat for more scenarios.",
+            help="budget=60000/month, prices=+10%, load=x1.5, quota=a100:4, nodes=8, class=NAME:x2, "
+            "market=spot, commit=FILE. Commas combine changes; repeat for more scenarios.",
         ),
     ],
     jobs: Annotated[
@@ -151,7 +152,7 @@ def _flat(row: Row) -> Row:
     return {
         key: " ".join(value) if isinstance(value, list) else value
         for key, value in row.items()
-        if key not in {"knee", "beyond_knee"}
+        if key not in {"knee", "beyond_knee", "second_limit"}
     }
 
 
@@ -175,6 +176,9 @@ def _worth(rows: list[Row], per: Per) -> list[str]:
     for row in rows:
         beyond, name = row["beyond_knee"], row["scenario"]
         if beyond is None:
+            continue
+        if row["second_limit"] is not None:
+            found.append(f"{name}: {second_limit_text(row['second_limit'], per=per)}")
             continue
         knee, most = row["knee"], row["largest_useful_spend"]
         if beyond["spend"] > 0.02 * knee["budget"]:
@@ -217,7 +221,8 @@ def _bad_news(rows: list[Row], per: Per | None) -> list[str]:
     for row in rows:
         name = row["scenario"]
         if row["mean_jct_hours"] is None:
-            least = row.get("cheapest_feasible_spend")
+            # Under a limit beside the budget another sentence says what is missing.
+            least = None if row.get("second_limit") else row.get("cheapest_feasible_spend")
             unit = per or PER_HOUR
             said.append(
                 f"{name} is infeasible."

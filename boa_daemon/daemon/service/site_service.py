@@ -27,10 +27,12 @@ from boa_daemon.learning.kappa_document import kappa_document
 from boa_daemon.learning.observed_rhythm import work_by_hour
 from boa_daemon.planning.plan_documents import worth_document
 from boa_daemon.planning.promises import promise_rows
+from boa_daemon.planning.second_limit import Limits, spends_of
 from boa_daemon.store.decisions import EVERYTHING, About
 from boa_daemon.store.order_log import MOST_ORDERS, lowest
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.tick.decide.decision import decide
+from boa_daemon.tick.facts.limits import Caps
 from boa_daemon.tick.money.ledger import bill, bill_by_kind
 from boa_daemon.tick.room.shortfall import shortfall_document, shortfall_sentence
 from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
@@ -39,6 +41,7 @@ from policies.model import NodeId
 from policies.money_text import in_dollars
 from policies.online.foretold import drawn_again
 from policies.online.pacing import Pace
+from policies.site import Site
 
 
 class SiteService(ServiceBase):
@@ -127,16 +130,25 @@ class SiteService(ServiceBase):
         if pace is None:
             return None
         daemon = self.daemon
-        asked = pace, int(daemon.world.clock.now() // SECONDS_PER_HOUR)
+        caps = daemon.planner.rules().caps
+        asked = pace, caps, int(daemon.world.clock.now() // SECONDS_PER_HOUR)
         if daemon.standing.worth is None or daemon.standing.worth[0] != asked:
             names = daemon.classes_in_use(self._storage())
             try:
                 site = daemon.planner.record(names).site
-                found = worth_document(site.problem, site.budget.amount)
+                found = worth_document(site.problem, site.budget.amount, self._limits(site, caps))
             except PolicyError:
                 found = None
             daemon.standing.worth = asked, found
         return daemon.standing.worth[1]
+
+    @staticmethod
+    def _limits(site: Site, caps: Caps | None) -> Limits | None:
+        """Return the limits beside the budget; None without any."""
+        if caps is None:
+            return None
+        spends = spends_of(caps, covered_per_hour=site.covered_per_hour)
+        return Limits(nodes=caps.instances, machines=site.instance_types, spends=spends)
 
     def setting_changes(self) -> dict[str, Any]:
         """Return what the settings files would change of the settings in force.
@@ -443,6 +455,7 @@ def _pacing(
         "load_correction": memory[-1],
         "pacing_loss_fraction": promises[0]["pacing_loss_fraction"] if promises else None,
         "promises": promises,
+        "per": "month" if pace.is_monthly else "hour",
         "worth": worth,
         "load_by_weekday": None if pace.rhythm is None else [round(day, 3) for day in pace.rhythm.by_day],
     }

@@ -14,6 +14,7 @@ from boa_daemon.daemon.watch.decision_summary import DecisionSummary
 from boa_daemon.daemon.watch.purse_alerts import Purse
 from boa_daemon.store.database_troubles import explain, trouble_of
 from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.limits import Caps
 from boa_daemon.tick.facts.pending_ends import PendingEnd
 from boa_daemon.tick.facts.ports import Refused
 from boa_daemon.units import counted
@@ -49,7 +50,7 @@ class DaemonHealth:
     purses: tuple[Purse, ...] = ()
     pace: Pace | None = None
     priced: tuple[tuple[Pace, int], list[dict[str, Any]], bool] | None = None
-    worth: tuple[tuple[Pace, int], dict[str, Any] | None] | None = None
+    worth: tuple[tuple[Pace, Caps | None, int], dict[str, Any] | None] | None = None
     done_at: float = field(default_factory=time.monotonic)
     is_late: bool = False
     clock_note: str = ""

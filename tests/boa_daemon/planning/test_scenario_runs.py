@@ -117,3 +117,12 @@ def test_a_difference_is_worded_in_time_and_dollars() -> None:
 
     said = "budget=25/h: 6.0 min more from submission to end, $3,600.00 less"
     assert difference(rows[1], rows[0]) == said
+
+
+def test_a_limit_on_nodes_replaces_that_of_the_base(base: SimulationSettings) -> None:
+    """Without one in the scenario the base keeps its own."""
+    capped = replace(base, max_nodes=9)
+
+    assert scenario_settings(capped, Scenario(name="base", budget="16/h")).max_nodes == 9
+    assert scenario_settings(capped, Scenario(name="less", budget="16/h", max_nodes=2)).max_nodes == 2
+    assert row_of(base, "nodes=1")["mean_jct_hours"] > row_of(base, "nodes=9")["mean_jct_hours"]

@@ -8,14 +8,21 @@ import numpy as np
 import pytest
 from load_scenarios import PROBLEM
 
-from policies.online.foretold import PromisePrice, drawn_again, drawn_by_grain, promises, steps_of
+from policies.online.foretold import (
+    PromisePrice,
+    drawn_again,
+    drawn_by_grain,
+    equal_jobs,
+    promises,
+    steps_of,
+)
 from policies.online.multiplier_table import MultiplierTable
 from policies.online.pacing import Pace
 from policies.online.rhythm import SeenLoad
 from policies.optimum.frontier import MixedFrontier
 
 TABLE = MultiplierTable.of(PROBLEM)
-PRICE = PromisePrice(table=TABLE, frontier=MixedFrontier.of(PROBLEM)).loss
+PRICE = PromisePrice(table=TABLE, frontier=MixedFrontier.of(PROBLEM))
 PACE = Pace(budget=60.0, grain_hours=TABLE.grain_hours(60.0), price=PRICE)
 STRICT = replace(PACE, period="month", tolerance=0.02)
 ROUGH = np.where(np.arange(2160) // 168 % 2 == 0, 1.9, 0.1)
@@ -50,11 +57,11 @@ def test_a_strict_promise_costs_few_large_jobs_little(rarer: float) -> None:
     )
     problem = replace(PROBLEM, classes=classes)
     table = MultiplierTable.of(problem)
-    price = PromisePrice(table=table, frontier=MixedFrontier.of(problem)).loss
+    price = PromisePrice(table=table, frontier=MixedFrontier.of(problem))
     pace = Pace(budget=60.0, grain_hours=table.grain_hours(60.0), price=price)
     losses = [one.loss() for one in promises(pace)]
 
-    assert all(loss is not None and 0.0 <= loss < 0.006 for loss in losses), losses
+    assert all(loss is not None and 0.0 <= loss < 0.01 for loss in losses), losses
 
 
 @pytest.mark.parametrize("bursts", [1, 10, 1000])
@@ -115,3 +122,41 @@ def test_jobs_of_unlike_sizes_count_as_fewer_equal_ones() -> None:
     seen = SeenLoad.of(np.array([0, 0, 2]), np.array([1.0, 3.0, 2.0]))
     assert seen.work.tolist() == [4.0, 0.0, 2.0]
     assert seen.jobs.tolist() == pytest.approx([1.6, 0.0, 1.0])
+
+
+def test_equal_jobs_of_a_period_are_those_that_were_seen_or_of_the_grain() -> None:
+    """A hundred equal jobs in a month are 300 a quarter; one as large as all others counts for most."""
+    hours = np.append(np.arange(0, 720, 7), 729)[:100]
+    equal = SeenLoad.of(np.append(hours[:-1], 729), np.ones(100))
+    unlike = SeenLoad.of(np.append(hours[:-1], 729), np.append(np.ones(99), 99.0))
+
+    assert equal_jobs(PACE, equal) == pytest.approx(300.0)
+    assert equal_jobs(PACE, unlike) == pytest.approx(3.0 * 198.0**2 / (99.0 + 99.0**2))
+    assert equal_jobs(PACE) == pytest.approx(PACE.period_hours / (2.0 * PACE.grain_hours))
+
+
+@pytest.mark.parametrize("hours_between", [1, 6, 24, 72])
+@pytest.mark.parametrize("tolerance", [0.02, 0.1])
+def test_few_jobs_have_a_range_and_many_have_one_figure(hours_between: int, tolerance: float) -> None:
+    """Jobs of unlike sizes at random hours; the figure of the load as it came is within its range."""
+    rng = np.random.default_rng(hours_between)
+    hours = np.append(rng.integers(0, 2190, 2190 // hours_between), 2189)
+    seen = SeenLoad.of(hours, rng.exponential(1.0, len(hours)))
+    pace = replace(STRICT, tolerance=tolerance)
+    found = pace.foretell(seen)
+
+    assert found is not None
+    assert found.is_coarse is (equal_jobs(pace, seen) < (2.0 / tolerance) ** 2)
+    assert found.least <= found.mean <= found.most
+    assert (found.least < found.most) is found.is_coarse
+    assert found.mean == pytest.approx(pace.loss(seen))
+
+
+def test_a_coarse_load_that_was_not_seen_is_drawn_more_often() -> None:
+    """A grain of a day leaves 15 equal jobs in a month."""
+    found = replace(STRICT, grain_hours=24.0).foretell()
+
+    assert found is not None
+    assert found.is_coarse
+    assert found.jobs == pytest.approx(730.0 / 48.0)
+    assert found.least < found.mean < found.most

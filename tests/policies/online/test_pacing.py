@@ -320,6 +320,44 @@ def test_the_load_correction_lies_between_the_stated_and_the_observed_load(
     assert PACE.load_correction(Evidence(committed=0.0, yardstick=1.0)) == 1.0
 
 
+@pytest.mark.parametrize("low", [0.7, 0.8])
+@pytest.mark.parametrize("low_weeks", [2, 4, 6])
+@pytest.mark.parametrize(("later", "least"), [(1.0, 0.75), (1.2, 0.999)])
+def test_jobs_are_not_widened_by_a_low_load_that_is_over(
+    low: float, low_weeks: int, later: float, least: float
+) -> None:
+    """A week after its end only the money that it left over widens them; while it was low they were wider."""
+    pace = Pace(budget=60.0, grain_hours=0.05)
+    steps, _ = fluid_run(pace, np.repeat([low, later], [168 * low_weeks, 169]))
+    planned = TABLE.planned(60.0).multiplier
+
+    assert steps[168 * low_weeks - 1].position.multiplier < 0.5 * planned
+    assert steps[-1].position.multiplier > least * planned
+
+
+@pytest.mark.parametrize("factor", [0.25, 0.5, 0.7])
+def test_a_load_that_stays_low_spends_its_budget(factor: float) -> None:
+    """After three days, and for months: the last week is as low as all before it."""
+    pace = Pace(budget=60.0, grain_hours=0.05)
+    _, paid = fluid_run(pace, np.full(24 * 60, factor))
+    by_days = np.diff(np.concatenate([[0.0], paid])[::240]) / (60.0 * 240.0)
+    most = factor * TABLE.costs(TABLE.rates)[-1] / 60.0
+
+    assert np.all(by_days[1:] > 0.9 * min(most, 1.0)), by_days
+
+
+def test_a_memory_without_the_last_week_is_read() -> None:
+    """The week is taken to be like all before it, so the law goes on as it did."""
+    steps, _ = fluid_run(Pace(budget=60.0, grain_hours=0.05), np.full(500, 0.6))
+    memory = steps[-1].memory
+    found, without = Evidence.of(memory), Evidence.of((*memory[:-3], memory[-1]))
+
+    assert found is not None
+    assert without is not None
+    assert without.recent.ratio == pytest.approx(without.ratio)
+    assert without.recent_stated == pytest.approx(found.recent_stated, rel=0.2)
+
+
 def test_a_rough_load_is_believed_later_than_an_even_one() -> None:
     """Half of the load for ten days: that of regular hours is believed, that of one burst a day is not."""
     even = np.full(240, 0.5)
@@ -402,9 +440,9 @@ def test_a_new_belief_about_sizes_is_no_burst() -> None:
 
 
 def test_a_memory_without_the_cost_of_jobs_is_read() -> None:
-    """An earlier version kept two numbers less."""
+    """An earlier version kept four numbers less."""
     step = pace_step(PACE, TABLE, np.ones(3), books(spent=100.0, elapsed_hours=3.0))
-    memory = *step.memory[:-3], step.memory[-1]
+    memory = *step.memory[:-5], step.memory[-1]
     found, known = Evidence.of(memory), Evidence.of(step.memory)
 
     assert found is not None

@@ -196,3 +196,45 @@ def test_more_money_that_buys_nothing_is_said_in_the_unit_that_was_asked(
         f"{name}: ${48.8 * hours:,.2f}/{per} is not spent: more than ${51.2 * hours:,.2f}/{per} buys" in said
     )
     assert f"{name}: the last ${more['beyond_knee']['spend'] * hours:,.2f}/{per} of it buy" in said
+
+
+@pytest.mark.parametrize("nodes", [3, 5, 40])
+@pytest.mark.parametrize(("unit", "hours"), [("h", 1.0), ("month", 730.0)])
+def test_on_one_machine_a_limit_on_nodes_is_the_budget_of_these_nodes(
+    tmp_path: Path, nodes: int, unit: str, hours: float
+) -> None:
+    """Nodes of four GPUs at 8 dollars an hour; `boa plan --max-nodes` says the same of them."""
+    budget, site = f"{60.0 * hours}/{unit}", a_site(tmp_path)
+    asked = ("whatif", *site, "--budget", budget, "--change", f"nodes={nodes}")
+    found, limit = answer(*asked)["scenarios"][1], f"nodes={nodes}"
+    planned = answer("plan", *site, "--budget", budget, "--max-nodes", nodes)["second_limit"]
+    said = " ".join(boa(*asked).stdout.split())
+
+    if nodes == 3:
+        assert (found["status"], found["mean_jct_hours"], found["spend"]) == ("infeasible", None, None)
+        assert f"{limit} is infeasible. " in said
+        assert planned["mean_jct_hours"] is None
+        return
+    alone = answer("plan", *site, "--budget", f"{min(8.0 * nodes, 60.0)}/h")
+    assert found["mean_jct_hours"] == pytest.approx(alone["mean_jct_hours"])
+    assert found["spend"] == pytest.approx(alone["mean_spend"])
+    assert (planned is None) is (nodes == 40)
+    if nodes < 7:
+        assert planned["mean_jct_hours"] == pytest.approx(alone["mean_jct_hours"])
+        assert f"Under {limit} jobs take at least" in said
+        assert "more money under it buys nothing" in said
+
+
+@pytest.mark.parametrize("value", ["0", "1.5", "two", ""])
+def test_a_limit_on_nodes_is_a_whole_number(tmp_path: Path, value: str) -> None:
+    """And a list of jobs has quotas in its place."""
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    site, lists = a_site(tmp_path), ("--jobs", tmp_path / "jobs.csv", "--budget", "60/h")
+    for asked, said in (
+        (("whatif", *site, "--budget", "60/h", "--change", f"nodes={value}"), "nodes"),
+        (("whatif", *site, *lists, "--change", "nodes=4"), "a limit on nodes is for a stream or a trace"),
+        (("plan", *site, *lists, "--max-nodes", "4"), "--max-nodes is for a stream of jobs"),
+    ):
+        error = boa(*asked).exception
+        assert isinstance(error, InputError)
+        assert said in str(error)
