@@ -53,6 +53,7 @@ def test_an_intent_is_open_with_all_its_nodes_from_the_start() -> None:
     store = MemoryStore()
     store.record_intents([a_launch(), StopJob(id="s", job="a", generation=1, reason="")], at=5.0)
     assert unseen(store) == [("t1/0", "t1/1")]
+    assert [launch.at for launch in store.unsettled()] == [5.0]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +101,12 @@ def test_a_cool_down_ends_at_its_instant_and_grows_with_each_refusal() -> None:
     assert (set(store.cooldowns(189.9)), set(store.cooldowns(190.0))) == ({KEY}, set())
     store.record_outcome(a_launch("t2"), FULL, at=200.0)
     assert (store.cooldowns(200.0)[KEY].until, store.cooldowns(200.0)[KEY].times) == (560.0, 2)
-    store.close_offers(Refused(reason="", kind="quota", scopes=("other/*/spot",)), at=200.0)
-    assert set(store.cooldowns(200.0)) == {KEY, "other/*/spot"}
+    store.close_offers(Refused(reason="", kind="quota", scopes=("other/*/spot", "third")), at=200.0)
+    assert {scope: rest.kind for scope, rest in store.cooldowns(200.0).items()} == {
+        KEY: "no-capacity",
+        "other/*/spot": "quota",
+        "third": "quota",
+    }
 
 
 def test_a_launch_that_comes_opens_only_what_it_proves() -> None:

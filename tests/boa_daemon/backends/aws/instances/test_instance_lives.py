@@ -92,6 +92,8 @@ def test_after_a_restart_the_launch_tells_whether_an_ordered_run_had_begun() -> 
     assert life_now(lived(3, "stopped", stopped=STOP, launched_at=before), None) == 2
     assert life_now(lived(3, "stopped", stopped=STOP, launched_at=after), None) == 4
     assert life_now(lived(3, "stopped"), None) == 4
+    # The first life is a launch: whatever a tag says, it has begun.
+    assert life_now(lived(1, "stopped", stopped=STOP, launched_at=before), None) == 2
 
 
 @given(

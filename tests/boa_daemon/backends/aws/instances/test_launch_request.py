@@ -102,7 +102,18 @@ def test_the_price_tag_is_compute_alone_by_the_offer_or_else_the_catalogue() -> 
     """Extras have a tag of their own, so that they are not billed twice."""
     priced = replace(OFFER, usd_per_hour=5.5, extras=(("disk", 0.5),))
     assert [tags(each)[request.PRICE_TAG] for each in (priced, OFFER)] == ["5", "4"]
-    assert tags(priced)[request.EXTRAS_TAG].startswith("disk=0.02")
+    assert tags(replace(OFFER, usd_per_hour=12.34567))[request.PRICE_TAG] == "12.3457"
+
+
+def test_the_extras_of_a_node_are_those_of_its_subnet_with_the_dearer_transfer() -> None:
+    """A node without an address pays none; the offer of a far region may know of more transfer."""
+    far = replace(OFFER, usd_per_hour=5.5, extras=(("transfer", 0.75),))
+    kinds = [
+        {word.partition("=")[0] for word in tags(offer, target)[request.EXTRAS_TAG].split()}
+        for offer, target in ((OFFER, TARGET), (OFFER, replace(TARGET, has_address=False)), (far, TARGET))
+    ]
+    assert kinds == [{"disk", "address"}, {"disk"}, {"disk", "address", "transfer"}]
+    assert "transfer=0.750000" in tags(far)[request.EXTRAS_TAG]
 
 
 def test_a_node_is_rented_for_its_first_job_under_a_tag_that_ec2_takes() -> None:
