@@ -21,7 +21,8 @@ NEVER = "--steps 1000000 --every 1000000 --pause 0.02"
 class Shape:
     """A command, the files beside it, what it needs, its GPUs, and the step after which it is stopped.
 
-    `never` is what must not be printed: the next command, which a stop must keep from running.
+    `never` is what must not be printed: the next command, which a stop must keep from running. A stop must
+    end within `stop_seconds`, if that is not 0: long before its grace is over.
     """
 
     run: str
@@ -32,6 +33,7 @@ class Shape:
     after_step: int = 20
     grace_seconds: float = 60.0
     never: str = ""
+    stop_seconds: float = 0.0
 
     @property
     def is_possible(self) -> bool:

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from command_parts import BIN, JOBS, LAUNCH, LOOP, NEVER, NEXT, OTHER, PLAIN, PYTHON, Shape, launcher
 from engine_bench import EXAMPLES, TORCHRUN, Bench
+from lasting_commands import LASTING
 from ordinary_commands import ORDINARY
 
 from boa_daemon.job.unit import read_json
@@ -739,7 +740,9 @@ SCRIPTS: dict[str, Shape] = {
 }
 """How a script is run, what it does to its signals, descriptors and forks, and further launchers."""
 
-SHAPES: dict[str, Shape] = {**SHELLS, **HELPERS, **LAUNCHERS, **FRAMEWORKS, **MORE, **SCRIPTS, **ORDINARY}
+SHAPES: dict[str, Shape] = {
+    **SHELLS, **HELPERS, **LAUNCHERS, **FRAMEWORKS, **MORE, **SCRIPTS, **ORDINARY, **LASTING
+}  # fmt: skip
 
 
 def try_shape(
@@ -773,7 +776,7 @@ def try_shape(
     if kill_at is not None and kill_at >= 0.0:
         time.sleep(kill_at)
         kill_keepers(bench, whom)
-    end = bench.wait_end(seconds=seconds)
+    end = bench.wait_end(seconds=shape.stop_seconds or seconds)
     return end, bench.printed()
 
 

@@ -341,7 +341,7 @@ class Fuzz:
             file["environment"] = {
                 k: v for k, v in file["environment"].items() if k.isidentifier() and "BOA" not in k
             }
-        if file["workdir"].startswith(("/root", "/proc")) or file["workdir"] == "/":
+        if file["workdir"].startswith(("/root", "/proc", "..")) or file["workdir"] == "/":
             file.pop("artifacts", None)  # Copying the machine proves nothing and takes an hour.
         return file, packed
 

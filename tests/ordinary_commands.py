@@ -29,8 +29,8 @@ SHELLS: dict[str, Shape] = {
     "TERM ignored, then": _goes_no_further(f"trap '' TERM; {_THEN}"),
     "TERM and HUP ignored, then": _goes_no_further(f"trap '' TERM HUP INT; {_THEN}"),
     "TERM ignored in zsh": _goes_no_further(f"zsh -fc \"trap '' TERM; {_THEN}\"", tool="zsh"),
-    "a trap that does nothing": Shape(run=f"trap : TERM; {LOOP} && echo the trap lets it go on"),
-    "a trap that tells": Shape(run=f"trap 'echo told' TERM; {LOOP} && echo the trap lets it go on"),
+    "a trap that does nothing": _goes_no_further(f"trap : TERM; {LOOP} && echo it went on"),
+    "a trap that tells": _goes_no_further(f"trap 'echo told' TERM; {LOOP} && echo it went on"),
     "trap kill of its group": _goes_no_further(
         f"trap 'trap - TERM; kill -- -$$' TERM INT EXIT; sleep 1000 & {_THEN}"
     ),

@@ -68,6 +68,7 @@ NOT_OF_ONE_MODULE = {
     "boa_daemon/daemon/test_budget_settings.py": "config.py and the planner: budgets per month and per hour",
     "boa_daemon/daemon/test_health.py": "the loop with jobs that stall, fail, or lose their node",
     "boa_daemon/engines/test_contract.py": "what every engine promises",
+    "boa_daemon/engines/test_process_limits.py": "local.py, keeper and guard without room for a process",
     "boa_daemon/gate/test_best_order.py": "the broker against benchmarks/gate_best.py",
     "boa_daemon/gate/test_client.py": "job/gate/client.py against a gate, with the fixtures of this folder",
     "boa_daemon/gate/test_faults.py": "broker, server and client while jobs and gates fail",

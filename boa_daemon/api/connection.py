@@ -12,6 +12,7 @@ import socket
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 60.0
 _TRUSTED = ("/run/",)
 """Folders in which only root creates entries, so that root has placed any socket there."""
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _FIRST_REDIRECT, _FIRST_ERROR = 300, 400
 
 
@@ -113,8 +113,8 @@ class _OverSocket:
 class _OverNetwork:
     """A connection to a URL."""
 
-    def __init__(self, client: httpx.Client) -> None:
-        self._client = client
+    def __init__(self, client: httpx.Client, proxy: str | None) -> None:
+        self._client, self._proxy = client, proxy
 
     @contextmanager
     def request(
@@ -126,7 +126,10 @@ class _OverNetwork:
             with self._client.stream(method, target, headers=dict(headers), content=content) as answer:
                 yield Answer(answer.status_code, answer.iter_bytes())
         except httpx.HTTPError as error:
-            raise Unanswered(str(error) or type(error).__name__) from None
+            why = str(error) or type(error).__name__
+            if self._proxy is not None:
+                why += f" (asked through the proxy {self._proxy} of the environment; NO_PROXY leaves it out)"
+            raise Unanswered(why) from None
 
     def close(self) -> None:
         self._client.close()
@@ -148,20 +151,48 @@ def open_http(address: str | Path, token: str | None) -> Http:
     token = (token or "").strip()  # A file of it ends with a line end.
     if not token:
         raise InputError(f"{address} needs a token", hint="Set BOA_TOKEN, or give token=")
-    if url.scheme == "http" and url.hostname not in _LOOPBACK:
+    is_here = _is_loopback(url.hostname or "")
+    if url.scheme == "http" and not is_here:
         raise InputError(f"the token would go to {url.hostname} in the clear", hint="Use https://")
     if not token.isascii() or not token.isprintable():
         raise InputError("a token is printable ASCII without line ends")
     import httpx  # noqa: PLC0415 - unused with a socket
 
-    # Redirects are not followed, so the token reaches no other host.
-    client = httpx.Client(
-        base_url=str(address).rstrip("/"),
-        headers={"Authorization": f"Bearer {token}"},
-        timeout=PATIENCE_SECONDS,
-        verify=url.scheme == "https",
-    )
-    return _OverNetwork(client)
+    proxy = None if is_here else _proxy_of(url.scheme, url.hostname or "")
+    try:
+        # Redirects are not followed, so the token reaches no other host. No proxy leads to this machine.
+        client = httpx.Client(
+            base_url=str(address).rstrip("/"),
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=PATIENCE_SECONDS,
+            verify=httpx.create_ssl_context() if url.scheme == "https" else False,
+            trust_env=proxy is not None,
+        )
+    except (ImportError, ValueError, httpx.InvalidURL) as error:
+        # SOCKS needs a package of its own, for one.
+        why = str(error).partition("\n")[0].rstrip(".")
+        hint = f"Unset its variable, or set NO_PROXY={url.hostname}"
+        raise InputError(f"the proxy {proxy} of the environment cannot be used: {why}", hint=hint) from None
+    return _OverNetwork(client, proxy)
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, by its name or address."""
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def _proxy_of(scheme: str, host: str) -> str | None:
+    """Return the proxy of the environment for an address, without its password; None if there is none."""
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - slow, and unused with a socket
+
+    proxies = getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(host):
+        return None
+    # Not by `urlsplit`, which raises where an address is malformed.
+    return proxy.rpartition("//")[2].partition("/")[0].rpartition("@")[2]
 
 
 def ask(
@@ -267,6 +298,11 @@ def check_owner(path: Path) -> None:
     """
     try:
         found = path.stat()
+    except PermissionError:
+        raise DaemonUnreachable(
+            f"{path} may not be reached: the rights of a folder on its way forbid it. Run this as the "
+            "daemon's user, or set [daemon] socket to one in a folder that you may enter"
+        ) from None
     except OSError:
         raise DaemonUnreachable(
             f"no daemon listens at {path}. Start one with `boa daemon`, or set [daemon] socket"

@@ -121,18 +121,26 @@ def import_numpy_with_one_thread() -> None:
             del os.environ[name]
 
 
+def memory_limits() -> list[str]:
+    """Return the limits on the memory of this process, in words."""
+    return [
+        f"the {each.what} is limited to {_said(soft, each)} ({each.keys})"
+        for each in MEMORY
+        if (soft := resource.getrlimit(each.number)[0]) != resource.RLIM_INFINITY
+    ]
+
+
 def shortage_of(error: BaseException) -> str:
     """Return what this process lacks, and what to try, if an error comes from that; else an empty text."""
     for one in _chain(error):
         said = str(one)
         if isinstance(one, MemoryError) or "failed to map segment" in said or _has(one, errno.ENOMEM):
-            limits = [
-                f"the {each.what} is limited to {_said(soft, each)} ({each.keys})"
-                for each in MEMORY
-                if (soft := resource.getrlimit(each.number)[0]) != resource.RLIM_INFINITY
-            ]
+            limits = memory_limits()
             return f"no memory is left: {'; '.join(limits) or 'the machine or its control group is full'}"
         if "can't start new thread" in said:
+            if limits := memory_limits():
+                # The kernel's answer does not say which of the two it is; a thread needs 8 MiB of addresses.
+                return f"no thread can be started, for want of memory or of threads: {'; '.join(limits)}"
             soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
             count = "" if soft == resource.RLIM_INFINITY else f" to {soft}"
             return (

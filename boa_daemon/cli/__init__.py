@@ -7,21 +7,25 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from boa_daemon.cli.common.output import (
     NEAREST,
+    OutputFailed,
+    discard_output,
     exit_quietly_without_readers,
     forget_printed,
     print_json,
     stderr_console,
+    streams_that_may_fail,
     was_printed,
 )
 from boa_daemon.cli.verbs import Verbs, usage_errors
-from boa_daemon.errors import USAGE, BoaError, exit_code_of
+from boa_daemon.errors import FAILED, USAGE, BoaError, exit_code_of
 from boa_daemon.version import __version__
 from policies.errors import InfeasibleBudget, PolicyError
 
@@ -62,15 +66,37 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A name or a line of a log may have characters that a terminal's encoding lacks.
             stream.reconfigure(errors=NEAREST)
+    with streams_that_may_fail():
+        try:
+            _run()
+        except OutputFailed as fault:
+            sentence = (
+                f"the answer could not be written to standard output: {fault}. Make room, and ask again"
+            )
+            stderr_console().print(f"[bold red]OutputError[/]: {sentence}")
+            discard_output()
+            sys.exit(FAILED)
+        except BrokenPipeError:
+            # The reader closed the pipe (`boa ... | head`), so an error message would reach nobody.
+            discard_output()
+            sys.exit(0)
+
+
+def _run() -> NoReturn:
+    """Run the command line in `sys.argv`, and exit."""
     try:
         app()
+        sys.exit(0)
     except (BoaError, PolicyError) as error:
         _say(type(error).__name__, str(_in_unit_asked(error)), exit_code_of(error))
         sys.exit(exit_code_of(error))
     except SystemExit as end:
-        if end.code == USAGE and _wants_json() and not was_printed():
-            said = usage_errors[0] if usage_errors else "the command line is wrong: add --help"
-            print_json({"error": "UsageError", "message": said, "exit_code": USAGE})
+        with _own_code_first(end.code):
+            if end.code == USAGE and _wants_json() and not was_printed():
+                said = usage_errors[0] if usage_errors else "the command line is wrong: add --help"
+                print_json({"error": "UsageError", "message": said, "exit_code": USAGE})
+            if sys.stdout is not None:
+                sys.stdout.flush()
         raise
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in OF_THE_DAEMON:
@@ -80,12 +106,35 @@ def main() -> None:
         missing = f"this command needs {error.name}, which boa-client leaves out. {install_daemon_command()}"
         _say("MissingExtra", missing, USAGE)
         sys.exit(USAGE)
+    except FileNotFoundError:
+        if _has_folder():
+            raise
+        _say(
+            "InputError", "the folder that this command runs in is gone. Change to another, as by `cd`", USAGE
+        )
+        sys.exit(USAGE)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-    except BrokenPipeError:
-        # The reader closed the pipe (`boa ... | head`), so an error message would reach nobody.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+
+
+def _has_folder() -> bool:
+    """Return whether the folder that this process runs in still exists."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@contextmanager
+def _own_code_first(code: object) -> Iterator[None]:
+    """Where a command has failed, its own exit code matters more than a disk without room for its words."""
+    try:
+        yield
+    except (OutputFailed, BrokenPipeError):
+        if code in (None, 0):
+            raise
+        discard_output()
 
 
 def _in_unit_asked(error: BoaError | PolicyError) -> Exception:
@@ -112,8 +161,9 @@ def _say(name: str, sentence: str, code: int) -> None:
     console = stderr_console()
     console.print(f"[bold red]{name}[/]: ", end="")
     console.print(sentence, markup=False)
-    if _wants_json() and not was_printed():
-        print_json({"error": name, "message": sentence, "exit_code": code})
+    with _own_code_first(code):
+        if _wants_json() and not was_printed():
+            print_json({"error": name, "message": sentence, "exit_code": code})
 
 
 def _wants_json() -> bool:

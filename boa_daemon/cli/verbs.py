@@ -46,6 +46,7 @@ VERBS: dict[str, Verb] = {
     "solve": Verb("cli.plan.solve:solve", PLAN),
     "frontier": Verb("cli.plan.frontier:frontier", PLAN),
     "plan": Verb("cli.plan.plan:plan", PLAN),
+    "calendar": Verb("cli.plan.calendar:calendar", PLAN),
     "commit": Verb("cli.plan.commit:commit", PLAN),
     "blocks": Verb("cli.plan.blocks:blocks", PLAN),
     "whatif": Verb("cli.plan.whatif:whatif", PLAN),

@@ -35,7 +35,7 @@ from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.keeper import GO, start_apart
 from boa_daemon.job.leavings import remove_trees
 from boa_daemon.job.logs import read_log
-from boa_daemon.job.processes import kill_all_carrying
+from boa_daemon.job.processes import carrying, kill_all_carrying
 from boa_daemon.job.regular_files import device_and_inode, files_below
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit, acting_as, read_json, write_json
@@ -70,8 +70,6 @@ class LocalEngine:
     """Implements `Runner` with processes of this machine; its state is in files below `root`."""
 
     name = "local"
-    _is_here = True
-    """Whether the processes of jobs are on this machine."""
 
     def __init__(
         self,
@@ -88,6 +86,8 @@ class LocalEngine:
         self._over: dict[tuple[JobId, int], RunReport] = {}
         self._ahead: dict[JobId, WaitingGeneration] = {}
         self._unbegun: set[JobId] = set()
+        self._claimed: set[JobId] = set()
+        """Jobs that an earlier daemon had given GPUs, and of whose start nothing is known yet."""
         self._unwaited: list[subprocess.Popen[bytes]] = []
         self._disk = device_and_inode(self.layout.root)
         self.inside: JobAccessPort = LocalJobAccess(self._running_at, lambda: job_environment(os.environ))
@@ -149,6 +149,13 @@ class LocalEngine:
             return Accepted()
         if now is not None and (now.number > action.generation or not self._look(now).is_over):
             return Refused(reason=f"generation {now.number} of {action.job} is not over")
+        if action.job in self._claimed:
+            self._claimed.discard(action.job)
+            lost = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
+            if self._runs_unknown(lost):
+                # Its files were deleted while no daemon ran: it is not started a second time beside itself.
+                self._runs[action.job] = lost
+                return Accepted()
         try:
             self._start(spec, action)
         except OSError as error:
@@ -380,14 +387,12 @@ class LocalEngine:
         generation = self.layout.generation(run.job, run.number)
         folders = _unit_folders(generation)
         units = self._statuses(folders)
-        if (
-            not units
-            and self._is_here
-            and self._disk is not None
-            and device_and_inode(self.layout.root) == self._disk
-        ):
+        if not any(units) and _are_deleted(folders):
             # On a disk that is not mounted nothing is known; here somebody has deleted them.
-            return self._over.setdefault((run.job, run.number), _deleted(run, self.layout))
+            is_there = self._disk is not None and device_and_inode(self.layout.root) == self._disk
+            if is_there and self._has_ended_without_files(run):
+                return self._over.setdefault((run.job, run.number), folder_deleted(run))
+            return report_of(run, ())
         if is_broken(units):
             self._signal(generation, signal.SIGUSR1)
         elif run.is_kill_ordered or run.is_stop_ordered:
@@ -397,6 +402,23 @@ class LocalEngine:
         if report.is_over:
             self._over[run.job, run.number] = report
         return report
+
+    def _runs_unknown(self, run: Generation) -> bool:
+        """Return whether a generation of which there are no files runs, or may run."""
+        return any(carrying(mark) for mark in self._marks(run))
+
+    def _has_ended_without_files(self, run: Generation) -> bool:
+        """End a generation whose files somebody deleted; return whether nothing of it runs any more.
+
+        Nobody could stop it otherwise, and it would hold its nodes for ever. Its keepers end too.
+        """
+        for mark in self._marks(run):
+            kill_all_carrying(mark)
+        return True
+
+    def _marks(self, run: Generation) -> list[str]:
+        """Return the variables that the processes of a generation carry, one for each unit it may have."""
+        return [f"BOA_UNIT={unit_name(self.layout, run.job, run.number, rank)}" for rank in range(run.gpus)]
 
     def _statuses(self, folders: Sequence[Path]) -> list[UnitStatus | None]:
         """Return the statuses of units, None for an unreadable one; end units that have lost their keeper."""
@@ -428,6 +450,7 @@ class LocalEngine:
     def reattach(self) -> Mapping[JobId, RunReport]:
         """Read all jobs and generations back from the files, and return their reports."""
         remove_torn(self.layout.code)
+        self._claimed = set(self._specs)
         for file in sorted(self.layout.root.glob("*/spec.json")):
             is_forgotten = (file.parent / "forgotten").exists()
             document = None if is_forgotten else read_json(file, must_be_read=True)
@@ -458,9 +481,9 @@ class LocalEngine:
             is_begun = any((folder / name).exists() for name in ("keeper.json", "exit.json"))
             try:
                 if not is_begun:
+                    self._start_keeper(folder)
                     # The keeper's time to start counts from now.
                     os.utime(folder / "unit.json")
-                    self._start_keeper(folder)
             except (OSError, ValueError):
                 have_begun = False
         return have_begun
@@ -546,11 +569,17 @@ def job_environment(own: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _deleted(run: Generation, layout: Layout) -> RunReport:
-    """End a generation whose folder somebody deleted: nobody could stop it any more. Its keepers end too."""
-    for rank in range(run.gpus):
-        kill_all_carrying(f"BOA_UNIT={unit_name(layout, run.job, run.number, rank)}")
-    return folder_deleted(run)
+def _are_deleted(folders: Sequence[Path]) -> bool:
+    """Return whether none of the folders has its unit's file; what cannot be looked at now is there."""
+    for folder in folders:
+        try:
+            os.stat(folder / "unit.json")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            pass
+        return False
+    return True
 
 
 def _take_over(generation: Path) -> None:

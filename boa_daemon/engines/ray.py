@@ -23,10 +23,11 @@ from typing import Any
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.local_units import authentic_status, read_unit_status, send_to_keeper
 from boa_daemon.engines.ray_job_access import RayJobAccess, run_ray_command
-from boa_daemon.engines.run_reports import UnitStatus
+from boa_daemon.engines.run_reports import Generation, UnitStatus
 from boa_daemon.errors import MissingExtra
 from boa_daemon.extras import install_command
 from boa_daemon.job.keeper import start_apart
+from boa_daemon.job.processes import kill_all_carrying
 from boa_daemon.job.unit import Unit, lost_end, read_json, sealed_document, write_json
 from boa_daemon.tick.facts.actions import StartJob
 from boa_daemon.tick.facts.ports import Accepted, JobGate, Refused, Unknown
@@ -48,7 +49,6 @@ class RayEngine(LocalEngine):
     """Implements `Runner` with tasks on a Ray cluster; `root` is a folder that all its nodes share."""
 
     name = "ray"
-    _is_here = False
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class RayEngine(LocalEngine):
             ray.init(address=address, namespace="boa", log_to_driver=False)
         # So jobs that call `ray.init(address="auto")` find this cluster, even if another one runs here.
         self._environment = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, **(environment or {})}
-        self._launch_task, self._look_task, self._signal_task, self._inside_task = (
-            ray.remote(function) for function in (_launch, _look, _signal, _inside)
+        self._launch_task, self._look_task, self._signal_task, self._end_task, self._inside_task = (
+            ray.remote(function) for function in (_launch, _look, _signal, _end, _inside)
         )
         self.inside = RayJobAccess(ray, self._running_at, self._begin_inside)
 
@@ -141,7 +141,7 @@ class RayEngine(LocalEngine):
             {kind: float(unit.environment["BOA_GPUS_PER_NODE"]), resource_of(node): _PIN}
             for unit, node in zip(units, nodes, strict=True)
         ]
-        self._ray.util.placement_group(bundles, name=_group_of(units[0].folder), lifetime="detached")
+        self._ray.util.placement_group(bundles, name=_group_of(units[0].folder.parent), lifetime="detached")
 
     def _signal(self, generation: Path, number: signal.Signals) -> None:
         for folder in generation.glob("n*"):
@@ -166,13 +166,30 @@ class RayEngine(LocalEngine):
             for folder, task in zip(folders, asked, strict=True)
         ]
         if units and all(unit is not None and unit["exit"] is not None for unit in units):
-            self._release(folders[0])
+            self._release(folders[0].parent)
         return units
 
-    def _release(self, folder: Path) -> None:
+    def _release(self, generation: Path) -> None:
         with suppress(ValueError):
-            group = self._ray.util.get_placement_group(_group_of(folder))
+            group = self._ray.util.get_placement_group(_group_of(generation))
             self._ray.util.remove_placement_group(group)
+
+    def _runs_unknown(self, run: Generation) -> bool:
+        """Return whether Ray keeps GPUs for the generation."""
+        try:
+            self._ray.util.get_placement_group(_group_of(self.layout.generation(run.job, run.number)))
+        except ValueError:
+            return False
+        return True
+
+    def _has_ended_without_files(self, run: Generation) -> bool:
+        """End the processes on all nodes, as nobody knows theirs; return whether all nodes have answered."""
+        marks = self._marks(run)
+        tasks = [self._on(self._end_task, node).remote(marks) for node in self._joined()]
+        if not all(self._answer(task) for task in tasks):
+            return False
+        self._release(self.layout.generation(run.job, run.number))
+        return True
 
     def _on(self, task: Any, node: NodeId) -> Any:
         """Return a task pinned to a node."""
@@ -190,9 +207,9 @@ def _node_of(folder: Path) -> NodeId:
     return str((read_json(folder / "node.json") or {}).get("node", ""))
 
 
-def _group_of(folder: Path) -> str:
+def _group_of(generation: Path) -> str:
     """Return the name of a generation's placement group."""
-    return f"boa:{folder.parent}"
+    return f"boa:{generation}"
 
 
 def _gone(folder: Path, asked: int) -> UnitStatus | None:
@@ -223,6 +240,13 @@ def _clean(environment: Mapping[str, str]) -> dict[str, str]:
 def _look(folder: str, asked: int, environment: Mapping[str, str]) -> UnitStatus | None:
     """Read the status of a unit on this node; it contains the number of the question."""
     return read_unit_status(Path(folder), asked, lambda unit: start_apart(unit, _clean(environment)).wait())
+
+
+def _end(marks: Sequence[str]) -> bool:
+    """End the processes on this node that carry one of the variables."""
+    for mark in marks:
+        kill_all_carrying(mark)
+    return True
 
 
 def _signal(folder: str, number: int) -> None:

@@ -120,6 +120,9 @@ def _verdict(
     if run.is_kill_ordered and all(end["killed"] or end.get("agent_lost") for end in ends):
         return "failed", "killed", "ended at once, as ordered"
     if any(end.get("agent_lost") for end in ends):
+        never_kept = next((why for end in ends if (why := end.get("never_kept"))), "")
+        if never_kept:
+            return "failed", "agent-lost", f"the keeper of a unit could not start: {never_kept}"
         return "failed", "agent-lost", "the keeper of a unit died, and the job's processes were killed"
     if any(end["stop_asked"] for end in ends):
         return "stopped", None, _stop_evidence(run, facts, is_hard=any(end["killed"] for end in ends))

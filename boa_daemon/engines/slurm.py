@@ -61,7 +61,6 @@ class SlurmEngine(LocalEngine):
     """Implements `Runner` with jobs of Slurm; `root` is a folder that all its nodes share."""
 
     name = "slurm"
-    _is_here = False
 
     def __init__(
         self,
@@ -263,6 +262,26 @@ class SlurmEngine(LocalEngine):
         if found:
             return found[0]
         return None if number is None else SlurmJob(id=str(number), state=GONE_STATE)
+
+    def _runs_unknown(self, run: Generation) -> bool:
+        try:
+            return any(job.is_live or job.waits for job in self._jobs_of(run))
+        except (SlurmSilent, SlurmRefused):
+            return True
+
+    def _has_ended_without_files(self, run: Generation) -> bool:
+        """Cancel the job in Slurm, which its comment finds; return whether Slurm says that it is over."""
+        try:
+            going = [job for job in self._jobs_of(run) if job.is_live or job.waits]
+            for job in going:
+                self._slurm.cancel(job.id)
+        except (SlurmSilent, SlurmRefused):
+            return False
+        return not going
+
+    def _jobs_of(self, run: Generation) -> list[SlurmJob]:
+        comment = self._comment(self.layout.generation(run.job, run.number))
+        return [job for job in self._slurm.jobs() if job.comment == comment]
 
     def _statuses(self, folders: Sequence[Path]) -> list[UnitStatus | None]:
         """Return the statuses of units from their files, and whether they run from Slurm."""

@@ -295,7 +295,7 @@ def _of_region(prices: PriceFile, document: Document, region: str) -> PriceFile:
     """
     if region and prices.region and prices.region != region:
         problem = f"prices of {prices.region}, but nodes are rented in {region}"
-        hint = f"`boa prices --refresh {document.name} --region {region}` fetches the prices of that region"
+        hint = f"`boa prices refresh {document.name} --region {region}` fetches the prices of that region"
         raise document.error(problem, at=("region",), hint=hint)
     types = [row for row in prices.types if not (region and row.region) or row.region == region]
     seen: dict[tuple[str, str], TypeRow] = {}

@@ -101,8 +101,16 @@ def read_document(path: str | Path, *, otherwise: Language = "yaml") -> Document
     Raises:
         InputError: when the file cannot be read, is empty, not UTF-8, breaks off or repeats a key.
     """
+    return parse_document(read_text(path), path, otherwise=otherwise)
+
+
+def parse_document(text: str, path: str | Path, *, otherwise: Language = "yaml") -> Document:
+    """Return the content of a file's text.
+
+    Raises:
+        InputError: when it is empty, breaks off or repeats a key.
+    """
     name = "standard input" if str(path) == "-" else str(path)
-    text = read_text(path)
     if not text.strip():
         raise InputError("the file is empty", file=name)
     language = _LANGUAGES.get(Path(path).suffix.lower(), otherwise)

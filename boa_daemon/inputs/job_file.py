@@ -122,7 +122,7 @@ class _JobFile(Strict):
         "nodes",
     )
     stop_grace_seconds: Public[Positive] = Field(
-        default=60.0, description="seconds for a checkpoint before the job is stopped"
+        default=60.0, description="seconds at a stop for the checkpoint and for what the script does after it"
     )
     retries: Public[int | dict[FailureCause, int]] = Field(
         default=DEFAULT_RETRIES,

@@ -79,6 +79,7 @@ class _Exit(_Word):
     is_done: bool
     lacks_result: bool
     agent_lost: bool = False
+    never_kept: Annotated[str, Field(max_length=1000)] = ""
     ended_at: Annotated[float, Field(allow_inf_nan=False)] | None = None
 
 

@@ -25,6 +25,7 @@ Trouble: TypeAlias = Literal[
     "address",
     "tables",
     "file size",
+    "beside",
 ]
 _OF_ERRNO: dict[int, Trouble] = {
     errno.ENOSPC: "full",

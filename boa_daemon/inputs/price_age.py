@@ -51,9 +51,7 @@ def stale_prices(notes: Iterable[PriceNote], today: date) -> str:
     if not old:
         return ""
     said = "; ".join(f"{', '.join(names)}: {day}" for day, names in sorted(old.items()))
-    return (
-        f"prices are older than {STALE_DAYS} days ({said}); `boa prices --refresh FILE`, then --prices FILE"
-    )
+    return f"prices are older than {STALE_DAYS} days ({said}); `boa prices refresh FILE`, then --prices FILE"
 
 
 def spot_priced(notes: Iterable[PriceNote]) -> str:

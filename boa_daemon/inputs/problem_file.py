@@ -79,7 +79,7 @@ def parse_problem(
     """
     if not isinstance(document.content, Mapping):
         message = f"a problem file is a mapping with the key classes; got {a_kind(document.content)}"
-        hint = "A trace goes to boa simulate --trace, a list of jobs to boa plan --jobs"
+        hint = "A trace goes to boa simulate --trace, a list of jobs to boa calendar"
         raise document.error(message, hint=hint if document.language == "csv" else "")
     file = checked(FileRow, document.content, document=document)
     budget = _budget(file.budget, document)

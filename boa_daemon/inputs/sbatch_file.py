@@ -167,16 +167,11 @@ class _Said:
         return int(value)
 
 
-def is_sbatch(path: Path) -> bool:
+def is_sbatch(path: Path, text: str) -> bool:
     """Return whether a file is a batch script: by its name, or as a script with lines for sbatch."""
-    if path.suffix in SUFFIXES:
-        return True
-    try:
-        with path.open("rb") as file:
-            head = file.read(65_536)
-    except OSError:
-        return False
-    return head.startswith(b"#!") and re.search(rb"(?m)^#SBATCH[\s-]", head) is not None
+    return path.suffix in SUFFIXES or (
+        text.startswith("#!") and re.search(r"(?m)^#SBATCH[\s-]", text[:65_536]) is not None
+    )
 
 
 def read_sbatch(path: Path, environ: Mapping[str, str] = os.environ) -> SbatchFile:
@@ -187,11 +182,20 @@ def read_sbatch(path: Path, environ: Mapping[str, str] = os.environ) -> SbatchFi
     Raises:
         InputError: when it cannot be read, or for the first option that cannot be meant, with its line.
     """
-    text = read_text(path).replace("\r\n", "\n")
+    return parse_sbatch(read_text(path), path, environ)
+
+
+def parse_sbatch(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> SbatchFile:
+    """Return the text of a batch script as a job file.
+
+    Raises:
+        InputError: for the first option that cannot be meant, with its line.
+    """
+    text = text.replace("\r\n", "\n")
     if "\n" not in text:
         text = text.replace("\r", "\n")
     lines = text.split("\n")
-    said = _Said(path=str(path), line=1)
+    said = _Said(path="standard input" if str(path) == "-" else str(path), line=1)
     _read_first_line(said, lines[0])
     has_begun = False
     for number, line in enumerate(lines, start=1):
@@ -604,7 +608,7 @@ def _content(said: _Said, text: str, path: Path) -> dict[str, Any]:
     cpus = sizes.get("cpus-per-task", 0) * tasks_per_node or sizes.get("cpus-per-gpu", 0) * on_node
     memory = sizes.get("mem") or sizes.get("mem-per-cpu", 0) * cpus or sizes.get("mem-per-gpu", 0) * on_node
     content: dict[str, Any] = {
-        "name": said.values.pop("name", re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem) or "job"),
+        "name": said.values.pop("name", _name_of(path)),
         "class": said.comment.get("class", "default"),
         "workdir": said.values.pop("workdir", str(Path.cwd())),
         "min_gpus": gpus,
@@ -650,9 +654,16 @@ def _content(said: _Said, text: str, path: Path) -> dict[str, Any]:
     return content
 
 
+def _name_of(path: Path) -> str:
+    """Return the name of a job whose script says none; that of standard input is sbatch's own."""
+    return "sbatch" if str(path) == "-" else re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem) or "job"
+
+
 def document_of(found: SbatchFile, path: Path) -> Document:
     """Return the job file of a script as a document."""
-    return Document(name=str(path), content=dict(found.content), language="json")
+    return Document(
+        name="standard input" if str(path) == "-" else str(path), content=dict(found.content), language="json"
+    )
 
 
 _OF_SRUN = frozenset(

@@ -10,10 +10,10 @@ from typing import Any
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.code_archive import Progress, pack, why_left_out
-from boa_daemon.inputs.document_file import Document, KeyPath, read_document
+from boa_daemon.inputs.document_file import Document, KeyPath, parse_document, read_text
 from boa_daemon.inputs.elasticity import elastic_script
 from boa_daemon.inputs.job_file import check_job, instant_of
-from boa_daemon.inputs.sbatch_file import document_of, is_sbatch, read_sbatch
+from boa_daemon.inputs.sbatch_file import SbatchNote, document_of, is_sbatch, parse_sbatch
 from boa_daemon.units import format_instant
 
 
@@ -27,8 +27,32 @@ def read_submission(
     Raises:
         InputError: when the file is not a job file, its workdir is not a folder, or its deadline is past.
     """
+    document, _ = read_job_file(path)
+    return submission_of(document, path, now=now, progress=progress)
+
+
+def read_job_file(path: Path) -> tuple[Document, tuple[SbatchNote, ...]]:
+    """Return the document of a job file, and what is said of a batch script's lines. It is read once.
+
+    Raises:
+        InputError: when it cannot be read.
+    """
+    text = read_text(path)
+    if not is_sbatch(path, text):
+        return parse_document(text, path), ()
+    script = parse_sbatch(text, path)
+    return document_of(script, path), script.notes
+
+
+def submission_of(
+    document: Document, path: Path, *, now: float = -inf, progress: Progress | None = None
+) -> list[dict[str, Any]]:
+    """Return the checked jobs of a document that was read from `path`; see `read_submission`.
+
+    Raises:
+        InputError: when it is no job file, its workdir is not a folder, or its deadline is past.
+    """
     beside = Path.cwd() if str(path) == "-" else _without_links(path).parent
-    document = document_of(read_sbatch(path), path) if is_sbatch(path) else read_document(path)
     found = as_submitted(document, beside=beside, progress=progress)
     for number, content in enumerate(found):
         if instant_of(content.get("deadline", "9999-01-01T00:00:00+00:00")) <= now:

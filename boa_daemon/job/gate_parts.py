@@ -14,6 +14,7 @@ import torch.distributed as dist
 from boa_daemon.job.gate.address import BadAddress, GateAddress
 from boa_daemon.job.gate.address_file import find_address
 from boa_daemon.job.gate.client import GateClient
+from boa_daemon.job.log_line import log_line
 
 
 class RanksDisagree(RuntimeError):
@@ -154,4 +155,4 @@ def find(text: str) -> GateAddress | None:
 
 def say_off(fault: Exception) -> None:
     """Write into the job's log why the gate is off."""
-    print(f"boa gate: off, {fault}", flush=True)  # noqa: T201  # the job's log is the place
+    log_line(f"off, {fault}", speaker="boa gate")

@@ -27,6 +27,7 @@ import errno
 import fcntl
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -122,9 +123,13 @@ TELLING = ("word", "before", "keep")
 """Errands that get the unit's status in `BOA_STATUS`, which may require reading a whole checkpoint."""
 LOOK_BEATS, LOOK_SECONDS = 4, 60.0
 """The node is checked with each fourth heartbeat; after a failure, for at most `LOOK_SECONDS`."""
-GO, READY = "go", "ready"
+GO, READY, ERRORS = "go", "ready", "keeper.err"
 PASSING = UNREADABLE | {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ETXTBSY, errno.EINTR}
 """Errors at a start that say nothing about the command: another try may succeed."""
+ROOM_SECONDS = 45.0
+"""How long a process is waited for that cannot be started now, as at a limit of processes: less than the time
+after which the engine counts a unit without a keeper as lost."""
+NO_ROOM = "no process could be started ({}): a limit of processes or threads is reached"
 TURN_SECONDS, MOST_WAIT_SECONDS = 0.02, 900.0
 """How often a waiting unit checks for its turn, and after how long it gives up."""
 Stamp = Optional[tuple[int, int]]
@@ -167,6 +172,7 @@ class Keeper:
         self._started_at = 0.0
         self._first_started_at = 0.0
         self._pump: threading.Thread | None = None
+        self._unpumped: tuple[int, LogWriter] | None = None
         self._lease: int | None = None
         self._ended_at = 0.0
         self._has_registered = False
@@ -330,6 +336,8 @@ class Keeper:
         is_out_of_memory = self._has_met_limit or self._was_killed_for_memory()
         lingering = self._gather()
         self._remove_leavings(log)
+        if self._unpumped is not None:
+            self._pump_without_a_thread()
         if self._pump is not None:
             self._pump.join(5.0)
         loss = self._loss()
@@ -491,9 +499,27 @@ class Keeper:
         return child
 
     def _begin_to_pump(self, reader: int, log: LogWriter) -> None:
-        """Copy what comes out of the command's pipe into its log, in a thread of its own."""
-        self._pump = threading.Thread(target=_pump, args=(reader, log), daemon=True)
-        self._pump.start()
+        """Copy what comes out of the command's pipe into its log, in a thread of its own.
+
+        One that cannot be started now is tried again: the command waits once its pipe is full.
+        """
+        pump = threading.Thread(target=_pump, args=(reader, log), daemon=True)
+        try:
+            pump.start()
+        except RuntimeError:
+            self._unpumped = reader, log
+            return
+        self._pump, self._unpumped = pump, None
+
+    def _pump_without_a_thread(self) -> None:
+        """Keep what an ended command has printed, if no thread could be started as long as it ran."""
+        assert self._unpumped is not None
+        reader, log = self._unpumped
+        waiting = select.poll()
+        waiting.register(reader, select.POLLIN)
+        with suppress(OSError):
+            while waiting.poll(0) and log.take(reader):
+                pass
 
     def _note_start(self, child: int, *, must: bool = False) -> None:
         """Note that the command is being started (0), or its first process."""
@@ -684,6 +710,8 @@ class Keeper:
         if self._guard and not self._has_lost_guard and os.getppid() != self._guard:
             self._has_lost_guard = True
             self._take_orders_beside()
+        if self._unpumped is not None:
+            self._begin_to_pump(*self._unpumped)
         child = self._course.child
         for pid, status in ended_children():
             if pid == child:
@@ -815,26 +843,12 @@ class Keeper:
             status = ""
         until = None if seconds is None else time.monotonic() + seconds
         self._codes.pop(slot, None)
-        # Unblock signals in the child, or SIGTERM could not end it.
-        with _for_errors(self.unit.folder / f"{slot}.err") as errors:
-            errand = subprocess.Popen(
-                ["/bin/bash", "-c", script],
-                env={
-                    **os.environ,
-                    **aws_variables(self.unit.region),
-                    **self._home(slot),
-                    "BOA_STATUS": status,
-                    "BOA_PYTHON": sys.executable,
-                    ERRAND: self.unit.name,
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                start_new_session=True,
-                preexec_fn=_unblock,  # noqa: PLW1509  it only unblocks signals
-                # Reports and logs belong to the keeper; checkpoints belong to the job's user.
-                **({} if slot in AS_KEEPER else popen_as(self.unit)),
-            )
+        try:
+            errand = self._started_errand(script, slot, status, room_seconds=ROOM_SECONDS if wait else 0.0)
+        except OSError as error:
+            if wait or error.errno not in PASSING:
+                raise
+            return 0  # The next beat tries again.
         self._errands[slot] = (errand, until)
         while wait and slot in self._errands:
             self._listen(0.1)
@@ -846,6 +860,42 @@ class Keeper:
                 with suppress(ProcessLookupError):
                     os.killpg(errand.pid, signal.SIGKILL)
         return self._codes.get(slot, 0)
+
+    def _started_errand(
+        self, script: str, slot: str, status: str, *, room_seconds: float
+    ) -> subprocess.Popen[bytes]:
+        """Start the process of an errand; wait up to `room_seconds` for room for one.
+
+        Raises:
+            OSError: when it cannot be started.
+        """
+        until = time.monotonic() + room_seconds
+        while True:
+            try:
+                # Unblock signals in the child, or SIGTERM could not end it.
+                with _for_errors(self.unit.folder / f"{slot}.err") as errors:
+                    return subprocess.Popen(
+                        ["/bin/bash", "-c", script],
+                        env={
+                            **os.environ,
+                            **aws_variables(self.unit.region),
+                            **self._home(slot),
+                            "BOA_STATUS": status,
+                            "BOA_PYTHON": sys.executable,
+                            ERRAND: self.unit.name,
+                        },
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=errors,
+                        start_new_session=True,
+                        preexec_fn=_unblock,  # noqa: PLW1509  it only unblocks signals
+                        # Reports and logs belong to the keeper; checkpoints belong to the job's user.
+                        **({} if slot in AS_KEEPER else popen_as(self.unit)),
+                    )
+            except OSError as error:
+                if error.errno != errno.EAGAIN or self._kill_asked or time.monotonic() > until:
+                    raise
+            self._listen(0.5)
 
     def _home(self, slot: str) -> Mapping[str, str]:
         """Return the HOME of an errand that runs as the job's user."""
@@ -892,8 +942,12 @@ class Keeper:
 
         before, self._kill_asked = self._kill_asked, False
         thread = threading.Thread(target=verify, daemon=True)
-        thread.start()
-        thread.join(0.02)
+        try:
+            thread.start()
+        except RuntimeError:  # No threads are left: what is read is read to its end.
+            verify()
+        else:
+            thread.join(0.02)
         until = time.monotonic() + VERIFY_SECONDS
         while thread.is_alive() and not self._kill_asked and time.monotonic() < until:
             self._listen(0.02)
@@ -1002,7 +1056,10 @@ def end_orphaned_unit(folder: Path) -> None:
     group.remove()
     # A keeper may have known the end, and have died in its last errand.
     facts = read_own(folder, "ending.json") or lost_end(
-        lingering=lingering, **_ends(unit), ended_at=time.time()
+        lingering=lingering,
+        **_ends(unit),
+        ended_at=time.time(),
+        never_kept=_why_never_kept(folder),
     )
     write_in_room(folder / "exit.json", sealed_document(unit.folder, facts))
     if unit.keep:
@@ -1011,6 +1068,16 @@ def end_orphaned_unit(folder: Path) -> None:
     if unit.after:
         _do_last_errand(unit, unit.after, ERRAND_SECONDS)
     clear_away(unit)
+
+
+def _why_never_kept(folder: Path) -> str:
+    """Return why a unit never had a keeper, in one line; empty if it had one."""
+    if (folder / "keeper.json").exists():
+        return ""
+    said: list[str] = []
+    with suppress(OSError):
+        said = (folder / ERRORS).read_text(errors="replace").strip().splitlines()
+    return (said[-1] if said else "it ended before it could say why")[:500]
 
 
 def _do_last_errand(unit: Unit, script: str, seconds: float, **user: Any) -> None:
@@ -1072,8 +1139,21 @@ def _pump(reader: int, log: LogWriter) -> None:
 
 
 def _apart() -> None:
-    """Detach from the process that started us, its terminal and its session."""
-    if os.fork():
+    """Detach from the process that started us, its terminal and its session.
+
+    Raises:
+        SystemExit: when no process can be started for a long time.
+    """
+    until = time.monotonic() + ROOM_SECONDS
+    while True:
+        try:
+            child = os.fork()
+            break
+        except OSError as error:
+            if time.monotonic() > until:
+                raise SystemExit(NO_ROOM.format(error.strerror)) from None
+            time.sleep(0.5)
+    if child:
         os._exit(0)
     os.setsid()
 
@@ -1133,16 +1213,28 @@ def _keep(folder: Path) -> Callable[[Orders, int], int]:
 
 
 def start_apart(folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a keeper for the unit in a folder; the returned process ends once the keeper has detached."""
-    with _for_errors(folder / "keeper.err") as errors:
-        return subprocess.Popen(
-            within_limits(Unit.read(folder), [sys.executable, "-m", "boa_daemon.job.keeper", str(folder)]),
-            cwd="/",  # Python looks for modules in its folder first.
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-        )
+    """Start a keeper for the unit in a folder; the returned process ends once the keeper has detached.
+
+    Raises:
+        OSError: when no process can be started now; `keeper.err` says so, too.
+    """
+    with _for_errors(folder / ERRORS) as errors:
+        try:
+            return subprocess.Popen(
+                within_limits(
+                    Unit.read(folder), [sys.executable, "-m", "boa_daemon.job.keeper", str(folder)]
+                ),
+                cwd="/",  # Python looks for modules in its folder first.
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+        except OSError as error:
+            what = NO_ROOM.format(error.strerror) if error.errno == errno.EAGAIN else str(error)
+            with suppress(OSError):
+                errors.write(f"{what}\n".encode())
+            raise
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from boa_daemon.job.leavings import temporary_folder
+from boa_daemon.job.log_line import log_line
 from boa_daemon.job.processes import PROC, parent_of
 from boa_daemon.job.regular_files import read_regular
 from boa_daemon.job.whole_files import write_whole
@@ -59,11 +59,9 @@ def restore_variables() -> None:
     missing = missing_variables(os.environ)
     if missing:
         os.environ.update(missing)
-        print(  # noqa: T201  the job's own log
-            "boa: this process was started without the variables of its job (as by sudo, su - or env -i); it "
-            "takes them from its parents",
-            file=sys.stderr,
-            flush=True,
+        log_line(
+            "this process was started without the variables of its job (as by sudo, su - or env -i); it "
+            "takes them from its parents"
         )
 
 

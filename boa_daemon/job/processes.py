@@ -66,6 +66,24 @@ def is_suspended(pid: int) -> bool:
         return False
 
 
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Return whether a process has a handler for a signal."""
+    return _is_in_mask(pid, "SigCgt:", number)
+
+
+def ignores(pid: int, number: signal.Signals) -> bool:
+    """Return whether a process ignores a signal."""
+    return _is_in_mask(pid, "SigIgn:", number)
+
+
+def _is_in_mask(pid: int, name: str, number: signal.Signals) -> bool:
+    with suppress(OSError, ValueError):
+        for line in (PROC / str(pid) / "status").read_text().splitlines():
+            if line.startswith(name):
+                return bool(int(line.split()[1], 16) & 1 << (number - 1))
+    return False
+
+
 def _facts_of(pid: int) -> list[str]:
     """Return what /proc/PID/stat holds after the program's name, from the state of the process on."""
     return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

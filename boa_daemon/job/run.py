@@ -34,6 +34,7 @@ from boa_daemon.job.checkpoint import (
 )
 from boa_daemon.job.gpu_memory import keep_to_share
 from boa_daemon.job.gpu_use import gpu_use
+from boa_daemon.job.log_line import log_line
 from boa_daemon.job.quick_exit import exit_quickly
 from boa_daemon.job.random_state import read_random, resume_random, write_random
 from boa_daemon.job.read_back import CannotBeLoaded, read_back, read_back_folder
@@ -105,7 +106,7 @@ class Run:
         self._use: tuple[float, float | None] | None = None
         self._gap_seconds = 0.0
         self._is_entered = False
-        self._trains = self._is_idle = False
+        self._trains = self._is_idle = self._has_saved = False
         self._handler_before: Any = None
         self._registration = Registration({} if RAY_WORKER in environment else environment)
         self._lease = Lease(environment)
@@ -138,7 +139,7 @@ class Run:
         """Write a sentence into the job's log, once per generation."""
         if self.is_first and sentence and sentence not in self._noted:
             self._noted.add(sentence)
-            print(f"boa: {sentence}", file=sys.stderr, flush=True)  # noqa: T201  the job's own log
+            log_line(sentence)
 
     def enter(self) -> None:
         """Count this process among those that save before the others of its command are stopped.
@@ -151,7 +152,7 @@ class Run:
 
     def leave_to_parent(self) -> None:
         """In a forked process: be an ordinary process, until it uses this run itself."""
-        self._is_entered = self._trains = self._is_idle = False
+        self._is_entered = self._trains = self._is_idle = self._has_saved = False
         if signal.getsignal(signal.SIGTERM) == self._on_signal:
             signal.signal(signal.SIGTERM, self._handler_before or signal.SIG_DFL)
 
@@ -165,12 +166,18 @@ class Run:
         """Note that a stop was asked for; without anything to save, be an ordinary process from now on.
 
         A rank is never one: another may have reported the step that both are in. What a launcher has said of
-        ranks does not count, because a rank's own helpers inherit it.
+        ranks does not count, because a rank's own helpers inherit it. What has saved is one once the keeper
+        waits for it no more.
         """
         self.stop_asked = True
         trains = self._trains or self.rank is not None or _torch_group() is not None
         is_ours = signal.getsignal(signal.SIGTERM) == self._on_signal
-        if is_ours and not trains and os.path.exists(self._stop_file):
+        if not is_ours:
+            return
+        if self._has_saved and self._registration.is_let_go():
+            signal.signal(signal.SIGTERM, self._handler_before or signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif not trains and os.path.exists(self._stop_file):
             self._is_idle = True
             self._registration.idles()
             signal.signal(signal.SIGTERM, self._handler_before or signal.SIG_DFL)
@@ -181,6 +188,14 @@ class Run:
         if self._is_idle:
             self._is_idle = False
             self.enter()
+        if self._has_saved:
+            self._has_saved = False
+            self._registration.looks()
+
+    def note_saved(self) -> None:
+        """Note that nothing of this process is left to be saved, until it trains again."""
+        self._has_saved = True
+        self._registration.has_saved()
 
     def resume(self) -> Checkpoint | None:
         """Return the newest complete checkpoint, or None."""
@@ -288,6 +303,7 @@ class Run:
                 self._registration.looks()
                 let_shell_be_suspended(self._environment.get(REGISTER, ""))
             self._stop()
+            self.note_saved()
         return self.stop_agreed
 
     def _stop(self) -> None:
@@ -368,6 +384,7 @@ class Run:
         self.train()
         self._saved_at_step = step
         if not self.is_first:
+            self._note_last_save()
             return None
         began = time.monotonic()
         for pause in (*LAST_PAUSES_SECONDS, None):
@@ -388,7 +405,12 @@ class Run:
         self._save_seconds = time.monotonic() - began
         with suppress(OSError):
             self._checkpoint_bytes = found.path.stat().st_size
+        self._note_last_save()
         return found
+
+    def _note_last_save(self) -> None:
+        if self.stop_agreed:
+            self.note_saved()
 
     def _may_save_now(self, error: CheckpointFailed, pause: float) -> bool:
         """Return whether another try to save may succeed; on a full disk, older checkpoints make room.
@@ -443,7 +465,9 @@ class Run:
         write_random(path, rank=self.number, width=self.width)
         self._saving = _Saving(step, path, write(path), gather, began)
         if self.stop_agreed or not _futures(self._saving.answer):
-            return self.finish_save()
+            found = self.finish_save()
+            self._note_last_save()
+            return found
         return None
 
     def resume_random(self, found: Checkpoint) -> None:
@@ -651,6 +675,7 @@ def finish() -> None:
     run.settle()
     if run.is_first and run.progress:
         Path(f"{run.progress}.done").write_text("done\n")
+    run.note_saved()
 
 
 def steps(

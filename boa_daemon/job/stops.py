@@ -11,6 +11,8 @@ stop takes these steps:
    run on.
 4. A registered process that is done with everything says so, and waits until the keeper has suspended the
    other shells, too: one may look again and again for the end of a training that it has not started.
+   One that has saved and goes on with something else says that, too: it has its grace while it works, and
+   gets SIGTERM once nothing works any more (`occupation`).
 5. When the registered processes have ended, the others get SIGTERM. When the grace is over, all are killed.
 
 A registered process that has had no step and is in no loop (an evaluator that looks for checkpoints) has
@@ -50,8 +52,10 @@ from typing import Any
 
 from boa_daemon.job.control_group import ControlGroup
 from boa_daemon.job.course import OUTPUT
-from boa_daemon.job.processes import PROC, descendants, is_suspended, parent_of, send
+from boa_daemon.job.occupation import Occupation
+from boa_daemon.job.processes import PROC, catches, descendants, ignores, is_suspended, parent_of, send
 from boa_daemon.job.regular_files import KeptOpen, open_regular
+from boa_daemon.job.shell_traps import signals_to_end
 from boa_daemon.job.unit import Unit
 
 STOP_FILE = "BOA_STOP_FILE"
@@ -60,8 +64,8 @@ REGISTER = "BOA_REGISTER_FILE"
 """Variable with the path of the file on which the command's processes register."""
 LEASE = "BOA_LEASE_FILE"
 """Variable with the path of the file that the unit's keeper has locked while it lives."""
-LEAVE = "leave"
-"""Name of the file, beside the register, that lets processes end that are done with everything."""
+LEAVE = "BOA_LEAVE_FILE"
+"""Variable with the path of the file that lets processes end that are done with everything."""
 LEASE_SECONDS, LEASE_LOOK_SECONDS = 600.0, 10.0
 """A command without a keeper saves and ends after this time; how often a process of it looks."""
 LEAVE_SECONDS = 0.5
@@ -74,13 +78,22 @@ It may have left its loop, and a handler of its own may still do something usefu
 _LOCK = struct.Struct("@hhqqi0q")
 """`struct flock` of 64-bit Linux: type, whence, start, length, process."""
 _WAITERS = re.compile(
-    r"(?:ba|da|z|k|pdk|mk|lok|ok|ya|fi|c|tc|rba)?sh|ash|busybox|[gb]?make|ninja|just|xargs|find|g?time"
+    r"(?:ba|da|z|k|pdk|mk|lok|ok|ya|fi|c|tc|rba|po|o|y|hu|pw)?sh|ash|busybox|elvish|nu|[gb]?make|ninja|just|task|xargs|find|g?time"
 )
 """Programs that only wait for the command that they have started, and then start the next one."""
+_RUNNERS = re.compile(
+    "parallel|sem|snakemake|dvc|wandb|guild|rake|scons|waf|doit|inv|invoke|fab|tox|nox|luigi|npm|npx|pnpm|yarn|bun|"
+    "run-s|npm-run-all|concurrently|run-parts|tsp|hatch|pdm|poe|pixi|mise|rye|xonsh"
+)
+"""Programs that start one command after another, and may pass output on; many are scripts."""
 _FOLLOWERS = ("su", "runuser", "sudo", "script", "nsenter", "unshare", "newgrp", "sg", "login")
 """Programs that suspend themselves with the program that they have started, until somebody wakes them."""
 SHELL_SECONDS = 5.0
 """How long a process that is about to end waits until shells are suspended: a new keeper needs seconds."""
+TEXT_SECONDS = 2.0
+"""For how long the scripts of shells are read at most; those whose turn comes later get SIGTERM."""
+SILENT_SECONDS = 10.0
+"""After so much time in which nothing works, a process that has saved gets SIGTERM."""
 _MOST_LOOKS = 8192
 """How often the kernel is asked for one more lock: a job may hold as many as it likes."""
 
@@ -91,7 +104,7 @@ class Registration:
     def __init__(self, environment: Mapping[str, str]) -> None:
         file = environment.get(REGISTER, "")
         self._file = KeptOpen(file, os.O_RDWR | os.O_NOFOLLOW, 0o600) if file else None
-        self._leave = os.path.join(os.path.dirname(file), LEAVE)
+        self._leave = environment.get(LEAVE, "")
 
     def enter(self) -> None:
         """Register this process; does nothing outside a unit, or where files cannot be locked."""
@@ -109,21 +122,31 @@ class Registration:
         """Note that this process knows of the stop and has nothing to save."""
         self._lock(1, fcntl.LOCK_SH)
 
+    def has_saved(self) -> None:
+        """Note that all that this process has done is saved, and that it does no further step."""
+        if self._lock(1):
+            self._lock(1, fcntl.LOCK_SH, second=True)
+
+    def is_let_go(self) -> bool:
+        """Return whether the keeper waits for no process any more that has saved."""
+        return os.path.exists(self._leave)
+
     def leaves(self) -> None:
         """Note that this process is about to end, and wait until the keeper is ready for that.
 
-        Where nobody keeps the unit, a shell may start its next command after `SHELL_SECONDS`.
+        Where nobody keeps the unit, a shell may start its next command after `SHELL_SECONDS`. A keeper of an
+        older release names no file to wait for.
         """
-        is_seen = self._lock(2, fcntl.LOCK_SH)
+        is_seen = self._lock(2, fcntl.LOCK_SH) and bool(self._leave)
         until = time.monotonic() + SHELL_SECONDS
-        while is_seen and not os.path.exists(self._leave) and time.monotonic() < until:
+        while is_seen and not self.is_let_go() and time.monotonic() < until:
             time.sleep(0.01)
 
-    def _lock(self, length: int, kind: int = fcntl.LOCK_EX) -> bool:
-        """Lock this process's place; return whether that has worked."""
+    def _lock(self, length: int, kind: int = fcntl.LOCK_EX, *, second: bool = False) -> bool:
+        """Lock this process's place, or its second byte; return whether that has worked."""
         if self._file is not None:
             with suppress(OSError):
-                place = 2 * os.getpid()
+                place = 2 * os.getpid() + second
                 fcntl.lockf(self._file.descriptor(), kind | fcntl.LOCK_NB, length, place)
                 return True
         return False
@@ -183,13 +206,15 @@ def _is_locked(file: Path) -> bool:
 class Registered:
     """A registered process: its id, as the keeper sees it, and whether it looks for a stop at each step.
 
-    One that is idle knows of the stop and has nothing to save; one that leaves has saved and is about to end.
+    One that is idle knows of the stop and has nothing to save. One that has saved does no further step, and
+    one that leaves has done everything else, too.
     """
 
     pid: int
     looks: bool
     is_idle: bool = False
     leaves: bool = False
+    has_saved: bool = False
 
 
 def registered(file: Path) -> list[Registered]:
@@ -198,8 +223,7 @@ def registered(file: Path) -> list[Registered]:
     The kernel names any lock of a range, and not the first one: it keeps them in the order in which their
     processes came. So what is before and what is behind each lock is looked through, too.
     """
-    looking: dict[tuple[int, int], bool] = {}
-    done: set[tuple[int, int]] = set()
+    locks: dict[tuple[int, int], set[tuple[bool, bool]]] = {}
     with suppress(OSError), open_regular(file) as stream:
         ranges = [(0, 0)]  # Begin and end; 0 for no end.
         for _ in range(_MOST_LOOKS):
@@ -211,18 +235,32 @@ def registered(file: Path) -> list[Registered]:
             if kind == fcntl.F_UNLCK:
                 continue
             # Processes that our namespace lacks all have the number 0: they differ by their places.
-            one = (pid, 0 if pid else begin)
-            looking[one] = looking.get(one, False) or length != 1
-            if kind == fcntl.F_RDLCK:
-                done.add(one)
+            held = locks.setdefault((pid, 0 if pid else begin // 2), set())
+            # The first byte, the second one, or both; to be read, or to be written.
+            held.update(
+                (bool(second), kind == fcntl.F_RDLCK)
+                for second in (0, 1)
+                if length != 1 or begin % 2 == second
+            )
             if begin > start:
                 ranges.append((start, begin))
             if length and (not end or begin + length < end):
                 ranges.append((begin + length, end))
-    return [
-        Registered(one[0], looks, one in done and not looks, one in done and looks)
-        for one, looks in sorted(looking.items())
-    ]
+    return [_registered(one[0], held) for one, held in sorted(locks.items())]
+
+
+def _registered(pid: int, held: set[tuple[bool, bool]]) -> Registered:
+    """Return what the locks of a process say: for each whether it is the second byte, and one to be read."""
+    first, second = (
+        {is_read for is_second, is_read in held if is_second is which} for which in (False, True)
+    )
+    return Registered(
+        pid,
+        looks=bool(second),
+        is_idle=first == {True} and not second,
+        leaves=first == second == {True},
+        has_saved=second == {True},
+    )
 
 
 def let_shell_be_suspended(register: str, seconds: float = SHELL_SECONDS) -> None:
@@ -267,6 +305,11 @@ def request_file(unit: Unit) -> Path:
     return unit.own / "stop"
 
 
+def leave_file(unit: Unit) -> Path:
+    """Return the file that lets the processes of a unit's command end that are done with everything."""
+    return unit.own / "leave"
+
+
 def register_file(unit: Unit) -> Path:
     """Return the file on which the processes of a unit's command register."""
     return unit.own / "register"
@@ -278,6 +321,7 @@ def variables(unit: Unit) -> dict[str, str]:
         STOP_FILE: str(request_file(unit)),
         REGISTER: str(register_file(unit)),
         LEASE: str(lease_file(unit)),
+        LEAVE: str(leave_file(unit)),
     }
 
 
@@ -309,12 +353,16 @@ class OrderedStop:
         self._shells: list[int] = []
         self._suspended: list[int] = []
         self._frozen: list[int] = []
+        self._released: list[int] = []
+        self._there: set[int] = set()
         self._sought: set[int] = set()
         self._followers: list[int] = []
         self._asked: set[int] = set()
         self._idle: list[int] = []
         self._leave_until: float | None = None
         self._has_told_all = self._lets_leave = False
+        self._occupation: Occupation | None = None
+        self._says_who_lives = True
         if before is not None:
             self._resume(before)
             return
@@ -354,6 +402,8 @@ class OrderedStop:
             "suspended": self._suspended,
             "frozen": self._frozen,
             "followers": self._followers,
+            "released": self._released,
+            "there": sorted(self._there),
             "leave_until": self._leave_until,
             "has_told_all": self._has_told_all,
             "had_request": self.had_request,
@@ -368,6 +418,7 @@ class OrderedStop:
         self._shells, self._suspended = list(before["shells"]), list(before["suspended"])
         self._followers = list(before.get("followers", ()))
         self._frozen = list(before.get("frozen", ()))
+        self._released, self._there = list(before.get("released", ())), set(before.get("there", ()))
         self._leave_until, self._has_told_all = before["leave_until"], before["has_told_all"]
         self.had_request = make_request(self._unit)
         self.asks_first, self.counted = before["asks_first"], before["counted"]
@@ -421,9 +472,10 @@ class OrderedStop:
                 # One that began its first step after the order has a shell that was not looked for.
                 if any(one.pid not in self._sought for one in savers):
                     self._suspend_shells(savers)
-                if all(one.leaves for one in savers) and not self._lets_leave:
-                    self._suspend_other_shells()
-                    self._lets_leave = _make(self._unit, self._unit.own / LEAVE)
+                if all(one.leaves for one in savers):
+                    self._let_leave()
+                elif said := self._look_at_work(savers):
+                    return said
                 last = min(LAST_SIGNAL_SECONDS, self._unit.grace_seconds / 10.0)
                 if now >= self._began + self._unit.grace_seconds - last:
                     self._tell([one.pid for one in savers if catches_sigterm(one.pid)])
@@ -434,9 +486,9 @@ class OrderedStop:
         if self._leave_until is None:
             self._leave_until = now + LEAVE_SECONDS
         elif now >= self._leave_until and not self._has_told_all:
-            # Once: what a shell starts in its trap afterwards has the rest of the grace.
+            # Once: what a shell starts in its trap has the rest of the grace.
             self._told.difference_update(self._idle)  # Its first SIGTERM only asked what it has to save.
-            self._tell(self._family())
+            self._tell([pid for pid in self._family() if pid not in self._of_traps()])
             self._has_told_all = True
             self._note(self)
             if self.asks_first and self._idle:
@@ -446,6 +498,46 @@ class OrderedStop:
                     f"a stop: {who} that used boa_daemon.job without a step had nothing to save, and got "
                     "SIGTERM after those that had"
                 )
+        return ""
+
+    def _of_traps(self) -> set[int]:
+        """Return what released shells have started since: the programs of their traps."""
+        return {below for shell in self._released for below in descendants(shell)} - self._there
+
+    def _let_leave(self) -> None:
+        """Let processes end that wait for it, once no shell can see it."""
+        if not self._lets_leave:
+            self._suspend_other_shells()
+            self._lets_leave = _make(self._unit, leave_file(self._unit))
+
+    def _look_at_work(self, savers: list[Registered]) -> str:
+        """End what has saved and then does nothing; return a line for the log, once about each.
+
+        What works on has the rest of the grace: an upload of what was saved must not be cut short.
+        """
+        if not all(one.has_saved or one.is_idle for one in savers):
+            self._occupation = None
+            return ""
+        family, now = set(self._family()), time.monotonic()
+        if self._lets_leave or any(one.pid not in family for one in savers):
+            return ""  # Told already; or in a container that is no process of ours.
+        self._occupation = self._occupation or Occupation()
+        self._occupation.look([one.pid for one in savers], family)
+        if now - self._occupation.silent_since >= SILENT_SECONDS:
+            self._let_leave()
+            self._told.difference_update(one.pid for one in savers)
+            self._tell([one.pid for one in savers])
+            return (
+                f"a stop: all is saved, and what goes on has done nothing for {SILENT_SECONDS:g} s: it gets "
+                "SIGTERM. A script should end when job.should_stop() says so"
+            )
+        if self._says_who_lives and now - self._occupation.began >= SILENT_SECONDS:
+            self._says_who_lives = False
+            return (
+                "a stop: all is saved, but the script goes on with something else, and has the rest of its "
+                f"{self._unit.grace_seconds:g} s. It should end when job.should_stop() says so; a smaller "
+                "stop_grace_seconds ends it sooner"
+            )
         return ""
 
     def _tell(self, pids: list[int]) -> None:
@@ -509,12 +601,14 @@ class OrderedStop:
     def _suspend_other_shells(self) -> None:
         """Suspend the shells that none of the registered processes descends from, after they are noted.
 
-        One that reads from a pipe runs on: a process may wait until what it writes has been read.
+        So are programs that run commands one after another: only now, since these may pass output on. A
+        shell that reads from a pipe runs on: a process may wait until what it writes has been read.
         """
         saving, output = {one.pid for one in self.savers()}, self._unit.folder / OUTPUT
         for pid in self._family():
             is_new = pid not in self._shells and pid not in saving
-            if is_new and only_waits(_program(pid)) and not _reads_pipe(pid, output):
+            is_shell = only_waits(_program(pid)) and not _reads_pipe(pid, output)
+            if is_new and (is_shell or _runs_commands(pid)):
                 self._shells.append(pid)
                 is_served = any(map(_passes_terminal_on, self._line_above(pid)))
                 (self._frozen if is_served else self._suspended).append(pid)
@@ -541,12 +635,20 @@ class OrderedStop:
             # The kernel keeps SIGTERM from a namespace's first process without a handler, and then nothing in
             # there can hold the shell back.
             send(filter(_is_deaf, self._shells), signal.SIGKILL)
-            self._tell(self._shells)
-            # One that ignores it, as shells do that take themselves for interactive, would go on.
-            for pid in self._shells:
-                if _ignores(pid, signal.SIGTERM):
-                    send([pid], signal.SIGKILL if _ignores(pid, signal.SIGHUP) else signal.SIGHUP)
+            until, ends = time.monotonic() + TEXT_SECONDS, dict[int, tuple[signal.Signals, ...]]()
+            with self._unit.as_user():
+                for pid in self._shells:
+                    is_time = time.monotonic() < until
+                    ends[pid] = _signals_to_end(pid) if is_time else (signal.SIGTERM,)
+            self._tell([pid for pid in self._shells if signal.SIGTERM in ends[pid]])
+            self._told.update(self._shells)
             family = set(self._family())
+            for pid in family.intersection(self._shells):
+                others = [number for number in ends[pid] if number != signal.SIGTERM]
+                for number in others:
+                    # One that ignores it, too, would go on.
+                    send([pid], signal.SIGKILL if ignores(pid, number) else number)
+            self._released, self._there = list(self._shells), family
             send([pid for pid in (*self._suspended, *self._followers) if pid in family], signal.SIGCONT)
             self._group.thaw()
             self._shells = []
@@ -622,20 +724,7 @@ def _number(value: Any) -> float:
 
 def catches_sigterm(pid: int) -> bool:
     """Return whether a process has a handler for SIGTERM."""
-    return _is_in_mask(pid, "SigCgt:", signal.SIGTERM)
-
-
-def _ignores(pid: int, number: signal.Signals) -> bool:
-    """Return whether a process ignores a signal."""
-    return _is_in_mask(pid, "SigIgn:", number)
-
-
-def _is_in_mask(pid: int, name: str, number: signal.Signals) -> bool:
-    with suppress(OSError, ValueError):
-        for line in (PROC / str(pid) / "status").read_text().splitlines():
-            if line.startswith(name):
-                return bool(int(line.split()[1], 16) & 1 << (number - 1))
-    return False
+    return catches(pid, signal.SIGTERM)
 
 
 def _reads_pipe(pid: int, output: Path) -> bool:
@@ -672,6 +761,21 @@ def _group_of(pid: int) -> int | None:
 def only_waits(program: str) -> bool:
     """Return whether a program is one of `_WAITERS`; its name may have a version (`zsh-5.9`, `ksh93`)."""
     return bool(_WAITERS.fullmatch(re.sub(r"(?:[-.]?\d[\d.]*|-static)+$", "", program)))
+
+
+def _runs_commands(pid: int) -> bool:
+    """Return whether a process is one of `_RUNNERS`, by its first words."""
+    try:
+        words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[:4]
+    except OSError:
+        return False
+    return any(_RUNNERS.fullmatch(os.path.basename(os.fsdecode(word.partition(b" ")[0]))) for word in words)
+
+
+def _signals_to_end(pid: int) -> tuple[signal.Signals, ...]:
+    """Return the signals by which a suspended process ends."""
+    program = _program(pid)
+    return signals_to_end(pid, program) if only_waits(program) else (signal.SIGTERM,)
 
 
 def _passes_terminal_on(pid: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,10 +72,15 @@ def check_plot_path(path: Path, flag: str = "--plot", suffixes: tuple[str, ...] 
         )
     if not path.absolute().parent.is_dir():
         raise InputError(f"{flag} {path}: folder {path.absolute().parent} does not exist")
+    # Every picture is drawn into a file. matplotlib refuses to be imported where the variable is wrong.
+    asked = os.environ.pop("MPLBACKEND", None)
     try:
         import matplotlib as _  # noqa: F401, PLC0415 - an optional library, loaded when it is needed
     except ImportError as error:
         raise MissingExtra(f"{flag} needs matplotlib", hint=install_command("plot")) from error
+    finally:
+        if asked is not None:
+            os.environ["MPLBACKEND"] = asked
 
 
 def draw_curve(plot: CurvePlot, path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,9 +9,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine
 
 from boa_daemon.errors import BoaError
+from boa_daemon.store.database_file import DatabaseFile
 from boa_daemon.store.database_troubles import PASSING
 from boa_daemon.store.fresh_connections import HUNG_SECONDS, hang_up
 
@@ -69,7 +68,7 @@ class Database:
     `fence` and `is_ours` are called first in each write transaction and raise when this process may no longer
     write, and when another database has taken the place of its own. A file is looked for at its path before:
     an open file outlives its name, and what is written to it after its disk was unmounted or its folder was
-    deleted or moved is found by no later daemon.
+    deleted or moved is found by no later daemon. The same is true of its log.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -78,7 +77,7 @@ class Database:
         self.fence: Callable[[Connection], None] = lambda _connection: None
         self.is_ours: Callable[[Connection], None] = lambda _connection: None
         self._lock = threading.RLock()
-        self._file = _FileAtItsPlace(engine)
+        self._file = DatabaseFile(engine)
         self._open: Connection | None = None
         self._busy_since: dict[int, float] = {}
 
@@ -89,6 +88,7 @@ class Database:
         Raises:
             DatabaseBusy: when the caller's `DEADLINE` passes first.
             FileNotFoundError: when the database's file is not at its path.
+            StrangeFile: when a file beside it is not its own.
         """
         with self.alone():
             if self._open is not None:
@@ -104,6 +104,7 @@ class Database:
                         yield connection
                     finally:
                         self._open = None
+                self._file.note()
             except PASSING:
                 # A full disk shows at the commit, when the state in memory is already ahead.
                 with suppress(*PASSING):
@@ -149,44 +150,5 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
+        self._file.close()
         self.engine.dispose()
-
-
-_GONE = "the file of the database is gone"
-
-
-class _FileAtItsPlace:
-    """The file of a SQLite database: whether it is still the one at its path."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        name = engine.url.database if engine.dialect.name == "sqlite" else None
-        self._path = None if not name or name == ":memory:" else os.path.abspath(name)
-        self._identity: tuple[int, int] | None = None
-        if self._path is not None:
-            event.listen(engine, "do_connect", self._make_none)
-
-    def _make_none(self, *_: object) -> None:
-        """Let a new connection make no empty database where there was one."""
-        if self._identity is not None and self._path is not None and not os.path.lexists(self._path):
-            raise FileNotFoundError(errno.ENOENT, _GONE, self._path)
-
-    def check(self) -> None:
-        """Return if a file is at the path; open the new one if it is another than before.
-
-        Raises:
-            FileNotFoundError: when there is none.
-        """
-        if self._path is None:
-            return
-        try:
-            found = os.stat(self._path)
-        except (FileNotFoundError, NotADirectoryError):
-            if self._identity is None:
-                return  # The first write makes it.
-            # Connections are kept: the file may come back with its disk.
-            raise FileNotFoundError(errno.ENOENT, _GONE, self._path) from None
-        identity = found.st_dev, found.st_ino
-        if self._identity not in (None, identity):
-            self._engine.dispose()
-        self._identity = identity

@@ -40,6 +40,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.inputs.sqlite_urls import path_from_url
 from boa_daemon.job.whole_files import whole_file
+from boa_daemon.store.database_file import check_beside, has_log, strange_log
 from boa_daemon.store.database_troubles import PASSING, explain, trouble_of
 from boa_daemon.store.fresh_connections import HUNG_SECONDS, keep_connections_fresh
 from boa_daemon.store.session_limits import limit_sessions
@@ -191,12 +192,15 @@ def unusable(error: BaseException, what: str) -> StoreUnusable:
 class FileFacts:
     """What a database says without being changed: its schema, and whether it holds or held anything.
 
-    `revision` is None for one without tables. `next_job` is the number of its next job.
+    `revision` is None for one without tables. `next_job` is the number of its next job, `tick` that of its
+    last tick, and `name` its own name, if it has one yet.
     """
 
     revision: str | None
     next_job: int
     is_recovered: bool
+    tick: int = 0
+    name: str | None = None
 
     @classmethod
     def of(cls, revision: str | None, meta: Mapping[str, str]) -> FileFacts:
@@ -209,6 +213,17 @@ class FileFacts:
             revision=revision,
             next_job=int(json.loads(meta.get("next_job") or "1")),
             is_recovered=bool(json.loads(meta.get("is_recovered") or "false")),
+            tick=int(json.loads(meta.get("tick") or "0")),
+            name=json.loads(meta.get("name") or "null"),
+        )
+
+    def may_continue(self, earlier: FileFacts) -> bool:
+        """Whether a database may have come to say this after it said `earlier`."""
+        return (
+            (self.revision is not None or earlier.revision is None)
+            and earlier.name in (None, self.name)
+            and self.tick >= earlier.tick
+            and self.next_job >= earlier.next_job
         )
 
 
@@ -216,10 +231,48 @@ def look_into(path: Path, *, is_checked: bool = True) -> FileFacts:
     """Return the facts of a SQLite file; it is only read, and neither migrated nor repaired.
 
     Raises:
-        StoreUnreachable: when it cannot be read now.
+        StoreUnreachable: when it cannot be read now, also because a file beside it is not its own.
         StoreUnusable: when it is damaged, or no database of BOA.
     """
-    address = f"file:{quote(str(path.absolute()))}?mode=ro"
+    try:
+        check_beside(path)
+    except OSError as error:
+        raise unusable(error, "the database cannot be read") from None
+    try:
+        facts = _facts_in(path, "mode=ro", is_checked=is_checked)
+    except StoreUnreachable:
+        raise
+    except StoreUnusable:
+        if has_log(path) and _is_whole_alone(path):
+            raise unusable(strange_log(path), "the database cannot be read") from None
+        raise
+    if has_log(path) and not _continues(path, facts):
+        raise unusable(strange_log(path), "the database cannot be read")
+    return facts
+
+
+_ALONE = "mode=ro&immutable=1"
+"""A database without its log, as SQLite opens one that nobody may change."""
+
+
+def _is_whole_alone(path: Path) -> bool:
+    """Whether a database is sound and has tables without the log beside it."""
+    try:
+        return _facts_in(path, _ALONE).revision is not None
+    except StoreUnusable:
+        return False
+
+
+def _continues(path: Path, facts: FileFacts) -> bool:
+    """Whether the facts of a database with its log may follow those without it."""
+    try:
+        return facts.may_continue(_facts_in(path, _ALONE, is_checked=False))
+    except StoreUnusable:
+        return True  # A daemon was killed while it wrote the log into the database: only both are whole.
+
+
+def _facts_in(path: Path, how: str, *, is_checked: bool = True) -> FileFacts:
+    address = f"file:{quote(str(path.absolute()))}?{how}"
     try:
         with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as file:
             if is_checked and (said := file.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
@@ -230,7 +283,8 @@ def look_into(path: Path, *, is_checked: bool = True) -> FileFacts:
             if not {"alembic_version", "meta"} <= tables:
                 raise StoreUnusable("it has tables, and does not say of which version")
             revision = file.execute("SELECT version_num FROM alembic_version").fetchone()
-            meta = dict(file.execute("SELECT key, value FROM meta WHERE key IN ('next_job', 'is_recovered')"))
+            keys = "'next_job', 'is_recovered', 'tick', 'name'"
+            meta = dict(file.execute(f"SELECT key, value FROM meta WHERE key IN ({keys})"))
             return FileFacts.of(None if revision is None else str(revision[0]), meta)
     except (sqlite3.Error, OSError, MemoryError) as error:
         raise unusable(error, "the database cannot be read") from None

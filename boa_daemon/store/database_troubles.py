@@ -94,8 +94,19 @@ _SENTENCES: dict[Trouble, tuple[str, str]] = {
         "files of this process may not grow further",
         "Raise the limit on the size of files (ulimit -f, LimitFSIZE), and restart the daemon",
     ),
+    "beside": (
+        "it is not of this database",
+        "Move it away, and keep it: another database may need it",
+    ),
     "tables": ("its tables are not found", "Check the schema of its user (search_path), or restore it"),
 }
+
+
+class StrangeFile(OSError):
+    """A file that SQLite would take for a part of the database, and that is none: the database is intact."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -118,6 +129,8 @@ def trouble_of(error: BaseException) -> Trouble | None:
             return "memory"
         if isinstance(one, PoolTimeout):
             return "busy"
+        if isinstance(one, StrangeFile):
+            return "beside"
         if isinstance(one, OSError):
             if (found := trouble_of_os(one)) is not None:
                 return found

@@ -34,10 +34,21 @@ ALWAYS = (
     "started apart, kill -0",
     "srun: a server starts it",
     "a daemon of its own",
+    "dash, a trap that tells",
+    "bash, a trap that clears up at its end too",
+    "a server that stays",
+    "a runner of stages",
 )
 """The sample of runs that are not exhaustive: one of each kind of fault."""
 
-KILLED = ("followed by &&", "|& tee", "setsid", "trap that kills", "the second begins late", "tmux, then")
+KILLED = (
+    "followed by &&",
+    "|& tee",
+    "setsid",
+    "trap that kills",
+    "the second begins late",
+    "sleeps for ever",
+)
 
 
 @pytest.mark.first_set(4)

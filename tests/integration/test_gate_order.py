@@ -174,7 +174,7 @@ def test_a_bad_gate_address_is_reported_and_training_goes_on(
     model(torch.ones(4, 32)).sum().backward()
     gated.close()
 
-    assert capsys.readouterr().out.startswith("boa gate: off, ")
+    assert capsys.readouterr().err.startswith("boa gate: off, ")
     assert GatedModel.attach(model, address="nonsense") is None
     assert "unix:PATH or tcp:HOST:PORT" in capsys.readouterr().out
 

@@ -239,3 +239,27 @@ def test_jobs_run_as_their_submitters(cluster: Cluster, monkeypatch: pytest.Monk
             assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (pwd.getpwnam(user).pw_uid, 0o700)
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["while it runs", "while no daemon runs"])
+def test_a_job_whose_folder_somebody_deleted_leaves_its_nodes(
+    bench: Bench, cluster: Cluster, make: Callable[[], SlurmEngine], is_restarted: bool
+) -> None:
+    """It stayed unknown and kept them for ever."""
+    bench.admit(f"{NUMPY} {PATIENT}")
+    bench.start(2, nodes=2)
+    bench.wait_step(3)
+    shutil.rmtree(bench.engine.layout.job("a"))  # type: ignore[attr-defined]
+    if is_restarted:
+        bench.engine = make()
+        bench.admit(f"{NUMPY} {PATIENT}")
+        bench.engine.reattach()
+        assert bench.engine.start(bench.order(2, nodes=2)) == Accepted()
+    end = bench.wait_end()
+    assert (end.phase, end.cause) == ("failed", "agent-lost")
+    assert "deleted" in end.evidence
+    assert [state for _, state, *_ in jobs_of(cluster)] == ["CANCELLED"]
+    bench.admit(f"{NUMPY} {PATIENT}")
+    bench.start(2, nodes=2)
+    assert bench.wait_step(3).generation == 2

@@ -10,10 +10,11 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any, NoReturn, TypeAlias
+from typing import Annotated, Any, NoReturn, TextIO, TypeAlias
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -133,8 +134,13 @@ def exit_quietly_without_readers() -> None:
 
 def _leave() -> NoReturn:
     """Exit with 0, and discard what is still in the buffer."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    discard_output()
     raise SystemExit(0)
+
+
+def discard_output() -> None:
+    """Discard what standard output still holds, so that the end of the program does not fail at it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_text(text: str, *, is_raw: bool = False) -> None:
@@ -160,6 +166,69 @@ def stdout_console() -> Console:
 def stderr_console() -> Console:
     """Return a console on standard error, for progress and notes."""
     return _Safe(stderr=True, soft_wrap=True, highlight=False, emoji=False)
+
+
+class OutputFailed(Exception):
+    """Standard output cannot be written, as on a full disk. A pipe without a reader is no failure."""
+
+
+@contextmanager
+def streams_that_may_fail() -> Iterator[None]:
+    """Raise `OutputFailed` where standard output cannot be written; forget what standard error does not take.
+
+    No other fault is taken for a failed output, and no command ends because a note could not be printed.
+    """
+    before: tuple[Any, Any] = sys.stdout, sys.stderr
+    out, errors = before
+    sys.stdout = None if out is None else _Watched(out)
+    sys.stderr = None if errors is None else _Borne(errors)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+class _Stream:
+    """A stream that stands for another one."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the stream, such as `isatty`."""
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        self._attempt(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush what was written."""
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, act: Callable[[], object]) -> None:
+        raise NotImplementedError
+
+
+class _Borne(_Stream):
+    """Forgets what cannot be written."""
+
+    def _attempt(self, act: Callable[[], object]) -> None:
+        with suppress(OSError):
+            act()
+
+
+class _Watched(_Stream):
+    """Raises `OutputFailed` for what cannot be written."""
+
+    def _attempt(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except BrokenPipeError:
+            raise
+        except OSError as fault:
+            raise OutputFailed(os.strerror(fault.errno) if fault.errno else str(fault)) from fault
 
 
 _printed: list[bool] = []

@@ -1,7 +1,8 @@
-"""``boa plan``: what a budget buys for a stream of jobs, or for a finite list of them."""
+"""``boa plan``: what a budget buys for a stream of jobs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -37,10 +38,10 @@ from boa_daemon.cli.common.planning_options import (
     with_budget_flag,
 )
 from boa_daemon.cli.common.report import ReportOption, assumptions, check_report, write_report
-from boa_daemon.cli.plan.plan_calendar import CalendarFlags, plan_calendar, since
+from boa_daemon.cli.plan.calendar import BOOT_SECONDS, class_file_of_list, plan_jobs
+from boa_daemon.cli.plan.plan_calendar import CalendarFlags
 from boa_daemon.cli.plan.plan_clouds import plan_clouds
 from boa_daemon.cli.plan.plan_diff import DiffOption, saved_plan, show_difference
-from boa_daemon.cli.plan.plan_list import plan_list
 from boa_daemon.cli.plan.plan_stream import (
     plan_bad_news,
     plan_facts,
@@ -52,7 +53,6 @@ from boa_daemon.cli.plan.plan_stream import (
 from boa_daemon.cli.plan.solve import VersionName, VersionOption
 from boa_daemon.errors import PARTLY_DONE, InputError, not_one_of
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.jobs_file import read_list
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.budget_plan import best_effort_plan, budget_plan, with_trace
 from boa_daemon.planning.exports import EXPORT_KINDS, export
@@ -61,10 +61,13 @@ from boa_daemon.planning.promises import pace_of, promise_rows, promise_sentence
 from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
 from boa_daemon.sim.spot_market import on_both_markets, saves_of
 from boa_daemon.traces.rates import work_of
-from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
+from boa_daemon.traces.reader import Trace, check_classes, class_file_of, read_trace
 from boa_daemon.units import per_of
 from policies.errors import InfeasibleBudget
 from policies.optimum.solution import Version
+
+OF_A_LIST = typer.Option(hidden=True)
+"""Flags of ``boa plan --jobs LIST``, which is `boa calendar LIST` now; they go with the next release."""
 
 
 def plan(
@@ -76,43 +79,15 @@ def plan(
             metavar="FILE", help="Trace whose arrivals give the rates, such as trace.csv of an import."
         ),
     ] = None,
-    jobs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Plan a finite list of jobs: job_id,class_name and optional columns."
-        ),
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(help="40/h, 900/day, 25000/month or gpus:48; with --jobs also total dollars."),
-    ] = None,
-    min_budget: Annotated[
-        bool, typer.Option("--min-budget", help="With --jobs: the cheapest budget that meets every deadline.")
-    ] = False,
-    quota: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TYPE=N", help="With --jobs: most instances of a type; may be repeated."),
-    ] = None,
-    start: Annotated[
-        str | None, typer.Option(metavar="DATE", help="With --jobs: the begin of the calendar.")
-    ] = None,
-    off: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="WHEN", help="With --jobs: times without work, 20:00-08:00 or sat-sun; may be repeated."
-        ),
-    ] = None,
-    blocks: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With --jobs: file of Capacity Blocks that you bought."),
-    ] = None,
-    boot_seconds: Annotated[
-        float, typer.Option(min=0, help="With --jobs and dates, a rate or a quota: paid seconds per boot.")
-    ] = 180.0,
-    gantt: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With --jobs: draw when each job runs; .svg, .png, .pdf."),
-    ] = None,
+    jobs: Annotated[Path | None, OF_A_LIST] = None,
+    budget: Annotated[str | None, typer.Option(help="40/h, 900/day, 25000/month or gpus:48.")] = None,
+    min_budget: Annotated[bool, OF_A_LIST] = False,
+    quota: Annotated[list[str] | None, OF_A_LIST] = None,
+    start: Annotated[str | None, OF_A_LIST] = None,
+    off: Annotated[list[str] | None, OF_A_LIST] = None,
+    blocks: Annotated[Path | None, OF_A_LIST] = None,
+    boot_seconds: Annotated[float, OF_A_LIST] = BOOT_SECONDS,
+    gantt: Annotated[Path | None, OF_A_LIST] = None,
     cloud: Annotated[
         str | None,
         typer.Option(
@@ -142,14 +117,7 @@ def plan(
         ),
     ] = None,
     world: MarketOption = None,
-    spread: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=0.9,
-            help="With --jobs: hours are off by less than this fraction in 9 of 10 cases; 0.1.",
-        ),
-    ] = None,
+    spread: Annotated[float | None, OF_A_LIST] = None,
     live: Annotated[
         bool,
         typer.Option("--live", help="Show what the daemon would do at its next tick; nothing is started."),
@@ -166,11 +134,11 @@ def plan(
     if live:
         show_live_plan(config, socket, output)
         return
-    if jobs is None and (quota or off or blocks or start is not None or gantt is not None):
-        problem = "--quota, --start, --off and --gantt need --jobs"
-        raise InputError(problem, hint="They apply to a list of jobs")
+    if jobs is None and (min_budget or quota or off or blocks or start is not None or gantt is not None):
+        problem = "--min-budget, --quota, --start, --off, --blocks and --gantt are of a list of jobs"
+        raise InputError(problem, hint="Plan it with boa calendar LIST")
     if jobs is None and spread is not None:
-        raise InputError("--spread needs --jobs", hint="It applies to the hours of a list's jobs")
+        raise InputError("--spread is of the hours of a list's jobs", hint="Plan them with boa calendar LIST")
     check_report(report)
     old = saved_plan(diff)
     _check_export(export_to, is_list=jobs is not None or cloud is not None)
@@ -181,7 +149,7 @@ def plan(
             problem = "--cloud does not go with --jobs, --world, --commitments and --diff"
             raise InputError(problem, hint="It compares what a budget buys for a stream of jobs")
         # The prices of several places are no prices of one plan.
-        file = _read(classes, trace, None, None)
+        file, _ = _read(classes, trace, None)
         _, asked = with_budget_flag(file, budget, is_plan=True)
         raise typer.Exit(
             plan_clouds(
@@ -196,21 +164,17 @@ def plan(
                 output=output,
             )
         )
-    file = _read(classes, trace, jobs, prices)
     if jobs is not None:
-        if commitments is not None:
-            raise InputError(
-                "--commitments is for a stream of jobs", hint="A list ends long before a commitment does"
-            )
-        if trace is not None:
-            raise InputError("--trace and --jobs exclude each other", hint="A list of jobs has no arrivals")
-        if opens or page is not None:
-            raise InputError(
-                f"{'--open' if opens else '--page'} draws a stream of jobs, and a list has no such curve",
-                hint="Use --report FILE.html or --gantt FILE.svg",
-            )
-        if best_effort:
-            raise InputError("--best-effort is for a stream of jobs", hint="Leave jobs out of the list")
+        _refuse_of_stream(
+            {
+                "--commitments": commitments is not None,
+                "--trace": trace is not None,
+                "--open": opens,
+                "--page": page is not None,
+                "--best-effort": best_effort,
+            }
+        )
+        stderr_console().print("[yellow]note[/] boa plan --jobs FILE is now boa calendar FILE")
         flags = CalendarFlags(
             budget=budget,
             quota=quota or [],
@@ -221,22 +185,12 @@ def plan(
             old=old,
             off=tuple(off or ()),
             blocks=blocks,
-            market=chosen_market(market, world, file),
             spread=spread,
         )
-        listed = read_list(jobs, [c.name for c in file.problem.classes], since(start))
-        if not (flags.are_given or listed.has_arrivals or listed.off):
-            plan_list(file, listed.jobs, budget, min_budget, output)
-        elif min_budget:
-            hint = "Give --budget: the answer says what would meet each deadline"
-            raise InputError("--min-budget is for a list without dates, rates and quotas", hint=hint)
-        else:
-            plan_calendar(file, jobs, listed, flags, output)
+        file = read_problem(class_file_of_list(jobs, classes), prices, require_rates=False)
+        plan_jobs(file, jobs, flags, market, world, min_budget=min_budget, output=output)
         return
-    if min_budget:
-        raise InputError(
-            "--min-budget needs --jobs", hint="For a stream read cheapest_feasible_spend in the JSON answer"
-        )
+    file, arrivals = _read(classes, trace, prices)
     whole = _whole(version)
     terms = chosen_market(market, world, file)
     file = file if terms is None else on_both_markets(file, terms)
@@ -264,7 +218,7 @@ def plan(
         return
     if opens or page is not None:
         show_page(f"boa plan {Path(file.path).name}", curve_answers(file, asked), page=page, opens=opens)
-    loads = None if trace is None else work_of(read_trace(trace), file.problem.classes)
+    loads = None if arrivals is None else work_of(arrivals, file.problem.classes)
     promised = promise_rows(pace_of(file.problem, asked.amount), loads)
     said_of_pace = [promise_sentence(promised, is_seen=loads is not None)] if promised else []
     per = per_of(budget)
@@ -315,7 +269,7 @@ def _check_export(kind: str | None, *, is_list: bool) -> None:
     if kind not in EXPORT_KINDS:
         raise InputError(f"--export {not_one_of(kind, EXPORT_KINDS)}")
     if is_list:
-        raise InputError("--export does not go with --jobs and --cloud", hint="It is of one plan of a stream")
+        raise InputError("--export does not go with --cloud and a list", hint="It is of one plan of a stream")
 
 
 def _whole(version: VersionName) -> Version:
@@ -331,10 +285,30 @@ def _whole(version: VersionName) -> Version:
     return version.value
 
 
+def _refuse_of_stream(given: Mapping[str, bool]) -> None:
+    """Refuse flags that say something of a stream, where a list is planned.
+
+    Raises:
+        InputError: naming the first of them that is given.
+    """
+    for name, is_given in given.items():
+        if is_given:
+            raise InputError(f"{name} is for a stream of jobs, not for a list", hint=_FOR_A_LIST[name])
+
+
+_FOR_A_LIST = {
+    "--commitments": "A list ends long before a commitment does",
+    "--trace": "A list of jobs has no arrivals: leave out --jobs or --trace",
+    "--open": "A list has no such curve: use --report FILE.html or --gantt FILE.svg",
+    "--page": "A list has no such curve: use --report FILE.html or --gantt FILE.svg",
+    "--best-effort": "Leave jobs out of the list",
+}
+
+
 def _read(
-    classes: Path | None, trace: Path | None, jobs: Path | None, prices: list[Path] | None
-) -> ProblemFile:
-    """Return the classes with their own rates, or with those of the trace."""
+    classes: Path | None, trace: Path | None, prices: list[Path] | None
+) -> tuple[ProblemFile, Trace | None]:
+    """Return the classes with their own rates, or with those of the trace, and the trace, read once."""
     if classes is None:
         if trace is None:
             raise InputError(
@@ -342,8 +316,8 @@ def _read(
             )
         classes = class_file_of(trace, None)
     if trace is None:
-        return read_problem(classes, prices, require_rates=jobs is None)
+        return read_problem(classes, prices), None
     file = read_problem(classes, prices, require_rates=False)
     arrivals = read_trace(trace)
     check_classes(arrivals, [job_class.name for job_class in file.problem.classes], trace)
-    return with_trace(file, arrivals)
+    return with_trace(file, arrivals), arrivals

@@ -1,4 +1,4 @@
-"""``boa plan --jobs`` as a calendar: when each job of a list runs, under dates, a rate or a quota."""
+"""The calendar of a list: when each job of a list runs, under dates, a rate or a quota."""
 
 from __future__ import annotations
 

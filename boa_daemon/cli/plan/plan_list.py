@@ -1,4 +1,4 @@
-"""``boa plan --jobs``: a finite list of jobs without dates and rates."""
+"""A finite list of jobs without dates and rates."""
 
 from __future__ import annotations
 

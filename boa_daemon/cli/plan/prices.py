@@ -14,7 +14,14 @@ from boa_daemon.backends.aws.prices.list_prices import ask_price
 from boa_daemon.backends.aws.prices.offer_file import read_offers
 from boa_daemon.backends.aws.prices.side_prices import QUESTIONS, ask_side_prices
 from boa_daemon.cli.common.aws_options import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
-from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, show, stdout_console
+from boa_daemon.cli.common.output import (
+    OutputFormat,
+    OutputOption,
+    a_table,
+    show,
+    stderr_console,
+    stdout_console,
+)
 from boa_daemon.cli.common.planning_options import PricesOption
 from boa_daemon.cli.common.toml_keys import write_keys
 from boa_daemon.cli.plan.import_prices import import_prices
@@ -35,18 +42,8 @@ app.command("import")(import_prices)
 def prices(
     context: typer.Context,
     *,
-    refresh: Annotated[
-        Path | None,
-        typer.Option(
-            "--refresh", metavar="FILE.toml", help="Fetch current prices and write them to this file."
-        ),
-    ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="FILE", help="With --refresh: saved output of `aws pricing get-products`."
-        ),
-    ] = None,
+    refresh: Annotated[Path | None, typer.Option("--refresh", hidden=True)] = None,
+    source: Annotated[Path | None, typer.Option("--from", hidden=True)] = None,
     beside: Annotated[
         bool,
         typer.Option(
@@ -58,26 +55,50 @@ def prices(
     prices: PricesOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Show how old each price is; with --refresh fetch current prices from AWS or a saved price list."""
+    """Show how old each price is."""
     if context.invoked_subcommand is not None:
         return
-    catalog, today = Catalog.load(*(prices or ())), datetime.now(UTC).date()
     if beside:
-        _beside(config, region, today, output)
-        return
-    if refresh is None:
-        if source is not None:
-            raise InputError("--from needs --refresh", hint="Name the file to write: --refresh FILE.toml")
-        rows = _rows(catalog, today)
+        _beside(config, region, datetime.now(UTC).date(), output)
+    elif refresh is not None:
+        # The name of before, for one release.
+        stderr_console().print("[yellow]note[/] boa prices --refresh FILE is now boa prices refresh FILE")
+        fetch(refresh, source=source, config=config, region=region, prices=prices, output=output)
+    elif source is not None:
+        raise InputError("--from is of boa prices refresh", hint="Name the file to write: refresh FILE.toml")
     else:
-        if refresh.suffix != ".toml":
-            raise InputError(f"--refresh {refresh}: a price file ends in .toml")
-        rows = _refresh(refresh, source, catalog, today, config=config, region=region)
+        _show(_rows(Catalog.load(*(prices or ())), datetime.now(UTC).date()), None, output)
+
+
+@app.command("refresh")
+def fetch(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The price file to write.")],
+    *,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Read the saved output of `aws pricing get-products` instead."
+        ),
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    region: RegionOption = None,
+    prices: PricesOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Fetch current prices from AWS, or from a saved price list, and write them as a price file."""
+    if file.suffix != ".toml":
+        raise InputError(f"refresh {file}: a price file ends in .toml")
+    catalog, today = Catalog.load(*(prices or ())), datetime.now(UTC).date()
+    _show(_refresh(file, source, catalog, today, config=config, region=region), file, output)
+
+
+def _show(rows: list[dict[str, Any]], written: Path | None, output: OutputFormat) -> None:
+    """Print prices with their ages, and the file that they were written to."""
     show(
         output,
-        {"stale_days": STALE_DAYS, "prices": rows, "file": None if refresh is None else str(refresh)},
+        {"stale_days": STALE_DAYS, "prices": rows, "file": None if written is None else str(written)},
         rows=lambda: rows,
-        table=lambda: _print(rows, refresh),
+        table=lambda: _print(rows, written),
     )
 
 

@@ -36,6 +36,7 @@ from boa_daemon.units import SECONDS_PER_HOUR, counted, format_hours
 
 if TYPE_CHECKING:
     from boa_daemon.api.answers import CancelAnswer
+    from boa_daemon.inputs.sbatch_file import SbatchNote
 
 LOG_SECONDS, WATCH_SECONDS = 1.0, 2.0
 
@@ -63,17 +64,20 @@ def submit(
     from boa_daemon.cli.common.byte_progress import byte_progress  # noqa: PLC0415
     from boa_daemon.engines.generation_units import RIGID  # noqa: PLC0415 - slow to import, and listing needs none of it
     from boa_daemon.inputs.groups import size_of  # noqa: PLC0415
-    from boa_daemon.inputs.sbatch_file import is_sbatch, read_sbatch  # noqa: PLC0415
-    from boa_daemon.inputs.submission import read_submission  # noqa: PLC0415
+    from boa_daemon.inputs.submission import read_job_file, submission_of  # noqa: PLC0415
 
     if source is None and class_name is not None:
         raise InputError("--class goes with --from", hint="A job file states its class itself")
+    contents: list[dict[str, Any]] = []
     findings: list[dict[str, Any]] = []
+    scripts: dict[str, Sequence[SbatchNote]] = {}
     with byte_progress("packing the code") as told:
         if source is None:
-            contents = [
-                content for path in files for content in read_submission(path, now=time.time(), progress=told)
-            ]
+            for path in files:
+                job_file, notes = read_job_file(path)
+                contents += submission_of(job_file, path, now=time.time(), progress=told)
+                if notes:
+                    scripts[job_file.name] = notes
         else:
             from boa_daemon.cli.run.other_jobs import read_other_tasks  # noqa: PLC0415 - few ask for it
 
@@ -93,16 +97,15 @@ def submit(
             document = dict(client.submit_checked(contents))
     if source is not None:
         document["translated"] = findings
-    scripts = {str(path): read_sbatch(path).notes for path in files if is_sbatch(path)}
     if scripts:
         document["sbatch"] = {path: [asdict(note) for note in notes] for path, notes in scripts.items()}
     if output is OutputFormat.json:
         print_json(document)
         return
     names = document["jobs"]
-    for path, notes in scripts.items():
-        for note in notes:
-            place = f"{path}:{note.line}" if note.line else "environment"
+    for script, said_of_lines in scripts.items():
+        for note in said_of_lines:
+            place = f"{script}:{note.line}" if note.line else "environment"
             said = f"{place}: {note.option} {note.fate}: {note.said}"
             stdout_console().print(said, markup=False, highlight=False)
     stdout_console().print(

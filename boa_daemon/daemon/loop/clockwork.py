@@ -7,6 +7,7 @@ import logging
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -37,7 +38,20 @@ BACKUP_AGAIN_SECONDS = 240.0
 """Seconds until a backup that failed is tried again."""
 FRESH_BACKUP = 0.5
 """Age of the newest backup, in intervals, below which a start makes no other."""
+START_SECONDS = 5.0
+"""Longest wait for the scheduler's threads."""
 _AT_ONCE = ("tick", "gate", "refresh", "backup")
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Return an executor whose threads run already: at a limit of threads none could be started later."""
+    pool = ThreadPoolExecutor(threads)
+    began = threading.Barrier(threads + 1)
+    with suppress(RuntimeError, threading.BrokenBarrierError):
+        for _ in range(threads):
+            pool._pool.submit(began.wait, START_SECONDS)
+        began.wait(START_SECONDS)
+    return pool
 
 
 class Clockwork:
@@ -52,7 +66,7 @@ class Clockwork:
         self.first_tick, self._has_prices = threading.Event(), threading.Event()
         self._scheduler = BackgroundScheduler(
             # Everything else may wait for a database that does not answer.
-            executors={"default": ThreadPoolExecutor(6), "alone": ThreadPoolExecutor(1)},
+            executors={"default": _pool(6), "alone": _pool(1)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )

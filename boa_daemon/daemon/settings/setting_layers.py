@@ -99,6 +99,7 @@ def load_settings(
     files = setting_files(explicit)
     documents = []
     for path in files:
+        _check_is_a_file(path)
         document = read_document(path, otherwise="toml")
         documents.append(document)
         if not isinstance(document.content, Mapping):
@@ -112,6 +113,17 @@ def load_settings(
     _checked(words, "the environment")
     _merge(merged, words)
     return with_flags(merged, flags or {}, files=files, documents=documents)
+
+
+def _check_is_a_file(path: Path) -> None:
+    """Refuse a pipe or a device in a file's place, which a daemon would read for ever; `<(...)` is a shell's.
+
+    Raises:
+        InputError: when it is one.
+    """
+    is_of_a_shell = str(path) == "-" or str(path).startswith(("/dev/", "/proc/"))
+    if not is_of_a_shell and path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError("it is a pipe or a device", file=path, hint="Put a plain file in its place")
 
 
 def with_flags(

@@ -2,7 +2,7 @@
 
 `due_alerts` is a pure function of a cluster state and its caps. It reports when a fraction of the day's or
 month's cap is used up, or when the forecast to the end of the day or month at the present burn rate exceeds
-the cap. Each alert's key contains its period, so it is sent once per period, also after a restart.
+the cap. Each alert's key contains its period and the cap, so it is sent once for both, also after a restart.
 
 A separate thread sends, with time limits. A channel that fails is logged without its address, which may be a
 secret, and does not affect the others; its message is sent again for two hours.
@@ -36,6 +36,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.settings.config import AlertSettings, Settings, TeamSettings, UserSettings
+from boa_daemon.daemon.watch.purse_alerts import cap_key
 from boa_daemon.errors import BoaError, CloudFailed, InputError, MissingExtra
 from boa_daemon.extras import install_command
 from boa_daemon.inputs.plain_text import one_line, plain_text
@@ -93,7 +94,7 @@ def due_alerts(
     *,
     figures: Mapping[str, Mapping[str, float | None]] | None = None,
 ) -> Iterator[tuple[str, str]]:
-    """Yield (key, sentence) for every threshold that is crossed now; the key contains the day or month.
+    """Yield (key, sentence) for every threshold that is crossed now; keys contain day or month, and the cap.
 
     `figures` are the state's `budget_figures`, when the caller has them already.
     """
@@ -103,7 +104,7 @@ def due_alerts(
         spent, cap, forecast = one["spent_usd"], one["cap_usd"], one["forecast_usd"]
         if cap is None or spent is None or forecast is None:
             continue
-        label = f"{name}:{labels[name]}"
+        label = f"{name}:{labels[name]}:{cap_key(cap)}"
         for fraction in fractions:
             if spent >= fraction * cap:
                 yield (

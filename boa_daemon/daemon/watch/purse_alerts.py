@@ -23,6 +23,11 @@ PurseKind: TypeAlias = Literal["team", "user", "job", "commitment"]
 _SMALLEST = 1e-9
 
 
+def cap_key(cap_usd: float) -> str:
+    """Return a cap as the keys of alerts have it, such as ``of 100``."""
+    return f"of {cap_usd:.10g}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purse:
     """Money of a team, a user, a job or a commitment, in dollars.
@@ -46,8 +51,12 @@ class Purse:
 
     @property
     def key(self) -> str:
-        """The name under which alerts are remembered: the purse and its window."""
-        return ":".join(part for part in (self.kind, self.name, self.window.replace(" ", ":")) if part)
+        """The name under which alerts are remembered: the purse, its window and its cap.
+
+        What was said of a cap is said anew of another one that takes its place within the window.
+        """
+        cap = "" if self.kind == "commitment" else cap_key(self.cap_usd)
+        return ":".join(part for part in (self.kind, self.name, self.window.replace(" ", ":"), cap) if part)
 
     @property
     def whose(self) -> str:

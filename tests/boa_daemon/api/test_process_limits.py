@@ -122,6 +122,16 @@ def test_threads_are_tried_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None
         check_threads()
 
 
+def test_a_thread_without_memory_for_its_stack_is_no_lack_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory is limited, the sentence names that limit and not 96,365 processes."""
+    limits = {resource.RLIMIT_AS: (900 * MIB, resource.RLIM_INFINITY)}
+    free = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda number: limits.get(number, free))
+    said = shortage_of(RuntimeError("can't start new thread"))
+    assert "for want of memory" in said
+    assert "the address space is limited to 900 MiB (ulimit -v, LimitAS)" in said
+
+
 def test_jobs_do_not_inherit_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is set for the import alone, and what a user sets stays."""
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)

@@ -124,6 +124,98 @@ def test_a_closed_output_pipe_exits_with_0(problem: Path, form: list[str]) -> No
     assert (done.returncode, done.stderr) == (0, "")
 
 
+NO_ROOM = (
+    "--version",
+    "--help",
+    "catalog --help",
+    "catalog",
+    "catalog -o json",
+    "catalog -o csv",
+    "solve PROBLEM",
+)
+
+
+@pytest.mark.parametrize("words", NO_ROOM)
+def test_an_answer_that_cannot_be_written_fails_in_a_sentence(problem: Path, words: str) -> None:
+    """As on a disk that is full: a file without an answer is no success, and a trace helps nobody."""
+    code, said = with_full(problem, words, stdout=True)
+    assert code == 1
+    assert "OutputError: the answer could not be written to standard output: No space left" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("solve PROBLEM --budget 1 -o json", 1),
+        ("solve --no-such -o json", 2),
+        ("solve nothing.yaml -o json", 2),
+    ],
+)
+def test_an_error_that_cannot_be_written_keeps_its_sentence(problem: Path, words: str, code: int) -> None:
+    found, said = with_full(problem, words, stdout=True)
+    assert found == code
+    assert said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("catalog", 0),
+        ("solve PROBLEM --budget 4", 0),
+        ("solve PROBLEM --budget 1", 3),
+        ("solve --no-such", 2),
+    ],
+)
+def test_notes_that_cannot_be_written_change_nothing(problem: Path, words: str, code: int) -> None:
+    """A full disk below standard error takes no answer and no exit code."""
+    found, answer = with_full(problem, words, stdout=False)
+    assert found == code
+    assert bool(answer) is (code == 0)
+
+
+@pytest.mark.parametrize("words", ["status", "submit a.yaml", "init -y", "config show", "doctor"])
+def test_a_folder_that_is_gone_is_said(tmp_path: Path, words: str) -> None:
+    """Somebody else has removed the folder of this shell."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    line = f"rmdir ../gone; exec {sys.executable} -m boa_daemon {words}"
+    done = subprocess.run(
+        ["sh", "-c", line],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (2, 5), done.stderr
+
+
+@pytest.mark.parametrize("backend", ["nonsense", "module://nowhere", "TkAgg", ""])
+def test_a_plot_needs_no_display(problem: Path, backend: str) -> None:
+    """A notebook or an old setting names a backend that is not here: pictures go into files."""
+    picture = problem.parent / "curve.svg"
+    words = ["frontier", str(problem), "--budgets", "4,5", "--plot", str(picture)]
+    environment = {**os.environ, "MPLBACKEND": backend}
+    command = [sys.executable, "-m", "boa_daemon", *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert picture.stat().st_size > 1000
+
+
+def with_full(problem: Path, words: str, *, stdout: bool) -> tuple[int, str]:
+    """Run a command one of whose streams has no room; return its exit code and what the other one says."""
+    command = [sys.executable, "-m", "boa_daemon", *words.replace("PROBLEM", str(problem)).split()]
+    with open("/dev/full", "w") as full:
+        streams = {"stdout": full, "stderr": subprocess.PIPE}
+        if not stdout:
+            streams = {"stdout": subprocess.PIPE, "stderr": full}
+        done = subprocess.run(command, **streams, text=True, check=False, timeout=60)  # type: ignore[call-overload]
+    return done.returncode, done.stderr if stdout else done.stdout
+
+
 def test_python_m_boa_daemon_runs_boa(problem: Path) -> None:
     """The output is one JSON document, and the exit code is that of the command."""
     done = subprocess.run(

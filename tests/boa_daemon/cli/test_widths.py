@@ -65,7 +65,7 @@ OF_DAEMON = (
 OF_PLANS = (
     ("plan", "--classes", "classes.yaml", "--budget", "20000/month"),
     ("plan", "--classes", "classes.yaml", "--budget", "10000/month", "--best-effort"),
-    ("plan", "--classes", "classes.yaml", "--jobs", "list.csv", "--budget", "1000000/month"),
+    ("calendar", "list.csv", "--classes", "classes.yaml", "--budget", "1000000/month"),
     ("plan", "--classes", str(EXAMPLES / "two-gpu-types.yaml"), "--budget", "27/h", "--cloud", "all"),
     ("frontier", "classes.yaml"),
     ("solve", str(EXAMPLES / "two-gpu-types.yaml"), "--budget", "27/h"),

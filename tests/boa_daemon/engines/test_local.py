@@ -458,7 +458,7 @@ def test_a_job_with_an_unreadable_unit_file_is_unknown_and_runs_on(bench: Bench)
 
 
 @pytest.mark.first_set(2)
-@pytest.mark.parametrize("what", ["job", "generation", "unit"])
+@pytest.mark.parametrize("what", ["job", "generation", "unit", "unit's files"])
 def test_a_job_whose_folder_somebody_deleted_is_ended_and_can_start_again(bench: Bench, what: str) -> None:
     """Nobody could stop it any more, and its node would be paid for ever."""
     bench.admit(f"{NUMPY} --steps 100000 --pause 0.01")
@@ -466,11 +466,42 @@ def test_a_job_whose_folder_somebody_deleted_is_ended_and_can_start_again(bench:
     bench.wait_step(2)
     layout = bench.engine.layout  # type: ignore[attr-defined]
     mark = f"BOA_UNIT={Unit.read(layout.unit('a', 1, 0)).name}"
-    shutil.rmtree(
-        {"job": layout.job("a"), "generation": layout.generation("a", 1), "unit": layout.unit("a", 1, 0)}[
-            what
-        ]
-    )
+    if what == "unit's files":
+        for file in layout.unit("a", 1, 0).iterdir():
+            file.unlink()
+    else:
+        places = {"job": layout.job("a"), "generation": layout.generation("a", 1)}
+        shutil.rmtree(places.get(what, layout.unit("a", 1, 0)))
+    end = bench.wait_end()
+
+    assert (end.phase, end.cause) == ("failed", "agent-lost")
+    assert "deleted" in end.evidence
+    until(lambda: not any(started_ticks(pid) for pid in carrying(mark)))
+    bench.start()
+    assert bench.wait_step(2).generation == 2
+
+
+@pytest.mark.first_set(2)
+@pytest.mark.parametrize("what", ["all jobs", "job", "generation", "unit", "unit's file"])
+def test_a_job_whose_folder_was_deleted_while_no_daemon_ran_is_not_started_beside_itself(
+    bench: Bench, what: str
+) -> None:
+    """The next daemon has its claim alone, and orders the start again that seems never to have come."""
+    bench.admit(f"{NUMPY} --steps 100000 --pause 0.01")
+    bench.start()
+    bench.wait_step(2)
+    layout = bench.engine.layout  # type: ignore[attr-defined]
+    unit = layout.unit("a", 1, 0)
+    mark = f"BOA_UNIT={Unit.read(unit).name}"
+    if what == "unit's file":
+        (unit / "unit.json").unlink()
+    else:
+        places = {"all jobs": layout.root, "job": layout.job("a"), "generation": unit.parent, "unit": unit}
+        shutil.rmtree(places[what])
+    bench.engine = LocalEngine(layout.root)
+    bench.admit(f"{NUMPY} --steps 100000 --pause 0.01")
+    bench.engine.reattach()
+    assert bench.engine.start(bench.order(1)) == Accepted()
     end = bench.wait_end()
 
     assert (end.phase, end.cause) == ("failed", "agent-lost")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -109,3 +110,33 @@ def test_the_end_that_slurm_gave_a_job_is_told_though_the_listing_is_of_before(
     slurm.queue[0] = replace(slurm.queue[0], state="CANCELLED", reason="None")
     end = engine.poll()["a"]
     assert (end.phase, "Slurm ended its job 1 as CANCELLED" in end.evidence) == ("stopped", True), end
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["while it runs", "while no daemon runs"])
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "COMPLETING", ""])
+def test_a_job_without_a_folder_is_cancelled_and_ended_when_slurm_says_so(
+    tmp_path: Path, slurm: Submitting, state: str, is_restarted: bool
+) -> None:
+    """Its comment finds it; a controller that does not answer leaves it unknown, and nothing starts anew."""
+    cancelled: list[str] = []
+    slurm.cancel = cancelled.append  # type: ignore[method-assign]
+    engine = SlurmEngine(tmp_path / "root", slurm=slurm)
+    engine.admit(a_spec(tmp_path, run="sleep 600"))
+    engine.start(start(2))
+    slurm.queue = [replace(job, state=state, reason="None") for job in slurm.queue if state]
+    shutil.rmtree(engine.layout.job("a"))
+    slurm.is_silent = True
+    if is_restarted:
+        engine = SlurmEngine(tmp_path / "root", slurm=slurm)
+        engine.admit(a_spec(tmp_path, run="sleep 600"))
+        engine.reattach()
+        assert isinstance(engine.start(start(2)), Accepted)
+    assert engine.poll()["a"].phase == "unknown"
+    slurm.is_silent = False
+    assert engine.poll()["a"].is_over == (not state)
+    assert cancelled == (["1"] if state else [])
+    slurm.queue.clear()
+    end = engine.poll()["a"]
+    assert (end.phase, end.cause) == ("failed", "agent-lost")
+    assert "deleted" in end.evidence
+    assert len(slurm.submitted) == 1

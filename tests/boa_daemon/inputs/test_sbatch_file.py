@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.groups import members
 from boa_daemon.inputs.job_file import check_job
 from boa_daemon.inputs.sbatch_file import is_sbatch, read_sbatch
-from boa_daemon.inputs.submission import read_submission
+from boa_daemon.inputs.submission import read_job_file, read_submission, submission_of
 
 
 def a_script(folder: Path, *options: str, body: str = "srun python train.py") -> Path:
@@ -238,7 +240,7 @@ def test_lines_are_found_as_sbatch_finds_them(tmp_path: Path, text: str) -> None
     """Whatever ends them; not those that are commented out, and the last of two counts."""
     file = tmp_path / "train.sbatch"
     file.write_bytes(text.encode())
-    assert is_sbatch(file)
+    assert is_sbatch(file, file.read_text())
     assert read_sbatch(file).content["min_gpus"] == 2
 
 
@@ -272,7 +274,7 @@ def test_only_a_script_of_a_shell_is_read(tmp_path: Path, first: str, is_one: bo
     """A script in another language is refused with its first line."""
     file = tmp_path / "run.sh"
     file.write_text(f"{first}\n#SBATCH -N1\ntrue\n")
-    assert is_sbatch(file)
+    assert is_sbatch(file, file.read_text())
     if is_one:
         assert read_sbatch(file).content["min_gpus"] == 1
     else:
@@ -281,10 +283,9 @@ def test_only_a_script_of_a_shell_is_read(tmp_path: Path, first: str, is_one: bo
 
 
 def test_a_job_file_is_no_batch_script(tmp_path: Path) -> None:
-    """Nor is a script without lines for sbatch, or a file that is not there."""
-    (tmp_path / "a.yaml").write_text("name: a\n#SBATCH -N1\n")
-    (tmp_path / "b.sh").write_text("#!/bin/sh\ntrue\n")
-    assert [is_sbatch(tmp_path / name) for name in ("a.yaml", "b.sh", "gone")] == [False, False, False]
+    """Nor is a script without lines for sbatch."""
+    assert not is_sbatch(tmp_path / "a.yaml", "name: a\n#SBATCH -N1\n")
+    assert not is_sbatch(tmp_path / "b.sh", "#!/bin/sh\ntrue\n")
 
 
 def test_srun_starts_the_tasks_of_its_node_with_their_variables(tmp_path: Path) -> None:
@@ -353,3 +354,35 @@ def test_a_folder_is_relative_to_where_it_is_submitted(
     monkeypatch.chdir(tmp_path / "here")
     (content,) = read_submission(a_script(tmp_path, "--chdir=deep"))
     assert content["workdir"] == str(tmp_path / "here" / "deep")
+
+
+SCRIPT = "#!/bin/bash\n#SBATCH --gpus=2\n#SBATCH --output=x\npython train.py\n"
+JOB = "name: a\nclass: default\nrun: python train.py\n"
+
+
+@pytest.mark.parametrize("text", [SCRIPT, JOB], ids=["script", "job file"])
+@pytest.mark.parametrize("way", ["pipe", "-", "fifo"])
+def test_a_job_may_come_from_a_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, way: str
+) -> None:
+    """``boa submit <(make-job)`` and ``boa submit - < train.sbatch``, as with sbatch: it can be read once."""
+    monkeypatch.chdir(tmp_path)
+    reading, writing = os.pipe()
+    os.write(writing, text.encode())
+    os.close(writing)
+    path = Path("-")
+    if way == "pipe":
+        path = Path(f"/dev/fd/{reading}")
+    elif way == "fifo":
+        path = tmp_path / "fifo"
+        os.mkfifo(path)
+        threading.Thread(target=path.write_text, args=(text,), daemon=True).start()
+    else:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=os.fdopen(reading, "rb", closefd=False)))
+    document, notes = read_job_file(path)
+    os.close(reading)
+    (content,) = submission_of(document, path)
+    assert "python train.py" in content["run"]
+    assert [note.option for note in notes] == (["--gpus", "--output"] if text is SCRIPT else [])
+    if way == "-":
+        assert (document.name, content["name"]) == ("standard input", "sbatch" if text is SCRIPT else "a")

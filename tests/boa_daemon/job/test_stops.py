@@ -21,6 +21,7 @@ from boa_daemon.job.checkpoint import MANIFEST
 from boa_daemon.job.control_group import ControlGroup
 from boa_daemon.job.failures import ERROR_FILE, FILE_NAME
 from boa_daemon.job.processes import children, descendants, is_alive, kill_all_carrying, send, started_ticks
+from boa_daemon.job.run import Run
 from boa_daemon.job.stops import (
     REGISTER,
     Registered,
@@ -72,8 +73,12 @@ def keep() -> Iterator[Any]:
     """Return a function that starts a unit's guard, and so its keeper; all are killed at the end."""
     with ExitStack() as stack:
 
-        def start(unit: Unit) -> subprocess.Popen[bytes]:
-            words = [sys.executable, "-m", "boa_daemon.job.keeper", "--foreground", str(unit.folder)]
+        def start(unit: Unit, before: str = "") -> subprocess.Popen[bytes]:
+            text = (
+                f"import sys; from boa_daemon.job import keeper, stops; {before}; keeper.main(sys.argv[1:])"
+            )
+            how = ["-c", text] if before else ["-m", "boa_daemon.job.keeper"]
+            words = [sys.executable, *how, "--foreground", str(unit.folder)]
             guard = stack.enter_context(subprocess.Popen(words))
             stack.callback(kill_all_carrying, f"BOA_UNIT={unit.name}")
             stack.callback(lambda: [send([pid], signal.SIGKILL) for pid in keepers(unit)])
@@ -126,6 +131,7 @@ from boa_daemon.job.stops import Registration
 mine = Registration(os.environ)
 mine.enter()
 if "looks" in sys.argv: mine.looks()
+if "saved" in sys.argv: mine.has_saved()
 if "forks" in sys.argv and os.fork() == 0:
     time.sleep(60)
 print("in", flush=True)
@@ -134,7 +140,7 @@ if "execs" in sys.argv: os.execv("/bin/sleep", ["sleep", "60"])
 """
 
 
-@pytest.mark.parametrize("how", ["", "looks", "forks", "execs"])
+@pytest.mark.parametrize("how", ["", "looks", "saved", "forks", "execs"])
 def test_the_register_has_living_processes_that_registered_themselves(tmp_path: Path, how: str) -> None:
     """A forked worker is none of them, and neither is a process that has ended or become another program."""
     file = tmp_path / "register"
@@ -148,7 +154,10 @@ def test_the_register_has_living_processes_that_registered_themselves(tmp_path: 
         assert holder.stdout is not None
         assert holder.stdin is not None
         assert holder.stdout.readline() == b"in\n"
-        assert registered(file) == [Registered(holder.pid, how == "looks")]
+        has_saved = how == "saved"
+        assert registered(file) == [
+            Registered(holder.pid, looks=how in ("looks", "saved"), has_saved=has_saved)
+        ]
         holder.stdin.write(b"\n")
         holder.stdin.flush()
         until(lambda: registered(file) == [])
@@ -369,7 +378,7 @@ def test_a_process_that_saves_at_once_does_not_outrun_the_suspension_of_its_shel
     unit = a_unit(tmp_path, "unused")
 
     def slow(of: Unit) -> bool:
-        (of.own / stops.LEAVE).touch()  # As if its exit were not orderly: it does not wait for the keeper.
+        stops.leave_file(of).touch()  # As if its exit were not orderly: it does not wait for the keeper.
         found = make_request(of)
         time.sleep(1.5)
         return found
@@ -786,27 +795,32 @@ def test_a_shell_beside_the_training_is_suspended_only_when_that_is_about_to_end
 def test_a_process_that_is_about_to_end_says_so_and_waits_for_its_keeper(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not for ever: its keeper may be gone."""
+    """Not for ever: its keeper may be gone. Not at all where an older keeper names no file to wait for."""
     monkeypatch.setattr(stops, "SHELL_SECONDS", 0.3)
-    file = tmp_path / "register"
+    file, places = tmp_path / "register", {stops.LEAVE: str(tmp_path / "leave")}
     text = f"{HOLDER}mine.leaves(); print('out', flush=True); sys.stdin.readline()"
     words = [sys.executable, "-c", text, "looks"]
     with subprocess.Popen(
-        words, env={**os.environ, REGISTER: str(file)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        words,
+        env={**os.environ, **places, REGISTER: str(file)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as one:
         assert one.stdin is not None
         assert one.stdout is not None
         one.stdin.write(b"\n")
         one.stdin.flush()
-        until(lambda: registered(file) == [Registered(one.pid, looks=True, leaves=True)])
+        until(lambda: registered(file) == [Registered(one.pid, looks=True, leaves=True, has_saved=True)])
         (tmp_path / "leave").touch()
         assert one.stdout.readline() == b"in\n"
         assert one.stdout.readline() == b"out\n"
         one.stdin.close()
     began = time.monotonic()
     (tmp_path / "leave").unlink()
-    Registration({REGISTER: str(file)}).leaves()
+    Registration({REGISTER: str(file), **places}).leaves()
     assert 0.2 < time.monotonic() - began < 5.0
+    monkeypatch.setattr(stops, "SHELL_SECONDS", 600.0)
+    Registration({REGISTER: str(file)}).leaves()
 
 
 @pytest.mark.first_set(1)
@@ -814,7 +828,7 @@ def test_a_process_that_is_about_to_end_says_so_and_waits_for_its_keeper(
 def test_a_shell_that_ignores_sigterm_does_not_go_on_after_a_stop(
     tmp_path: Path, keep: Any, ignored: str
 ) -> None:
-    """Its trap at the exit runs if it can be ended by another signal."""
+    """Its trap at the exit runs."""
     unit = a_unit(tmp_path, f"trap '' {ignored}; trap 'echo at the exit' EXIT; {LOOP_FOLLOWED}")
     guard = keep(unit)
     until(lambda: step_of(unit) > 5)
@@ -822,4 +836,59 @@ def test_a_shell_that_ignores_sigterm_does_not_go_on_after_a_stop(
     assert guard.wait(timeout=60) == 0
     assert saved_step(unit) == step_of(unit) > 5
     assert "it went on" not in printed(unit)
-    assert ("at the exit" in printed(unit)) is ("HUP" not in ignored)
+    assert "at the exit" in printed(unit)
+
+
+@pytest.mark.parametrize("trap", ["EXIT", "TERM"])
+def test_what_a_trap_starts_has_the_rest_of_the_grace(tmp_path: Path, keep: Any, trap: str) -> None:
+    """It may upload what the command has left."""
+    program = f"{sys.executable} -c \"import time; time.sleep(2); print('uploaded', flush=True)\"; exit"
+    unit = a_unit(tmp_path, f"trap '{program}' {trap}; {LOOP_FOLLOWED}")
+    guard = keep(unit)
+    until(lambda: step_of(unit) > 5)
+    guard.terminate()
+    assert guard.wait(timeout=60) == 0
+    assert saved_step(unit) == step_of(unit) > 5
+    assert "uploaded" in printed(unit)
+    assert "it went on" not in printed(unit)
+
+
+LIVES_ON = """
+import sys, time
+from boa_daemon import job
+for step in job.steps(1_000_000, load=lambda path: None, save=lambda file: file.write(b"x")):
+    time.sleep(0.005)
+until = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < until:
+    sum(range(1000)) if sys.argv[2] == "works" else time.sleep(0.1)
+print("at its end", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("does", "seconds"), [("sleeps", 50.0), ("works", 4.0)])
+def test_what_has_saved_and_goes_on_is_ended_once_it_does_nothing(
+    tmp_path: Path, keep: Any, does: str, seconds: float
+) -> None:
+    """While it works it has its grace, also where its work ends; the log says what to change."""
+    (tmp_path / "t.py").write_text(LIVES_ON)
+    unit = a_unit(tmp_path, f"{sys.executable} t.py {seconds} {does}; echo it went on", grace_seconds=60.0)
+    guard = keep(unit, "stops.SILENT_SECONDS = 2.0")
+    until(lambda: step_of(unit) > 5)
+    guard.terminate()
+    assert guard.wait(timeout=40) == 0
+    assert saved_step(unit) == step_of(unit) > 5
+    assert ("at its end" in printed(unit)) is (does == "works")
+    assert "it went on" not in printed(unit)
+    assert ("done nothing for" if does == "sleeps" else "goes on with something else") in printed(unit)
+
+
+def test_a_loop_after_the_last_one_is_a_training_again() -> None:
+    """A sweep finishes one training and begins the next."""
+    noted: list[str] = []
+    run = Run({})
+    for name in ("looks", "has_saved"):
+        setattr(run._registration, name, lambda name=name: noted.append(name))
+    run.note_saved()
+    run.train()
+    run.train()
+    assert noted == ["has_saved", "looks"]

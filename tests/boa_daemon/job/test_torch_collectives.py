@@ -110,7 +110,7 @@ def test_collectives_are_sent_when_the_gate_client_fails(
         collectives.GatedCollectives(inner).broadcast(torch.zeros(100_000), src=0, group=dist.group.WORLD)
 
     assert sent == [0, 0, 0]
-    assert "boa gate: off" in capsys.readouterr().out
+    assert "boa gate: off" in capsys.readouterr().err
 
 
 def test_ranks_at_different_requests_raise_an_error_with_both_numbers(

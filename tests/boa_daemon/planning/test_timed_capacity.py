@@ -38,7 +38,7 @@ def planned(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> dict[
         "job_id,class_name,submit_at,deadline_at\na,c,2026-12-01,\nb,c,2026-12-01,\n"
         "soon,c,2026-12-01,2026-12-01T12:00\n"
     )
-    asked = ["plan", "--classes", "classes.yaml", "--jobs", "jobs.csv", "--blocks", "blocks.toml"]
+    asked = ["calendar", "jobs.csv", "--classes", "classes.yaml", "--blocks", "blocks.toml"]
     found = CliRunner().invoke(app, [*asked, "--json", *words])
     assert found.exit_code == 0, (found.output, found.exception)
     document: dict[str, object] = json.loads(re.sub(r"\A[^{]*", "", found.stdout))
@@ -108,7 +108,7 @@ def test_a_block_whose_name_means_a_market_is_refused(
     Path("classes.yaml").write_text(CLASSES)
     Path("blocks.toml").write_text(DECEMBER.replace('"december"', f'"{name}"'))
     Path("jobs.csv").write_text("job_id,class_name,submit_at\na,c,2026-12-01\n")
-    words = ["plan", "--classes", "classes.yaml", "--jobs", "jobs.csv", "--blocks", "blocks.toml"]
+    words = ["calendar", "jobs.csv", "--classes", "classes.yaml", "--blocks", "blocks.toml"]
     found = CliRunner().invoke(app, [*words, "--budget", "260"])
 
     assert isinstance(found.exception, InputError)

@@ -37,6 +37,6 @@ def how_to_price(settings: AwsSettings) -> str:
     file = settings.prices or "prices.toml"
     then = "" if settings.prices else f', and set [cloud] prices = "{file}"'
     return (
-        f"Allow pricing:GetProducts; or, where it is denied, have somebody type `boa prices --refresh {file} "
+        f"Allow pricing:GetProducts; or, where it is denied, have somebody type `boa prices refresh {file} "
         f"--region {settings.region}` (--from FILE reads a saved price list){then}"
     )

@@ -72,7 +72,9 @@ class _Own(importlib.abc.MetaPathFinder):
 
 def _say_off(fault: Exception) -> None:
     """Write into the job's log that the gate is not used, and why."""
-    print(f"boa gate: off, {fault}", file=sys.stderr)  # noqa: T201  # the job's own log is the place
+    from boa_daemon.job.log_line import log_line  # noqa: PLC0415 - only where something is wrong
+
+    log_line(f"off, {fault}", speaker="boa gate")
 
 
 def _wrap_ddp(module: Any) -> None:

@@ -76,7 +76,7 @@ CASES = {
         *("--change", "budget=30000/month", "--change", "prices=+10%"),
     ),
     "calendar": (
-        *("plan", "--classes", "classes.yaml", "--jobs", "list.csv", "--budget", "20000/month"),
+        *("calendar", "list.csv", "--classes", "classes.yaml", "--budget", "20000/month"),
         *("--quota", "a100=1"),
     ),
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +57,12 @@ def jobs(tmp_path: Path) -> Path:
 
 
 def boa(*arguments: object) -> Result:
-    """Run the command line; an error stays an exception."""
-    return CliRunner().invoke(app, ["plan", *map(str, arguments)], env={"COLUMNS": "100"})
+    """Run `boa plan`, or `boa calendar` for ``--jobs LIST``; an error stays an exception."""
+    words = ["plan", *map(str, arguments)]
+    if "--jobs" in words:
+        at = words.index("--jobs")
+        words = ["calendar", *words[1:at], *words[at + 1 :]]
+    return CliRunner().invoke(app, words, env={"COLUMNS": "100"})
 
 
 def document(*arguments: object) -> dict[str, Any]:
@@ -284,7 +290,6 @@ def test_a_list_with_weights_is_labelled_as_weighted(classes: Path, jobs: Path) 
     ("flags", "says"),
     [
         ([], "nothing to plan"),
-        (["--trace", "trace.csv", "--jobs", "jobs.csv", "--budget", "9"], "exclude each other"),
         (["--classes", "classes.yaml"], "no budget"),
         (["--classes", "classes.yaml", "--jobs", "jobs.csv"], "no budget"),
         (["--classes", "classes.yaml", "--jobs", "jobs.csv", "--budget", "gpus:9"], "--quota TYPE=4"),
@@ -294,7 +299,10 @@ def test_a_list_with_weights_is_labelled_as_weighted(classes: Path, jobs: Path) 
             "exclude each other",
         ),
         (["--classes", "classes.yaml", "--jobs", "none.csv", "--min-budget"], "no such file"),
-        (["--classes", "classes.yaml", "--min-budget"], "--min-budget needs --jobs"),
+        (
+            ["--classes", "classes.yaml", "--min-budget"],
+            "--blocks and --gantt are of a list of jobs",
+        ),
         (["--classes", "classes.yaml", "--budget", "9", "--version", "continuous"], "whole GPUs"),
         (["--trace", "none.csv", "--budget", "9"], "none.csv: cannot read the trace"),
         (["--trace", "other.csv", "--budget", "9"], "other.csv:2: job a is of class 'visoin'"),
@@ -311,6 +319,51 @@ def test_wrong_combinations_are_input_errors(
     assert isinstance(result.exception, InputError)
     assert says in str(result.exception)
     assert result.stdout == ""
+
+
+def test_plan_with_jobs_is_the_calendar_with_a_note(classes: Path, jobs: Path) -> None:
+    """The name of before works for a release, and says the new one."""
+    flags = ["--classes", str(classes), "--budget", "40/h", "--json"]
+    now, before = (
+        CliRunner().invoke(app, words)
+        for words in (["calendar", str(jobs), *flags], ["plan", "--jobs", str(jobs), *flags])
+    )
+    assert before.stdout == now.stdout
+    assert now.exit_code == before.exit_code == 0
+    assert "boa plan --jobs FILE is now boa calendar FILE" in before.stderr
+    assert now.stderr == before.stderr.replace("note boa plan --jobs FILE is now boa calendar FILE\n", "")
+
+
+@pytest.mark.parametrize("flag", ["--commitments", "--trace", "--open", "--page", "--best-effort"])
+def test_a_flag_of_a_stream_is_refused_for_a_list(classes: Path, jobs: Path, flag: str) -> None:
+    value = {"--commitments": ["c.toml"], "--trace": [str(jobs)], "--page": ["p.html"]}.get(flag, [])
+    words = ["plan", "--classes", str(classes), "--jobs", str(jobs), "--budget", "9", flag, *value]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, InputError)
+    assert f"{flag} is for a stream of jobs" in str(result.exception)
+
+
+def test_a_trace_may_come_from_a_pipe(trace: Path) -> None:
+    """A shell's ``<(zcat ...)`` can be read once."""
+    pipe = trace.parent / "pipe"
+    os.mkfifo(pipe)
+    flags = ("--classes", trace.parent / "classes.yaml", "--budget", "10/h", "--json")
+    writer = threading.Thread(target=pipe.write_bytes, args=(trace.read_bytes(),), daemon=True)
+    writer.start()
+    found = boa("--trace", pipe, *flags)
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout) == document("--trace", trace, *flags[:-1])
+
+
+def test_the_classes_of_a_list_may_lie_beside_it(tmp_path: Path, classes: Path, jobs: Path) -> None:
+    """As those of a trace; without them the command says what to give."""
+    words = ["calendar", str(jobs), "--min-budget"]
+    (jobs.parent / "classes.yaml").write_text(classes.read_text())
+    assert CliRunner().invoke(app, words).exit_code == 0
+    (jobs.parent / "classes.yaml").unlink()
+    result = CliRunner().invoke(app, words)
+    assert "there is no" in str(result.exception)
+    assert "Give --classes FILE" in str(result.exception)
 
 
 def test_absurd_sizes_and_rates_give_a_hint_to_check_them(classes: Path) -> None:

@@ -1,4 +1,4 @@
-"""`boa plan --jobs` with dates, a rate or a quota: one answer as table, JSON, CSV and picture."""
+"""`boa calendar` of a list with dates, a rate or a quota: one answer as table, JSON, CSV and picture."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def files(tmp_path: Path) -> list[str]:
     (tmp_path / "classes.yaml").write_text(CLASSES)
     (tmp_path / "jobs.csv").write_text(JOBS)
     return [
-        *("--classes", str(tmp_path / "classes.yaml"), "--jobs", str(tmp_path / "jobs.csv")),
+        *(str(tmp_path / "jobs.csv"), "--classes", str(tmp_path / "classes.yaml")),
         *("--boot-seconds", "0"),
     ]
 
 
 def boa(*arguments: object) -> Result:
     """Run the command line; an error stays an exception."""
-    return CliRunner().invoke(app, ["plan", *map(str, arguments)], env={"COLUMNS": "140"})
+    return CliRunner().invoke(app, ["calendar", *map(str, arguments)], env={"COLUMNS": "140"})
 
 
 def document(*arguments: object, code: int = 0) -> dict[str, Any]:
@@ -166,9 +166,10 @@ def test_wrong_calendar_flags_are_refused(files: list[str], flags: list[str], sa
 
 def test_calendar_flags_without_a_list_are_refused(files: list[str]) -> None:
     """A stream of jobs has no dates."""
-    error = boa(*files[:2], "--budget", "80/month", "--quota", "gpu=1").exception
+    words = ["plan", *files[1:3], "--budget", "80/month", "--quota", "gpu=1"]
+    error = CliRunner().invoke(app, words).exception
 
-    assert "need --jobs" in str(error)
+    assert "are of a list of jobs. Plan it with boa calendar LIST" in str(error)
 
 
 def test_a_calendar_without_prices_is_refused(files: list[str], tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_refreshed_prices_are_used_by_a_plan(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "classes.yaml").write_text(CLASSES)
     plan = ["plan", "--classes", "classes.yaml", "--budget", "9/h", "--json"]
     runner = CliRunner()
-    answer = runner.invoke(app, ["prices", "--refresh", "fresh.toml", "--from", "list.json", "--json"])
+    answer = runner.invoke(app, ["prices", "refresh", "fresh.toml", "--from", "list.json", "--json"])
     old, fresh = runner.invoke(app, plan), runner.invoke(app, [*plan, "--prices", "fresh.toml"])
 
     (row,) = json.loads(answer.stdout)["prices"]
@@ -80,7 +80,11 @@ def test_prices_lists_the_age_of_every_sold_type() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["--from", "x"], "needs --refresh"), (["--refresh", "x.csv"], "ends in .toml")],
+    [
+        (["--from", "x"], "--from is of boa prices refresh"),
+        (["refresh", "x.csv"], "ends in .toml"),
+        (["--refresh", "x.csv"], "ends in .toml"),
+    ],
 )
 def test_wrong_flags_of_prices_are_refused(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -104,10 +108,22 @@ def test_refresh_asks_the_pricing_api_for_every_sold_type(
         '[cloud]\nprovider = "aws"\nregion = "us-east-1"\ninstance_types = ["g5.xlarge"]\n'
     )
     with mocked(FakeCloud(time.time, Terms(list_prices={"g5.xlarge": 0.5}))):
-        answer = CliRunner().invoke(app, ["prices", "--refresh", "fresh.toml", "--json"])
+        answer = CliRunner().invoke(app, ["prices", "refresh", "fresh.toml", "--json"])
     assert answer.exit_code == 0, answer.exception
     rows = {row["instance_type"]: row for row in json.loads(answer.stdout)["prices"]}
 
     assert (rows["g5.xlarge"]["usd_per_hour"], rows["g5.xlarge"]["days_old"]) == (0.5, 0)
     assert set(rows) <= {entry.name for entry in Catalog.load().select()}
     assert "# From the AWS Pricing API, us-east-1." in (tmp_path / "fresh.toml").read_text()
+
+
+def test_the_flag_of_before_refreshes_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that moves works for one release, and says the new one."""
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path / "list.json", "2026-11-01")
+    now, before = (
+        CliRunner().invoke(app, ["prices", *words, "fresh.toml", "--from", "list.json", "--json"])
+        for words in (["refresh"], ["--refresh"])
+    )
+    assert before.stdout == now.stdout
+    assert "boa prices --refresh FILE is now boa prices refresh FILE" in before.stderr

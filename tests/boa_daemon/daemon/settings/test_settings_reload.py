@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,6 +124,13 @@ def link_to_nothing(path: Path) -> None:
     path.symlink_to("/mnt/is/gone/boa.toml")
 
 
+def config_map_that_is_gone(path: Path) -> None:
+    """Leave the links that Kubernetes makes, without the folder of the present version."""
+    path.unlink()
+    path.with_name("..data").symlink_to("..2026_11_29")
+    path.symlink_to("..data/boa.toml")
+
+
 SPOILS: dict[str, Spoil] = {
     "empty": lambda path: path.write_text(""),
     "only comments": lambda path: path.write_text("# nothing\n"),
@@ -130,6 +138,12 @@ SPOILS: dict[str, Spoil] = {
     "missing": lambda path: path.unlink(),
     "a folder": replace_by_a_folder,
     "a link to a mount that is gone": link_to_nothing,
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "a link to a device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
+    "a config map of Kubernetes that is gone": config_map_that_is_gone,
+    "zero bytes at its end": lambda path: path.write_bytes(REAL.encode() + bytes(100)),
+    "a template that was not filled in": lambda path: path.write_text(REAL.replace("1200.0", "{{ cap }}")),
+    "a section given twice": lambda path: path.write_text(REAL + "[budget]\nusd_per_day_cap = 9000\n"),
     "zeros, as after a crash": lambda path: path.write_bytes(b"\0" * len(REAL)),
     "UTF-16": lambda path: path.write_text(REAL, encoding="utf-16"),
     "latin-1": lambda path: path.write_bytes(REAL.replace("vision group", "Größe").encode("latin-1")),

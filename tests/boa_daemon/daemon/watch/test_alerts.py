@@ -50,8 +50,8 @@ def test_an_alert_is_due_at_each_fraction_of_a_cap() -> None:
     caps = Caps(usd_per_day=100.0)
 
     assert keys(spent(49.999999), caps) == []
-    assert keys(spent(50.0), caps) == ["day:1970-01-15:0.5"]
-    assert keys(spent(80.0), caps) == ["day:1970-01-15:0.5", "day:1970-01-15:0.8"]
+    assert keys(spent(50.0), caps) == ["day:1970-01-15:of 100:0.5"]
+    assert keys(spent(80.0), caps) == ["day:1970-01-15:of 100:0.5", "day:1970-01-15:of 100:0.8"]
     assert len(keys(spent(100.0), caps)) == 3
 
 
@@ -62,7 +62,7 @@ def test_a_forecast_extends_the_spend_rate_to_the_end_of_the_period() -> None:
 
     assert figures["month"]["forecast_usd"] == pytest.approx(10.0 + 8.0 * 24.0 * 16.5)
     assert figures["day"]["forecast_usd"] == pytest.approx(10.0 + 96.0)
-    assert keys(state, Caps(usd_per_day=200.0, usd_per_month=3000.0)) == ["month:1970-01:forecast"]
+    assert keys(state, Caps(usd_per_day=200.0, usd_per_month=3000.0)) == ["month:1970-01:of 3000:forecast"]
     assert keys(state, Caps(usd_per_month=4000.0)) == []
 
 

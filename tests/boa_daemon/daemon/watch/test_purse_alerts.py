@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from boa_daemon.daemon.loop.assembly import open_storage
 from boa_daemon.daemon.settings.config import AlertSettings, TeamSettings, UserSettings
 from boa_daemon.daemon.watch.alerts import Alerts, due_alerts
 from boa_daemon.daemon.watch.purse_alerts import (
@@ -26,6 +27,7 @@ from boa_daemon.daemon.watch.purse_alerts import (
     job_purses,
     team_and_user_purses,
 )
+from boa_daemon.inputs.sqlite_urls import sqlite_url
 from boa_daemon.testing import ManualClock, a_state
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.facts.limits import DAY_SECONDS, Caps, FixedCost
@@ -52,11 +54,11 @@ def test_a_team_is_alerted_at_each_fraction_of_both_caps() -> None:
     """49.9 of 100 USD is nothing; 80 is two alerts, the higher first; the month has its own."""
     assert due(purses(red=TeamMoney(day_cap_usd=100.0, spent_today_usd=49.9))) == []
     assert due(purses(red=TeamMoney(day_cap_usd=100.0, spent_today_usd=80.0))) == [
-        "team:red:day:1970-01-15:0.8",
-        "team:red:day:1970-01-15:0.5",
+        "team:red:day:1970-01-15:of 100:0.8",
+        "team:red:day:1970-01-15:of 100:0.5",
     ]
     assert due(purses(red=TeamMoney(month_cap_usd=100.0, spent_month_usd=50.0))) == [
-        "team:red:month:1970-01:0.5"
+        "team:red:month:1970-01:of 100:0.5"
     ]
 
 
@@ -64,7 +66,9 @@ def test_a_user_is_alerted_like_a_team() -> None:
     """The whole cap is spent: the sentence says when there is room again."""
     state = a_state(now=NOON, users={"ann": UserMoney(cap_usd=4.0, spent_usd=4.0)})
     found = list(due_purse_alerts(team_and_user_purses(state, reserve_seconds=900.0), FRACTIONS))
-    assert [key for _, key, _ in found] == [f"user:ann:day:1970-01-15:{part}" for part in ("1", "0.8", "0.5")]
+    assert [key for _, key, _ in found] == [
+        f"user:ann:day:1970-01-15:of 4:{part}" for part in ("1", "0.8", "0.5")
+    ]
     assert found[0][2] == (
         "user ann today (UTC): $4.00 spent, 100% of the cap of $4.00; "
         "there is room again at 1970-01-16 00:00 UTC"
@@ -78,8 +82,8 @@ def test_a_forecast_says_when_the_cap_is_used_up() -> None:
         forecast_usd=156.0, reserved_usd=2.0,
     )  # fmt: skip
     sentences = {key: said for _, key, said in due_purse_alerts([purse], FRACTIONS)}
-    assert "used up in 5.00 h" in sentences["team:red:day:1970-01-15:forecast"]
-    assert "running jobs have $2.00 reserved" in sentences["team:red:day:1970-01-15:0.5"]
+    assert "used up in 5.00 h" in sentences["team:red:day:1970-01-15:of 100:forecast"]
+    assert "running jobs have $2.00 reserved" in sentences["team:red:day:1970-01-15:of 100:0.5"]
 
 
 def test_a_job_is_alerted_at_fractions_of_its_max_usd_and_ahead_of_it() -> None:
@@ -87,7 +91,7 @@ def test_a_job_is_alerted_at_fractions_of_its_max_usd_and_ahead_of_it() -> None:
     found = job_purses(
         [JobMoney(name="j-1", user="ann", spent_usd=6.0, max_usd=10.0, usd_per_hour=2.0, hours_left=4.0)]
     )
-    assert due(found) == ["job:j-1:0.5", "job:j-1:forecast"]
+    assert due(found) == ["job:j-1:of 10:0.5", "job:j-1:of 10:forecast"]
     assert found[0].owner == "ann"
 
 
@@ -254,6 +258,59 @@ def test_members_with_one_channel_hear_once(inbox: Inbox) -> None:
     ]
 
 
+def a_purse(kind: str, unit: str, *, now: float, spent: float, cap: float) -> tuple[list[Purse], list[str]]:
+    """Return a purse and what is due of it; the site's has no purse."""
+    if kind == "site":
+        caps = Caps(usd_per_day=cap) if unit == "day" else Caps(usd_per_month=cap)
+        part = "settled_today_micro_dollars" if unit == "day" else "settled_month_micro_dollars"
+        state = replace(a_state(now=now), **{part: round(spent * 1e6)})
+        return [], [key for key, _ in due_alerts(state, caps, FRACTIONS)]
+    if kind == "user":
+        state = a_state(now=now, users={"ann": UserMoney(cap_usd=cap, spent_usd=spent)})
+    else:
+        names = ("day_cap_usd", "spent_today_usd") if unit == "day" else ("month_cap_usd", "spent_month_usd")
+        state = a_state(now=now, teams={"red": TeamMoney(**dict(zip(names, (cap, spent), strict=True)))})
+    found = team_and_user_purses(state, reserve_seconds=900.0)
+    return found, due(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit"),
+    [("site", "day"), ("site", "month"), ("team", "day"), ("team", "month"), ("user", "day")],
+)
+def test_a_cap_that_is_changed_within_its_window_speaks_anew_and_each_window_once(
+    tmp_path: Path, inbox: Inbox, kind: str, unit: str
+) -> None:
+    """Raised after all was said of it, it was silent to its end; restarts and repeats say nothing twice."""
+    end_of_january = 31 * DAY_SECONDS - 60.0
+    rows = [
+        # (seconds since 1970, spent, cap, alerts that are new)
+        (end_of_january - 3600.0, 49.0, 100.0, 0),
+        (end_of_january - 2700.0, 49.0, 60.0, 2),
+        (end_of_january - 1800.0, 100.0, 100.0, 3),
+        (end_of_january - 900.0, 100.0, 100.0, 0),
+        (end_of_january - 600.0, 110.0, 300.0, 0),
+        (end_of_january - 500.0, 150.0, 300.0, 1),
+        (end_of_january - 400.0, 299.0, 300.0, 1),
+        (end_of_january - 300.0, 300.0, 300.0, 1),
+        (end_of_january + 61.0, 0.0, 250.0, 0),
+        (end_of_january + 99.0, 130.0, 250.0, 1),
+        (end_of_january + DAY_SECONDS + 61.0, 130.0, 250.0, 1 if unit == "day" else 0),
+    ]
+    sent = 0
+    for now, spent, cap, new in rows:
+        storage = open_storage(sqlite_url(tmp_path / "boa.sqlite"))  # Each row is after a restart.
+        alerts = Alerts(storage.store.database, AlertSettings(webhook=f"{inbox.webhook}/site"))
+        found, keys = a_purse(kind, unit, now=now, spent=spent, cap=cap)
+        for key in (*keys, *keys):
+            alerts.say(key, key, at=now)
+        alerts.close()
+        storage.close()
+        sent += new
+        assert len(inbox.posted) == sent, (now, spent, cap, inbox.posted)
+        assert not found or found[0].cap_usd == cap
+
+
 @pytest.mark.parametrize(
     ("is_site", "posted"), [(True, [("/site", "BOA: team red: 80% spent")]), (False, [])]
 )
@@ -282,8 +339,8 @@ def test_a_daemon_tells_a_team_and_a_user_of_their_caps(tmp_path: Path, inbox: I
     metrics = site.daemon.metrics.text().decode()
     keys = {alert["key"] for alert in site.service.alerts()["alerts"]}
     site.close()
-    assert f"job:{job}:0.5" in keys
-    assert f"job:{job}:forecast" in keys
+    assert f"job:{job}:of 0.9:0.5" in keys
+    assert f"job:{job}:of 0.9:forecast" in keys
     assert 'boa_purse_spent_dollars{kind="team",name="red",window="day"}' in metrics
     assert " is spent" in explained
     assert " is reserved for what runs" in explained

@@ -25,7 +25,7 @@ def entry(name: str, usd: float, *, day: str = "2026-11-20T00:00:00Z", **attribu
 
 
 def read_price_list(path: Path, region: str) -> tuple[dict[str, float], str]:
-    """Return a region's prices by type, and the oldest day, as `boa prices --refresh --from` reads them."""
+    """Return a region's prices by type, and the oldest day, as `boa prices refresh --from` reads them."""
     found = read_offers(path, as_of="", region=region).prices
     return {one.instance_type: one.usd_per_hour for one in found}, min(one.as_of for one in found)
 

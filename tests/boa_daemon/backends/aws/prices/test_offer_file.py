@@ -57,7 +57,7 @@ def test_json_forms_of_the_same_list(tmp_path: Path) -> None:
 
 
 def test_prices_of_one_region_are_read_from_every_form(tmp_path: Path) -> None:
-    """`boa prices --refresh --from` takes what `boa prices import` takes, and leaves other regions out."""
+    """`boa prices refresh --from` takes what `boa prices import` takes, and leaves other regions out."""
     (tmp_path / "index.csv.gz").write_bytes(gzip.compress(OFFERS.encode()))
     for path in (DATA / "aws-offers.csv", tmp_path / "index.csv.gz"):
         found = read_offers(path, as_of="", region="eu-west-1", now=NOW)

@@ -60,7 +60,7 @@ def test_no_type_is_rented_at_the_price_of_another_region(make_rig: RigMaker, ma
     [said] = rig.said
     assert "g5.xlarge is not rented: its price in sa-east-1 is not known" in said
     assert "$1.006 is the price in us-east-1" in said
-    assert "boa prices --refresh prices.toml --region sa-east-1" in said
+    assert "boa prices refresh prices.toml --region sa-east-1" in said
     assert '[cloud] prices = "prices.toml"' in said
 
 
@@ -70,7 +70,7 @@ def test_the_doctor_fails_on_a_region_without_prices(make_rig: RigMaker) -> None
     checks = {each.name: each for each in OffersDoctor(rig.cloud, Catalog.load(), rig.clock).prices()}
 
     assert checks["price g5.xlarge"].status == "failed"
-    assert "boa prices --refresh" in checks["price g5.xlarge"].fix
+    assert "boa prices refresh" in checks["price g5.xlarge"].fix
 
 
 @pytest.mark.parametrize("market", ["on-demand", "spot"])
@@ -102,7 +102,7 @@ def test_a_price_file_of_another_region_is_refused_with_the_command(tmp_path: Pa
     with pytest.raises(InputError, match=r"prices\.toml:1: prices of eu-west-1, but .* sa-east-1") as caught:
         catalog_of(AwsSettings(region=REGION, prices=file))
 
-    assert f"boa prices --refresh {file} --region sa-east-1" in caught.value.hint
+    assert f"boa prices refresh {file} --region sa-east-1" in caught.value.hint
 
 
 def test_the_live_price_of_the_region_wins(make_rig: RigMaker) -> None:
