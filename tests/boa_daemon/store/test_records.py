@@ -31,7 +31,14 @@ def a_record(**content: Any) -> JobRecord:
 
 @pytest.mark.parametrize(
     ("name", "slug"),
-    [("Train_BERT v2", "train-bert-v2"), ("--x--", "x"), ("語", "job"), ("", "job"), ("a" * 60, "a" * 40)],
+    [
+        ("Train_BERT v2", "train-bert-v2"),
+        ("--x--", "x"),
+        ("a--b", "a--b"),
+        ("語", "job"),
+        ("", "job"),
+        ("a" * 60, "a" * 40),
+    ],
 )
 def test_an_id_is_the_name_in_small_letters_and_the_number(name: str, slug: str) -> None:
     """A name without a letter that fits is called job."""
