@@ -143,6 +143,14 @@ def test_a_stop_begins_a_life_that_costs_its_disk_and_a_start_the_next(cloud: Cl
     assert [cloud.phases()[name] for name in ("sim-t1-0~3", "sim-t2-0")] == ["ready", "requested"]
 
 
+def test_no_more_nodes_start_than_were_asked_for(cloud: Cloud) -> None:
+    """The others stay stopped."""
+    cloud.launch(count=2)
+    cloud.end("sim-t1-0", "sim-t1-1", stops=True)
+    assert cloud.launch("t2", 1, starts=("sim-t1-0~2", "sim-t1-1~2")) == Launched(nodes=("sim-t1-0~3",))
+    assert cloud.phases()["sim-t1-1~2"] == "stopped"
+
+
 def test_a_stopped_node_ends_whatever_the_order_says(cloud: Cloud) -> None:
     """It cannot be stopped once more, and an end that is repeated changes nothing."""
     cloud.launch()

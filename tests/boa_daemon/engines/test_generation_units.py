@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis.strategies import integers, text
 
 from boa_daemon.engines.accounts import UnixAccount
-from boa_daemon.engines.generation_units import RIGID, unit_name, units_of
+from boa_daemon.engines.generation_units import RIGID, readable, unit_name, units_of
 from boa_daemon.engines.layout import Layout, UnitScripts
 from boa_daemon.job.unit import Unit
 from boa_daemon.tick.facts.actions import StartJob
@@ -122,6 +122,30 @@ def test_processes_of_one_gpu_have_no_marks_of_their_ranks() -> None:
     one, two = units(("n1", 0))[0].environment, units(("n1", 0), ("n1", 1))[0].environment
     assert ("PET_TEE" in one, "PET_TEE" in two) == (False, True)
     assert {"TORCHELASTIC_ERROR_FILE"} <= {*one} & {*two}
+
+
+def test_a_unit_has_what_its_job_file_asks_for() -> None:
+    """Its limits and options, the folders of its work, and where the gate is told."""
+    spec = replace(
+        SPEC, weight=2.5, keep_checkpoints=7, log_bytes=99, memory_gb=3.0, artifacts=("*.txt",),
+        image="org/x:1", code="abc", workdir="below",
+    )  # fmt: skip
+    unit = units(("n1", 0), spec=spec, errands=UnitScripts(after="told"))[0]
+    own = {name: unit.environment[name] for name in ("BOA_WEIGHT", "BOA_KEEP_CHECKPOINTS", "BOA_GATE")}
+    gate = str(LAYOUT.generation("train-7", 4) / "gate.json")
+    assert own == {"BOA_WEIGHT": "2.5", "BOA_KEEP_CHECKPOINTS": "7", "BOA_GATE": gate}
+    assert (unit.log_bytes, unit.memory_gb, unit.artifacts, unit.image) == (99, 3.0, ("*.txt",), "org/x:1")
+    assert unit.artifacts_dir == str(LAYOUT.artifacts("train-7"))
+    assert unit.workdir == str(LAYOUT.work("train-7") / "below")
+    assert unit.name in unit.after
+    assert unit.after.endswith("; told")
+
+
+def test_the_leader_is_the_node_of_the_first_slot_whatever_the_names() -> None:
+    """Ranks follow the slots, and not the order of names."""
+    assert units(("n1", 0), ("n2", 0))[1].environment["MASTER_ADDR"] == "10.0.0.1"
+    assert units(("n2", 0), ("n1", 0))[1].environment["MASTER_ADDR"] == "10.0.0.2"
+    assert len(readable("j" * 300)) == 64
 
 
 def test_a_note_on_rigid_jobs_is_in_the_log_of_the_leader_alone() -> None:

@@ -74,6 +74,9 @@ def test_of_alternatives_those_are_named_that_were_found_missing() -> None:
     assert "statement Read or CommandNodes of" in doctor.fix(["Read", "CommandNodes"])
     list(doctor.own())
     assert "statement CommandNodes of" in doctor.fix(["Read", "CommandNodes"])
+    both, _ = a_doctor("ssm:SendCommand", settings={"instance_profile": "nodes"})
+    assert [*both.own(), *both.others()]
+    assert "statement CommandNodes of" in both.fix(["Read", "CommandNodes"])
     other, _ = a_doctor("s3:GetObject", by="nodes", settings={"instance_profile": "nodes"})
     own = list(other.own())
     assert len(own) == 1

@@ -92,8 +92,11 @@ def test_a_launch_that_would_be_refused_is_told_unless_by_the_market(code: str, 
     assert said.startswith("a launch of gpu-x4/b/on-demand would be refused: ") if is_fault else said == ""
     site.answer = failed("ec2:RunInstances", "InsufficientInstanceCapacity")
     assert site.look().launch_fault == said
-    site.answer = None
-    assert site.look().launch_fault == ""
+    for well in (None, DRY):
+        site.answer = well
+        assert site.look().launch_fault == ""
+        site.answer = failed("ec2:RunInstances", "UnauthorizedOperation")
+        assert site.look().launch_fault != ""
 
 
 @pytest.mark.parametrize(

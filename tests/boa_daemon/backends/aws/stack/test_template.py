@@ -68,7 +68,11 @@ def test_checkpoints_outlive_the_stack_in_a_closed_bucket() -> None:
     assert (bucket["DeletionPolicy"], bucket["UpdateReplacePolicy"]) == ("Retain", "Retain")
     assert set(bucket["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}
     assert bucket["Properties"]["BucketEncryption"]
-    assert made()["BucketPolicy"]["Bucket"] == {"Ref": "Bucket"}
+    policy = made()["BucketPolicy"]
+    assert policy["Bucket"] == {"Ref": "Bucket"}
+    arn = {"Fn::GetAtt": ["Bucket", "Arn"]}
+    (tls,) = policy["PolicyDocument"]["Statement"]
+    assert tls["Resource"] == [arn, {"Fn::Join": ["", [arn, "/*"]]}]
 
 
 @pytest.mark.parametrize("days", [None, 1, 30])
@@ -88,8 +92,14 @@ def test_messages_wait_two_weeks_and_bad_ones_leave_their_queue() -> None:
             == found[f"{name}Dead"]["MessageRetentionPeriod"]
             == 1_209_600
         )
+        assert found[name]["SqsManagedSseEnabled"] is found[f"{name}Dead"]["SqsManagedSseEnabled"] is True
         dead = {"Fn::GetAtt": [f"{name}Dead", "Arn"]}
         assert found[name]["RedrivePolicy"] == {"deadLetterTargetArn": dead, "maxReceiveCount": 5}
+    policies = {
+        name: [each["Sid"] for each in found[f"{name}Policy"]["PolicyDocument"]["Statement"]]
+        for name in ("Warnings", "Reports")
+    }
+    assert policies == {"Warnings": ["Events", "TlsOnly"], "Reports": ["TlsOnly"]}
     for rule in ("WarningsRule", "EndsRule"):
         assert found[rule]["Targets"] == [{"Id": "queue", "Arn": {"Fn::GetAtt": ["Warnings", "Arn"]}}]
 
@@ -149,6 +159,8 @@ def test_an_alarm_needs_an_address_and_an_amount() -> None:
         ("ACTUAL", 100),
         ("FORECASTED", 100),
     }
+    cents = made(replace(FULL, usd_per_month=99.994))["BillAlarm"]["Budget"]["BudgetLimit"]
+    assert cents["Amount"] == 99.99
     for less in ({"email": ""}, {"usd_per_month": None}):
         assert "BillAlarm" not in made(replace(FULL, **less))
 
