@@ -208,6 +208,8 @@ def test_a_socket_is_ours_or_roots_or_in_a_folder_of_roots(
             as_owned_by(uid)
             check_owner(path)
         monkeypatch.setattr(os, "getuid", lambda: 1000)
+        as_owned_by(0)
+        check_owner(path)
         as_owned_by(1001)
         with pytest.raises(DaemonUnreachable, match="belongs to user 1001"):
             check_owner(path)

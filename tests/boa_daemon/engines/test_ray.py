@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -253,6 +254,22 @@ def test_a_task_has_none_of_rays_own_variables(monkeypatch: pytest.MonkeyPatch, 
     engine_module._launch(str(tmp_path), {"RAY_ADDRESS": "a", "BOTH": "told"})
     assert not {"RAY_JOB_ID", "CUDA_VISIBLE_DEVICES"} & {*seen[0]}
     assert (seen[0]["MINE"], seen[0]["BOTH"], seen[0]["RAY_ADDRESS"]) == ("task", "told", "a")
+
+
+def test_a_signal_reaches_the_keepers_of_all_units_whose_nodes_are_there(
+    engine: RayEngine, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The very signal that was ordered; a node that has left gets none."""
+    folders = launched(engine, tmp_path)
+    cluster.alive["n2"] = False
+    told: list[tuple[str, object, tuple[Any, ...]]] = []
+    monkeypatch.setattr(
+        engine,
+        "_on",
+        lambda task, node: SimpleNamespace(remote=lambda *words: told.append((node, task, words))),
+    )
+    engine._signal(folders[0].parent, signal.SIGUSR1)
+    assert told == [("n1", engine._signal_task, (str(folders[0]), int(signal.SIGUSR1)))]
 
 
 def test_nothing_is_prepared_ahead_and_all_jobs_run_as_rays_user(engine: RayEngine) -> None:
