@@ -191,8 +191,10 @@ def _proxy_of(scheme: str, host: str) -> str | None:
     proxy = proxies.get(scheme) or proxies.get("all")
     if not proxy or proxy_bypass(host):
         return None
-    # Not by `urlsplit`, which raises where an address is malformed.
-    return proxy.rpartition("//")[2].partition("/")[0].rpartition("@")[2]
+    with suppress(ValueError):
+        place = urlsplit(proxy if "://" in proxy else f"//{proxy}")
+        return f"{place.hostname}:{place.port}" if place.port else str(place.hostname)
+    return "(its address is malformed)"
 
 
 def ask(

@@ -103,7 +103,12 @@ class Problem:
                     file=name,
                     line=number,
                 )
-            found["tables"].setdefault(kind, {})[int(one["gpus"])] = one["speedup"]
+            table = found["tables"].setdefault(kind, {})
+            gpus = _whole(one["gpus"], row["gpus"], name, number)
+            if gpus in table:
+                problem = f"class {label!r} has {gpus} x {kind} in an earlier row as well"
+                raise InputError(problem, file=name, line=number)
+            table[gpus] = one["speedup"]
         if not classes:
             raise InputError("there are no rows", file=name, hint=f"Its columns are {', '.join(COLUMNS)}")
         document: dict[str, Any] = {"classes": [_class(label, one, prices) for label, one in classes.items()]}
@@ -151,6 +156,13 @@ def _number(value: Any, key: str, name: str, line: int) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise InputError(f"{key} is a number; got {value!r}", file=name, line=line) from None
+
+
+def _whole(gpus: float, value: Any, name: str, line: int) -> int:
+    """Return a width; infinity and not-a-number are none."""
+    if not gpus.is_integer():
+        raise InputError(f"gpus is a whole number; got {value!r}", file=name, line=line)
+    return int(gpus)
 
 
 def _class(label: str, one: Mapping[str, Any], prices: Mapping[str, float] | None) -> dict[str, Any]:

@@ -29,10 +29,12 @@ from boa_daemon.units import (
     HOURS_PER_DAY,
     HOURS_PER_MONTH,
     HOURS_PER_WEEK,
+    HOURS_PER_YEAR,
     counted,
     format_hours,
     parse_budget,
     parse_dollars,
+    per_of,
 )
 from policies.model import InstanceType
 from policies.money_text import in_dollars
@@ -43,12 +45,17 @@ from policies.optimum.working_time import ALWAYS, WorkingTime
 
 _NAMED = 10
 """Most jobs that a sentence names."""
-PERIODS = {"day": HOURS_PER_DAY, "week": HOURS_PER_WEEK, "month": HOURS_PER_MONTH}
+PERIODS = {
+    "day": HOURS_PER_DAY,
+    "week": HOURS_PER_WEEK,
+    "month": HOURS_PER_MONTH,
+    "year": HOURS_PER_YEAR,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarBudget:
-    """A budget of `amount` dollars per `per`: hour, day, week or month; "all" is a total."""
+    """A budget of `amount` dollars per `per`: hour, day, week, month or year; "all" is a total."""
 
     amount: float
     per: str
@@ -348,11 +355,9 @@ def calendar_budget(text: str) -> CalendarBudget:
             hint = "Give dollars, and instances by --quota TYPE=4"
             raise InputError(f"--budget {text!r}: the budget of a calendar is in dollars", hint=hint)
         return CalendarBudget(amount=parse_dollars(text), per="all")
-    per_hour = parse_budget(text).amount
-    unit = text.rsplit("/", 1)[1].strip().lower()
-    for name, short in (("day", "d"), ("week", "w"), ("month", "mo")):
-        if unit in (name, short):
-            return CalendarBudget(amount=per_hour * PERIODS[name], per=name)
+    per_hour, per = parse_budget(text).amount, per_of(text)
+    if per.name in PERIODS:
+        return CalendarBudget(amount=per_hour * per.hours, per=per.name)
     return CalendarBudget(amount=per_hour, per="hour")
 
 

@@ -30,8 +30,10 @@ def read_steps(path: Path, column: Column) -> Steps:
         InputError: naming file and line, when it is not one of the two forms, is empty, not in order of time,
             or a value is out of range.
     """
-    steps = _from_json(path) if path.suffix == ".json" else _from_csv(path, column)
-    for line, (_, value) in enumerate(steps, start=2):
+    is_json = path.suffix == ".json"
+    steps = _from_json(path) if is_json else _from_csv(path, column)
+    for number, (_, value) in enumerate(steps):
+        line = None if is_json else number + 2
         if column == "nodes" and (value < 0 or value != int(value)):
             raise InputError(f"nodes must be a whole number, 0 or more; got {value:g}", file=path, line=line)
         if column == "price_fraction" and not 0.0 < value <= 1.0:
@@ -81,6 +83,7 @@ def _from_json(path: Path) -> list[tuple[float, float]]:
         )
         hint = f"`boa prices import --from spot-history {path.name} --world world.yaml` makes a world of it"
         raise InputError(problem, file=path, hint=hint)
+    gap = None if isinstance(gap, bool) else gap
     if not isinstance(gap, int | float) or gap <= 0 or not isinstance(data, list) or not data:
         raise InputError(
             "not a spot trace", file=path, hint='It holds {"metadata": {"gap_seconds": 195}, "data": [0, 1]}'

@@ -292,11 +292,17 @@ class DaemonStore(SqlStore):
         """Return the GPUs of each width, their dollars per hour, and the hours until the job ends."""
         prices = {**self.prices, **gpu_prices_in_use(state)}
         terms: dict[JobId, _Term] = {}
+        # Thousands of jobs share a few widths, each one object.
+        rates: dict[tuple[str, int, int], tuple[float, float]] = {}
         for name, width in widths.items():
             job = state.jobs[name].job
-            speed = self.speed(job.class_name, job.phase, width)
-            hours = job.remaining_gpu_hours / speed if speed > 0.0 else 0.0
-            terms[name] = width.gpus, width.gpus * prices.get(width.gpu_type, 0.0), hours
+            key = job.class_name, job.phase, id(width)
+            rate = rates.get(key)
+            if rate is None:
+                usd_per_hour = width.gpus * prices.get(width.gpu_type, 0.0)
+                rate = rates[key] = self.speed(job.class_name, job.phase, width), usd_per_hour
+            speed, usd_per_hour = rate
+            terms[name] = width.gpus, usd_per_hour, job.remaining_gpu_hours / speed if speed > 0.0 else 0.0
         return terms
 
     def _listed(self, state: ClusterState, action: Action, found: Alternatives | None) -> dict[str, Any]:

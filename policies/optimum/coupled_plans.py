@@ -7,8 +7,8 @@ column is a (type, width) pair:
     f_p(o) = T_p(o) + mu C_p(o) + min( f_{p-1}(o),  min_o' f_{p-1}(o') + r (1 + mu c_o) )
 
 Every plan on the lower hull is the best for some mu, so the hull is found by repeated shortest paths: first
-the two ends, then the plan furthest below each chord, until there is none. One vectorised pass handles the
-open chords of all classes.
+the two ends and some between, then the plan furthest below each chord, which splits it into two, until there
+is none. One vectorised pass handles the open chords of all classes.
 
     symbol   here             meaning
     T_p(o)   phase_time       hours of phase p in column o, inf where not allowed
@@ -31,10 +31,12 @@ from policies.fast_dataclasses import fast_init
 from policies.optimum.hull import TIE, lower_hulls
 from policies.speedup import Floats, Ints
 
-ROW_CELLS = 4_000_000
+ROW_CELLS = 400_000
 """Cells (rows x phases x columns) that one vectorised pass may hold."""
-SPREAD = 40
-"""Initial shortest paths per class, between the cheapest plan and the fastest."""
+ENDS = (1e18, 1e9, 1e-9, 1e-18)
+"""Two multipliers for each end: one for cost (or time) alone, one that breaks ties by the other."""
+SPREAD = np.concatenate([ENDS[:2], np.geomspace(1e2, 1e-2, 24), ENDS[2:]])
+"""The first multipliers of a class, in units of its mean rate: both ends, and a spread between them."""
 
 
 @fast_init
@@ -98,32 +100,28 @@ class _Plans:
 def plan_hulls(classes: Sequence[CoupledClass], *, tolerance: float = TIE) -> list[PlanHull]:
     """Return the lower hull of all plans of each class, to the relative `tolerance`."""
     stack = _stack(classes)
-    owner, multiplier = _first_multipliers(classes)
-    plans = _best_plans(stack, owner, multiplier)
-    numbers = np.arange(len(plans.owner))  # numbers of the plans, in the order in which they were found
-    tested = np.zeros(0, dtype=np.int64)  # chords: the numbers of two plans, packed into one integer
+    # A smaller multiplier gives a plan of higher cost: neighbours are the two ends of a chord.
+    plans = _best_plans(stack, *_first_multipliers(classes))
+    a = np.flatnonzero(plans.owner[1:] == plans.owner[:-1])
+    b = a + 1
     while True:
-        chains = lower_hulls(plans.cost, plans.time, plans.owner, groups=len(classes))
-        # A plan above the hull cannot return, so only plans on the hull are kept.
-        plans, numbers = plans.some(chains.option), numbers[chains.option]
-        a = np.flatnonzero(chains.group[1:] == chains.group[:-1])
-        chords = (numbers[a] << 32) | numbers[a + 1]
-        is_new = ~np.isin(chords, tested)
-        a, chords = a[is_new], chords[is_new]
-        if not len(chords):
+        # Two plans that differ by rounding alone have no chord.
+        saved, spent = plans.time[a] - plans.time[b], plans.cost[b] - plans.cost[a]
+        is_chord = (saved > TIE * plans.time[b]) & (spent > TIE * plans.cost[b])
+        a, b, multiplier = a[is_chord], b[is_chord], saved[is_chord] / spent[is_chord]
+        if not len(a):
             break
-        b = a + 1
-        multiplier = (plans.time[a] - plans.time[b]) / (plans.cost[b] - plans.cost[a])
         found = _best_plans(stack, plans.owner[a], multiplier)
         on_chord = plans.time[a] + multiplier * plans.cost[a]
         is_below = found.time + multiplier * found.cost < on_chord * (1.0 - tolerance)
-        if not is_below.any():
-            break
-        # Every chord is tested once: if a plan found below it does not change the hull, that is rounding.
-        tested = np.concatenate([tested, chords])
-        better = np.flatnonzero(is_below)
-        numbers = np.concatenate([numbers, numbers.max() + 1 + np.arange(len(better))])
-        plans = plans.and_more(found.some(better))
+        # A plan that is not between the ends is below by rounding alone.
+        is_between = (plans.cost[a] < found.cost) & (found.cost < plans.cost[b])
+        split = np.flatnonzero(is_below & is_between)
+        middle = len(plans.owner) + np.arange(len(split))
+        plans = plans.and_more(found.some(split))
+        a, b = np.concatenate([a[split], middle]), np.concatenate([middle, b[split]])
+    chains = lower_hulls(plans.cost, plans.time, plans.owner, groups=len(classes))
+    plans = plans.some(chains.option)
     return [
         PlanHull(
             cost=chains.cost[start:end],
@@ -161,12 +159,10 @@ def _stack(classes: Sequence[CoupledClass]) -> _Stack:
 
 
 def _first_multipliers(classes: Sequence[CoupledClass]) -> tuple[Ints, Floats]:
-    """Return (owner, multiplier) of the first paths: both ends, and a spread between them."""
-    # Two paths at each end: one for time (or cost) alone, one that breaks ties by the other.
-    spread = np.concatenate([[1e-18, 1e-9], np.geomspace(1e-3, 1e3, SPREAD), [1e9, 1e18]])
-    owner = np.repeat(np.arange(len(classes)), len(spread))
+    """Return (owner, multiplier) of the first paths, those of a class by falling multiplier."""
+    owner = np.repeat(np.arange(len(classes)), len(SPREAD))
     mean_rate = np.array([c.rate.sum() for c in classes]) / [len(c.rate) for c in classes]
-    return owner, (spread / mean_rate[:, None]).ravel()
+    return owner, (SPREAD / mean_rate[:, None]).ravel()
 
 
 def _best_plans(stack: _Stack, owner: Ints, multiplier: Floats) -> _Plans:

@@ -60,7 +60,7 @@ def lower_hulls(cost: Floats, time: Floats, group: Ints, *, groups: int) -> Hull
     c, t, g = cost[keep], time[keep], group[keep]
     for rounds in itertools.count():  # pragma: no branch  Ends inside.
         same = g[1:] == g[:-1]
-        dc, dt = np.diff(c), np.diff(t)
+        dc, dt = c[1:] - c[:-1], t[1:] - t[:-1]
         drop = np.zeros(len(c), dtype=bool)
         drop[:-1] = same & (dc <= TIE * c[1:])
         if not drop.any():
@@ -89,20 +89,19 @@ def _faster_than_all_cheaper(cost: Floats, time: Floats, group: Ints, *, groups:
     begins = np.cumsum(counts) - counts
     doublings = np.ceil(np.log2(counts))
     found = []
-    for doubling in np.unique(doublings):
+    for doubling in sorted(set(doublings.tolist())):
         alike = np.flatnonzero(doublings == doubling)
-        pieces = min(1 + int(len(alike) * 2.0**doubling) // BLOCK, len(alike))
-        for rows in np.array_split(alike, pieces):
+        step = max(BLOCK // 2 ** int(doubling), 1)
+        for rows in (alike[i : i + step] for i in range(0, len(alike), step)):
             column = np.arange(counts[rows].max())
             is_there = column < counts[rows, None]
             at = np.where(is_there, begins[rows, None] + column, begins[rows, None])
             at = at if order is None else order[at]
             by_cost = np.argsort(np.where(is_there, cost[at], np.inf), axis=1, kind="stable")
-            at = np.take_along_axis(at, by_cost, axis=1)
+            at = at[np.arange(len(rows))[:, None], by_cost]
             t = np.where(is_there, time[at], np.inf)
-            before = np.full_like(t, np.inf)
-            np.minimum.accumulate(t[:, :-1], axis=1, out=before[:, 1:])
-            stays = t < before
+            stays = t < np.inf
+            stays[:, 1:] &= t[:, 1:] < np.minimum.accumulate(t[:, :-1], axis=1)
             found.append(at[stays])
     kept = np.concatenate(found)
     return kept if len(found) == 1 else kept[np.argsort(group[kept], kind="stable")]

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from policies.fast_dataclasses import fast_init
 from policies.model import JobClass, Problem
 from policies.optimum.coupled_plans import CoupledClass, PlanHull, plan_hulls
-from policies.speedup import Floats, Ints, SpeedupCurve, whole_speeds
+from policies.speedup import Floats, Ints, SpeedupCurve, Table, whole_speeds
 
 
 @fast_init
@@ -142,8 +143,8 @@ def assemble(problem: Problem, *, columns: dict[int, Columns], hulls: dict[int, 
     """Return the options of all groups in class and phase order."""
     number_of = {gpu.name: i for i, gpu in enumerate(problem.gpu_types)}
     price = [problem.price_of(gpu.name) for gpu in problem.gpu_types]
-    widths: list[Floats | Ints] = []
-    speeds: list[Floats] = []
+    widths: list[Ints] = []
+    speeds: list[Sequence[float]] = []
     scalars: list[tuple[int, int, float, float, float]] = []  # group, type, size, start-up, price
     owner: list[int] = []
     phase_of: list[int] = []
@@ -152,7 +153,7 @@ def assemble(problem: Problem, *, columns: dict[int, Columns], hulls: dict[int, 
             plans = hulls[i]
             widths.append(np.arange(len(plans.cost)))
             # hours = 1 / speed gives the plan's hours; its spend is filled in below.
-            speeds.append(1.0 / plans.time)
+            speeds.append((1.0 / plans.time).tolist())
             scalars.append((len(owner), -1, 1.0, 0.0, np.nan))
             owner.append(i)
             phase_of.append(-1)
@@ -162,17 +163,17 @@ def assemble(problem: Problem, *, columns: dict[int, Columns], hulls: dict[int, 
             for name, curve in phase.speedups.items():
                 whole = curve.whole_widths()
                 widths.append(whole)
-                speeds.append(whole_speeds(curve))
+                speeds.append(curve.speeds if isinstance(curve, Table) else curve.speed_at(whole).tolist())
                 t = number_of[name]
                 scalars.append((len(owner), t, phase.size_gpu_hours, startup, price[t]))
             owner.append(i)
             phase_of.append(number)
     lengths = np.array([len(w) for w in widths])
-    per_block = np.array(scalars)
+    per_block = _one_after_the_other(scalars).reshape(len(scalars), -1)
     group, gpu_type = (np.repeat(per_block[:, c].astype(np.int64), lengths) for c in (0, 1))
     size, startup_hours, unit_price = (np.repeat(per_block[:, c], lengths) for c in (2, 3, 4))
     gpus = np.concatenate(widths).astype(float)
-    hours = size / np.concatenate(speeds) + startup_hours
+    hours = size / _one_after_the_other(speeds) + startup_hours
     spend = unit_price * gpus * hours
     is_plan = gpu_type < 0
     if is_plan.any():
@@ -189,6 +190,11 @@ def assemble(problem: Problem, *, columns: dict[int, Columns], hulls: dict[int, 
         columns=columns,
         plan_hulls=hulls,
     )
+
+
+def _one_after_the_other(parts: Sequence[Sequence[float]]) -> Floats:
+    """Return the numbers of all parts; faster than an array for each of many short parts."""
+    return np.fromiter(chain.from_iterable(parts), dtype=float, count=sum(map(len, parts)))
 
 
 def whole_columns(problem: Problem, job_class: JobClass) -> Columns:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aws_days import EXTRAS, PRICE, TYPE, Day, a_day, with_credentials
 
 from boa_daemon.testing.fake_terms import Capacity, Lifetime, Terms
+from boa_daemon.tick.facts.node_lives import instance_of
 
 TOLD_MINUTES = 5.0
 BY_A_PERSON = "Client.UserInitiatedShutdown: User initiated shutdown"
@@ -150,3 +152,52 @@ def test_a_zone_that_takes_back_each_spot_node_at_once_does_not_get_the_next_one
         assert [life.zone for life in day.rig.fake.live()] == ["us-east-1b"]
         assert day.launched() <= 3
         assert any("took it back" in note for note in day.notes()), day.notes()
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_node_that_a_person_made_another_type_costs_what_that_type_costs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_restarted: bool
+) -> None:
+    """It was stopped, changed and started between two looks; its tag says the price of the other type."""
+    with_credentials(monkeypatch)
+    with a_day(tmp_path) as day:
+        (life,) = day.rig.fake.live()
+        day.ticks(10.0)
+        day.rig.fake.restart(life.id)
+        day.rig.fake.backend(life.region).get_instance(life.id).instance_type = "g5.12xlarge"
+        day.ticks(TOLD_MINUTES)
+        assert any(f"{life.id} was a {TYPE}" in said and "g5.12xlarge" in said for said in day.alerts())
+        cloud = day.rig.cloud
+        if is_restarted:
+            records = day.play.storage.queue.instances.values()
+            cloud = day.rig.another(queue_url=cloud.settings.queue_url)
+            cloud.remember([record.node for record in records])
+        found = [node for node in cloud.nodes() if node.ended_at is None and instance_of(node.id) == life.id]
+        dear = cloud.market.list_price("g5.12xlarge")
+        assert dear is not None
+        assert dear > 5.0
+        assert [node.prices[-1][1] for node in found] == [pytest.approx(dear)]
+        ((begin, end),) = life.runs
+        assert day.charged() == pytest.approx((end - begin) / 3600.0 * (PRICE + EXTRAS), rel=0.01)
+
+
+def test_an_instance_on_hardware_of_its_own_is_told_as_dearer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default tenancy of a VPC makes every launch so; the price list is that of shared hardware."""
+    with_credentials(monkeypatch)
+    with a_day(tmp_path) as day:
+
+        def hook(operation: str, arguments: dict[str, Any], plain: Callable[[], Any]) -> Any:
+            answer = plain()
+            if operation == "ec2:DescribeInstances":
+                for row in answer["Reservations"]:
+                    for each in row["Instances"]:
+                        each["Placement"]["Tenancy"] = "dedicated"
+            return answer
+
+        day.hook = hook
+        day.ticks(TOLD_MINUTES)
+        told = [said for said in day.alerts() if "tenancy dedicated" in said]
+        assert len(told) == 1
+        assert "modify-vpc-tenancy" in told[0]

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from aws_days import EXTRAS, PRICE, TYPE, with_credentials
+from aws_days import EXTRAS, PRICE, SETTINGS, TYPE, with_credentials
 from aws_rigs import START
 from postgres_server import PostgresServer, empty_database, postgres_programs
 from priced_days import Path_, Priced, a_priced_day
@@ -21,6 +21,18 @@ from boa_daemon.daemon.money.costs import cost_rows
 from boa_daemon.testing.fake_terms import Lifetime, Terms
 
 ZONE = "us-east-1a"
+COMMITMENT = f"""
+as_of = 2026-11-01
+source = "a test"
+[[commitments]]
+name = "half"
+kind = "compute"
+discounts = {{{TYPE.partition(".")[0]} = 0.0}}
+usd_per_hour = {0.5 * PRICE}
+begins = 2025-12-01
+term_years = 3
+ends = 2028-11-01
+"""
 Step = Callable[[Priced], None]
 
 
@@ -172,6 +184,48 @@ def test_a_final_bill_is_corrected(tmp_path: Path, name: str, is_restarted: bool
         priced.day.ticks(5.0)
         assert priced.day.charged() == pytest.approx(truth, abs=0.0005)
         assert [said for said in priced.day.alerts() if "became known late" in said] == told
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        each if each in QUICK else pytest.param(each, marks=pytest.mark.exhaustive)
+        for each, row in ROWS.items()
+        if row.market == "on-demand"
+    ],
+)
+def test_a_final_bill_is_corrected_that_commitments_cover_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_restarted: bool
+) -> None:
+    """Half of the node is covered: the other half costs half of each list price."""
+    file = tmp_path / "commitments.toml"
+    file.write_text(COMMITMENT, encoding="utf-8")
+    monkeypatch.setitem(SETTINGS, "cloud", {**SETTINGS["cloud"], "commitments": str(file)})  # type: ignore[arg-type]
+    row = ROWS[name]
+    terms = Terms()
+    terms.dated_prices[TYPE] = [(START - 1e7, PRICE)]
+    with a_priced_day(tmp_path, terms) as priced:
+        day = priced.day
+        day.submit(hours=0.5)
+        day.until(day.rig.fake.history, minutes=5.0)
+        row.at_launch(priced)
+        if is_restarted:
+            day.ticks(8.0)
+            priced.reopen()
+            day = priced.day
+        day.until(lambda: day.statuses() == ["finished"] and not day.rig.fake.live(), minutes=60.0)
+        day.ticks(1.0)
+        (life,) = day.rig.fake.history()
+        fixed = day.play.storage.store.settled_micro_dollars() / 1e6 - day.charged()
+        assert fixed == pytest.approx(0.0, abs=1e-6), "what is paid in any case is no bill of a node"
+        if is_restarted:
+            priced.reopen()
+            day = priced.day
+        row.after(priced)
+        day.ticks(10.0)
+        halves = tuple((at, 0.5 * usd) for at, usd in row.truth)
+        assert day.charged() == pytest.approx(_usd(life, halves), abs=0.0005)
 
 
 def _new_list(priced: Priced, usd: float) -> None:

@@ -24,6 +24,7 @@ from boa_daemon.backends.aws.client.cached_value import CachedValue
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.backends.aws.cluster_claim import ClusterClaim
+from boa_daemon.backends.aws.instances.copied_tags import copied_sentence, made_by_others
 from boa_daemon.backends.aws.instances.descriptions import instances_by_id, instances_of
 from boa_daemon.backends.aws.instances.event_rule_probe import EventRuleProbe
 from boa_daemon.backends.aws.instances.events import InterruptionQueue, Listener, Notices, spot_warning
@@ -51,6 +52,7 @@ from boa_daemon.backends.aws.instances.leases import LeaseRenewer
 from boa_daemon.backends.aws.instances.market import AwsMarket
 from boa_daemon.backends.aws.instances.node_from_instance import (
     LEAST_PRICE,
+    a_type,
     ended_at,
     lease_of,
     reservation_of,
@@ -98,6 +100,7 @@ from boa_daemon.tick.facts.ports import (
 )
 from boa_daemon.tick.facts.state import NodeState
 from policies.model import InstanceType, NodeId
+from policies.money_text import in_dollars
 
 GONE_SECONDS, YOUNG_SECONDS = 300.0, 300.0
 """An instance missing from the listing counts as gone after `GONE_SECONDS`, and never while it is young. EC2
@@ -182,6 +185,8 @@ class AwsCloud(Provider):
         self._instances: Sequence[Mapping[str, Any]] = ()
         self._builders: frozenset[NodeId] = frozenset()
         self._altered: dict[str, str] = {}
+        self._copies: dict[str, str] = {}
+        self._types: dict[str, str] = {}
         self._untagged: set[str] = set()
         self._elsewhere = ""
         self._unpriced: list[str] = []
@@ -293,8 +298,8 @@ class AwsCloud(Provider):
         return "; ".join(f"{name}: {said}" for name, said in found if name.startswith("image "))
 
     def _tags_fault(self) -> str:
-        """Return which of our instances have lost tags that we find and bill them by."""
-        return "; ".join(self._altered.values())
+        """Return which instances have lost tags that we find and bill them by, or have copies of them."""
+        return "; ".join([*self._altered.values(), *self._copies.values()])
 
     def _rehearsed(self) -> list[Offer]:
         """Return one offer of each type to rehearse a launch of, at no known price."""
@@ -375,6 +380,7 @@ class AwsCloud(Provider):
         self._ran |= {node.id for node in live.values() if node.phase != "requested"}
         self._known |= {instance_of(name) for name in live}
         self._lives |= {instance_of(name): life_of(name) for name in live}
+        self._types |= {instance_of(name): node.instance_type.name for name, node in live.items()}
         self._wanted |= live.keys()
         self.topology.remember(live.values())
 
@@ -504,6 +510,7 @@ class AwsCloud(Provider):
             listed = {each["InstanceId"] for each in instances}
             self._told = {each for each in self._told if each[0] in listed}
         for instance in instances:
+            self._tell_of_tenancy(instance)
             name, state = instance["InstanceId"], instance["State"]["Name"]
             life = self._lives.get(name, 1)
             node = self._ended.get(life_named(name, life))
@@ -669,13 +676,27 @@ class AwsCloud(Provider):
 
     def _ours(self, listed: Sequence[dict[str, Any]], now: float) -> list[dict[str, Any]]:
         """Return the instances that our database rented or knows; note if the cluster is another daemon's."""
-        if not self._touches:
-            return list(listed)
         known = self._known | {instance_of(name) for name in (*self._live, *self._ended)}
+        listed = self._without_copies(listed, known)
+        if not self._touches:
+            return listed
         ours, self._elsewhere = own_instances(
             listed, known=known, ledger_id=self._ledger_id, cluster=self.settings.cluster, now=now
         )
         return ours
+
+    def _without_copies(
+        self, listed: Sequence[dict[str, Any]], known: Collection[NodeId]
+    ) -> list[dict[str, Any]]:
+        """Return the instances without those that others made with copies of our tags; note these."""
+        unknown = [each for each in listed if each["InstanceId"] not in known]
+        others = {each["InstanceId"]: made for each in unknown if (made := made_by_others(each))}
+        self._copies = {
+            each["InstanceId"]: copied_sentence(each, others[each["InstanceId"]], self.settings.cluster)
+            for each in unknown
+            if each["InstanceId"] in others and each["State"]["Name"] in _LIVING
+        }
+        return [each for each in listed if each["InstanceId"] not in others]
 
     def elsewhere(self) -> str:
         """Return why the cluster is another daemon's, from the listing and the claim; empty if it is ours."""
@@ -965,6 +986,8 @@ class AwsCloud(Provider):
         if tags.get(CLUSTER_TAG) == self.settings.cluster:
             self._untagged.discard(name)
             self._altered.pop(name, None)
+        instance = self._at_price_of_its_type(instance)
+        tags = tags_of_instance(instance)
         node = self._live.get(life_named(name, self._lives.get(name, 1)))
         if node is None or life_of(node.id) % 2 == 0 or instance["State"]["Name"] in ("stopping", "stopped"):
             return instance
@@ -973,7 +996,8 @@ class AwsCloud(Provider):
             MARKET_TAG: node.market if node.market != "spot" else tags.get(MARKET_TAG, "spot"),
             EXTRAS_TAG: tag_of(node.extras),
         }
-        if node.prices and node.prices[0][1] >= LEAST_PRICE and node.market == "on-demand":
+        is_of_type = node.instance_type.name == instance["InstanceType"] and node.market == "on-demand"
+        if is_of_type and node.prices and node.prices[0][1] >= LEAST_PRICE:
             own[PRICE_TAG] = f"{node.prices[0][1]:.6g}"
         own = {key: value for key, value in own.items() if value and not _is_same(tags.get(key, ""), value)}
         if not own:
@@ -984,6 +1008,43 @@ class AwsCloud(Provider):
             "after a loss of its database only the tags would tell: put them back"
         )
         return instance | {"Tags": [{"Key": key, "Value": value} for key, value in (tags | own).items()]}
+
+    def _at_price_of_its_type(self, instance: dict[str, Any]) -> dict[str, Any]:
+        """Return an instance at the price of its type; its tag has that of the type that was launched.
+
+        A person may change the type of a stopped instance, and start it.
+        """
+        name, listed = instance["InstanceId"], str(instance["InstanceType"])
+        first = self._types.setdefault(name, listed)
+        if listed == first or instance.get("InstanceLifecycle") == "spot":
+            return instance
+        usd = self._usd_of_type(listed)
+        self._tell(
+            name,
+            f"became {listed}",
+            f"{name} was a {first}, and somebody has made it a {listed}: it costs "
+            f"{in_dollars(usd)}/hour from its start on, and is ended when no job needs it",
+        )
+        tags = tags_of_instance(instance) | {PRICE_TAG: f"{usd:.6g}"}
+        return instance | {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+
+    def _usd_of_type(self, name: str) -> float:
+        """Return the price on demand of any type, or the dearest that is known."""
+        listed = self.market.list_price(name) if name in self._catalog.entries else None
+        return a_type(name, self._kinds, None).usd_per_hour if listed is None else listed
+
+    def _tell_of_tenancy(self, instance: Mapping[str, Any]) -> None:
+        """Tell that EC2 charges an instance otherwise than we count, for where it was placed."""
+        tenancy = str(instance.get("Placement", {}).get("Tenancy") or "default")
+        if tenancy != "default" and instance["State"]["Name"] in ("pending", "running"):
+            self._tell(
+                instance["InstanceId"],
+                f"is {tenancy}",
+                f"{instance['InstanceId']} has tenancy {tenancy}: EC2 charges about a tenth more than BOA "
+                "counts, and $2/hour for the region while any such instance runs. A VPC whose tenancy is "
+                "dedicated makes all its instances so: "
+                "aws ec2 modify-vpc-tenancy --instance-tenancy default --vpc-id ...",
+            )
 
     def _is_long_gone(self, name: NodeId, now: float) -> bool:
         """Whether a node was missing from listings for long enough to count as gone."""
@@ -1020,6 +1081,7 @@ class AwsCloud(Provider):
         for name in [name for name in self._altered if name not in living]:
             del self._altered[name]
         self._untagged &= living
+        self._types = {name: kind for name, kind in self._types.items() if name in living}
         for name in [name for name in self._ended if name not in found]:
             if now - (self._ended[name].ended_at or now) > 3600.0:
                 del self._ended[name]

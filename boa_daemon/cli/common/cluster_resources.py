@@ -17,6 +17,7 @@ from boa_daemon.backends.aws.instances.receipt import KINDS, Receipt
 from boa_daemon.backends.aws.instances.sweep import OwnedResource, Sweeper
 from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.simulated import FileCloud
+from boa_daemon.cli.common.aws_options import DEFAULT_CONFIG
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.settings.config import Settings, aws_settings
 from boa_daemon.daemon.settings.daemon_paths import StateFile, daemon_paths, socket_of
@@ -40,7 +41,7 @@ def simulated_settings(config: Path) -> Settings | None:
     Raises:
         InputError: when the settings are wrong, or the named file does not exist.
     """
-    if config.name != str(config) and not config.exists():
+    if config != DEFAULT_CONFIG and not config.exists():
         raise InputError("there is no such settings file", file=config)
     settings = load_settings(config if config.exists() else None).settings
     is_said = "provider" in settings.cloud.model_fields_set

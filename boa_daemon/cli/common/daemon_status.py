@@ -166,7 +166,7 @@ def _gate(document: dict[str, Any]) -> str:
     ungated = document.get("ungated", [])
     alone = f"; without asking: {', '.join(ungated[:5])}{' …' if len(ungated) > 5 else ''}" if ungated else ""
     if not document["is_up"]:
-        return f"[red]{document['fault'] or 'starting'}[/]; jobs send without asking"
+        return f"[red]{escape(document['fault'] or 'starting')}[/]; jobs send without asking"
     if "nics" not in document:
         return f"{document['policy']}, busy"
     cards = f"{document['nics_ordered']} of {document['nics']} links ordered"

@@ -63,7 +63,7 @@ def iam(
 ) -> None:
     """Print the least-privilege IAM policy that the daemon needs; with a flag, another policy."""
     settings = settings_of(config, region=region, cluster=cluster)
-    if account != "*" and not (account.isdigit() and len(account) == 12):
+    if account != "*" and not (account.isascii() and account.isdigit() and len(account) == 12):
         raise InputError(f"--account {account!r} is not an account id", hint="It has 12 digits")
     uses = used_resources(config)
     if cloudformation:

@@ -116,6 +116,7 @@ class AdaptiveDaemon(DaemonComponents):
             store=storage.store,
             telemetry=Journal(),
             links=self.gate,
+            ends=self.ends,
         )
         return replace(record.controller(ports), classes=classes)
 

@@ -29,6 +29,7 @@ from boa_daemon.daemon.watch.job_notifications import JobNotifier
 from boa_daemon.daemon.watch.metrics import Metrics
 from boa_daemon.daemon.watch.safety_nets import SafetyNets
 from boa_daemon.daemon.watch.site_metrics import SiteMetrics
+from boa_daemon.daemon.watch.tick_gaps import TickGaps
 from boa_daemon.errors import InputError
 from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.learning.beliefs import Beliefs, EvidenceWeights
@@ -42,6 +43,7 @@ from boa_daemon.store.records import InstanceRecord
 from boa_daemon.store.samples import SqlSamples, read_figures
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.decide.controller import Controller
+from boa_daemon.tick.facts.pending_ends import PendingEnds
 from boa_daemon.tick.facts.ports import Clock, Provider, Runner
 from boa_daemon.tick.facts.team_money import TeamMoney
 from policies.model import JobClass, Width
@@ -80,7 +82,11 @@ class DaemonComponents:
         """Seconds until the database is to be opened again, for a daemon without one; None: never."""
         self.last_state, self.last_state_file = last_state, last_state_file
         """What an earlier process knew, for a daemon without a database; and where this one writes it."""
-        self.without_database = WithoutDatabase(cloud=world.cloud, runner=world.runner)
+        self.ends = PendingEnds()
+        self.tick_gaps = TickGaps()
+        self.without_database = WithoutDatabase(
+            cloud=world.cloud, runner=world.runner, clock=world.clock, ends=self.ends
+        )
         self.metrics = Metrics()
         self.site_metrics = SiteMetrics(self.metrics.registry)
         self.standing = DaemonHealth(fault=fault, started_at=world.clock.now())
@@ -149,6 +155,8 @@ class DaemonComponents:
             )
             self.last_resort = FallbackTick(
                 cloud=world.cloud,
+                clock=world.clock,
+                ends=self.ends,
                 fleet=self.fleet,
                 runner=world.runner,
                 work=self.work,
@@ -187,6 +195,7 @@ class DaemonComponents:
         planner.standing_of_cloud = self.world.cloud.standing
         planner.transfers_of_cloud = self.world.cloud.transfers
         planner.lower_caps = self._lower_caps
+        planner.late_tick_seconds = self.tick_gaps.longest
         self.settings, self.planner = settings, planner
         learning = settings.learning
         self.learning.beliefs = Beliefs(

@@ -17,8 +17,9 @@ from boa_daemon.store.storage import Storage
 from boa_daemon.tick.decide.controller import requested_node
 from boa_daemon.tick.facts.actions import EndGeneration, StopJob, TerminateNode
 from boa_daemon.tick.facts.limits import day_of, month_of
+from boa_daemon.tick.facts.pending_ends import PendingEnds
 from boa_daemon.tick.facts.plan import Plan
-from boa_daemon.tick.facts.ports import Cloud, OpenLaunch, Provider, Runner
+from boa_daemon.tick.facts.ports import Clock, Cloud, OpenLaunch, Outcome, Provider, Runner, Unknown
 from boa_daemon.tick.facts.state import ClusterState, JobState, NodeState, Rules
 from boa_daemon.tick.money.caps import within_caps
 from boa_daemon.tick.money.ledger import bill_within, charge_for
@@ -33,10 +34,15 @@ CAP, DOWN = "a cap would be exceeded", "everything is to be released"
 
 @dataclass(slots=True, kw_only=True)
 class CapKeeper:
-    """Acts on the ports without a plan; `troubles` lists the errors of the last call, for the log."""
+    """Acts on the ports without a plan; `troubles` lists the errors of the last call, for the log.
+
+    `ends` are the ends that the cloud refused or did not answer.
+    """
 
     cloud: Provider
     runner: Runner
+    clock: Clock
+    ends: PendingEnds = field(default_factory=PendingEnds)
     troubles: list[str] = field(default_factory=list)
 
     def _keep_caps(self, state: ClusterState, rules: Rules) -> tuple[NodeId, ...]:
@@ -61,8 +67,17 @@ class CapKeeper:
     def _end(self, names: Sequence[NodeId], reason: str) -> None:
         """Release nodes, one by one."""
         for name in names:
-            order = TerminateNode(id=f"last-{name}", node=name, reason=reason)
-            self._try(partial(self.cloud.terminate, [order]), None, f"node {name}")
+            self._terminate(self.cloud, [name], reason, f"node {name}")
+
+    def _terminate(self, cloud: Cloud, names: Sequence[NodeId], reason: str, what: str) -> bool:
+        """Tell the cloud to end nodes, and note what it answered; return whether it answered."""
+        orders = [TerminateNode(id=f"last-{name}", node=name, reason=reason) for name in names]
+        none: Mapping[NodeId, Outcome] | None = None
+        answers = self._try(lambda: cloud.terminate(orders), none, what)
+        silent = Unknown(reason=self.troubles[-1] if answers is None else "no answer for this node")
+        outcomes = [(name, silent if answers is None else answers.get(name, silent)) for name in names]
+        self.ends.note(outcomes, at=self.clock.now())
+        return answers is not None
 
     def _try(self, do: Callable[[], _Value], otherwise: _Value, what: str) -> _Value:
         """Return the result of `do`; on an error, record the trouble and return `otherwise`."""
@@ -192,8 +207,7 @@ class FallbackTick(CapKeeper):
 
     def _end(self, names: Sequence[NodeId], reason: str) -> None:
         """Release nodes in one call; if it fails, one by one."""
-        orders = [TerminateNode(id=f"last-{name}", node=name, reason=reason) for name in names]
-        if not orders or self._try(lambda: bool(self.fleet.terminate(orders)), False, "nodes to give back"):
+        if not names or self._terminate(self.fleet, names, reason, "nodes to give back"):
             return
         CapKeeper._end(self, names, reason)
 

@@ -20,6 +20,7 @@ from boa_daemon.store.leader import LedElsewhere
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.facts.ports import PriceSource, Provider
 from boa_daemon.tick.facts.state import NodeState
+from boa_daemon.tick.money.commitments import PricePath, at_list_prices
 from boa_daemon.units import dollars
 from policies.money_text import in_dollars
 
@@ -45,7 +46,8 @@ class LatePrices:
     def look(self, *, now: float, has_commitments: bool) -> str:
         """Correct bills and store prices if they have changed; return a sentence on what was corrected.
 
-        Bills of nodes on demand that commitments may have covered stay as they are.
+        Of a node that commitments may have covered the part is charged that they did not cover. The bills of
+        such nodes stay as they are where an older version did not write the list prices down.
         """
         if self._cloud is None:
             return ""
@@ -68,15 +70,29 @@ class LatePrices:
         records = {
             record.node.id: record
             for record in self._storage.queue.past_instances(since)
-            if record.node.ended_at is not None
-            and not (has_commitments and record.node.market == "on-demand")
+            if record.node.ended_at is not None and not (has_commitments and _is_covered_unknown(record.node))
         }
-        found = cloud.amended([listed_node(record.node) for record in records.values()])
-        amended = [(records[node.id], replace(records[node.id].node, prices=node.prices)) for node in found]
+        found = cloud.amended([_at_list(listed_node(record.node)) for record in records.values()])
+        amended = [(records[node.id], _charged(records[node.id].node, node.prices)) for node in found]
         total = amend_bills(self._storage, amended)
         cloud.bills_are_right(lately)
         self._version = version
         return _sentence([node for _, node in amended], total) if total else ""
+
+
+def _is_covered_unknown(node: NodeState) -> bool:
+    """Whether commitments may have covered a node, and its list prices were not written down."""
+    return node.market == "on-demand" and not node.list_prices
+
+
+def _at_list(node: NodeState) -> NodeState:
+    """Return a node as the cloud charges it, without commitments."""
+    return replace(node, prices=node.list_prices) if node.list_prices else node
+
+
+def _charged(node: NodeState, prices: PricePath) -> NodeState:
+    """Return a node at other prices of the cloud."""
+    return at_list_prices(node, prices) if node.list_prices else replace(node, prices=prices)
 
 
 def _sentence(nodes: Sequence[NodeState], total: int) -> str:

@@ -26,7 +26,7 @@ from boa_daemon.daemon.money.standing_costs import StandingCosts
 from boa_daemon.daemon.planner.planned_markets import listed_node
 from boa_daemon.daemon.settings.config import TeamSettings, UserSettings
 from boa_daemon.daemon.watch.alerts import due_alerts
-from boa_daemon.daemon.watch.daemon_health import clock_note, fault_of
+from boa_daemon.daemon.watch.daemon_health import clock_note, fault_of, pending_end_sentence
 from boa_daemon.daemon.watch.decision_summary import DecisionSummary
 from boa_daemon.daemon.watch.minute_history import current_figures
 from boa_daemon.daemon.watch.purse_alerts import (
@@ -37,6 +37,7 @@ from boa_daemon.daemon.watch.purse_alerts import (
     job_purses,
     team_and_user_purses,
 )
+from boa_daemon.daemon.watch.tick_gaps import gap_note
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.samples import DAY
 from boa_daemon.store.database import held_in_time
@@ -128,7 +129,9 @@ class Daemon(AdaptiveDaemon):
         plain = ("requested", "ready", "terminating")
         return [
             listed_node(
-                replace(node, prices=()) if node.market == "on-demand" and node.phase in plain else node
+                replace(node, prices=node.list_prices)
+                if node.market == "on-demand" and node.phase in plain
+                else node
             )
             for node in nodes
         ]
@@ -174,7 +177,7 @@ class Daemon(AdaptiveDaemon):
     def tick(self) -> Decision | None:
         """Run one tick; return its decision, None when it failed or there is no database."""
         with self._lock:
-            began = time.perf_counter()
+            began, began_at = time.perf_counter(), self.world.clock.now()
             try:
                 if self.storage is not None:
                     self.storage.check_leads()
@@ -192,8 +195,36 @@ class Daemon(AdaptiveDaemon):
                     self._succeed(decision)
                 except Exception as error:
                     self._stumble(error)
+            else:
+                self._end_again(began_at)
+            self._note_gap(began_at)
+            self._tell_of_pending_ends()
             systemd.notify_alive(self.status_line)
             return decision
+
+    def _end_again(self, began_at: float) -> None:
+        """After a failed tick, request another one soon if the cloud did not end a node as told."""
+        nodes = {} if self._last_observed is None else self._last_observed.nodes
+        now = self.world.clock.now()
+        again = self.ends.again_at(nodes, since=began_at, now=now)
+        if again is not None:
+            self.wake(max(again - now, REFUSED_SECONDS))
+
+    def _note_gap(self, began_at: float) -> None:
+        """Measure how far apart ticks come; alert once a day when later than every site allows for."""
+        self.tick_gaps.note(began=began_at, ended=self.world.clock.now())
+        said = gap_note(self.tick_gaps.longest(), self.settings.daemon.tick_seconds)
+        if said and not self.standing.gap_note:
+            self._alert(f"late ticks:{int(began_at // DAY)}", said)
+        self.standing.gap_note = said
+
+    def _tell_of_pending_ends(self) -> None:
+        """Alert about each node that the cloud does not end, with what it costs; once an hour."""
+        now, state = self.world.clock.now(), self._last_observed
+        for name, end in self.ends.lasting(now).items():
+            node = None if state is None else state.nodes.get(name)
+            sentence = pending_end_sentence(name, end, None if node is None else node.usd_per_hour, now=now)
+            self._alert(f"not ended:{name}:{int(now // 3600)}", sentence)
 
     @property
     def _is_observing(self) -> bool:

@@ -108,8 +108,8 @@ class Fleet:
     def nodes(self) -> Sequence[NodeState]:
         """Return every node with its jobs; store changes."""
         now = self._clock.now()
-        listed = {node.id: self._planned_with(node) for node in self._cloud.nodes()}
-        missing = {name: self._planned_with(node) for name, node in self._missing(listed, now).items()}
+        listed = self._by_name(self._cloud.nodes())
+        missing = self._by_name(self._missing(listed, now).values())
         if self._paid().levels:
             written = {name: record.node for name, record in self._queue.instances.items()}
             # What is written is priced already: what it costs without commitments is the price of its type.
@@ -147,11 +147,16 @@ class Fleet:
         self._told = {node.id: node for node in nodes}
         return ended + nodes
 
-    def _planned_with(self, node: NodeState) -> NodeState:
+    def _by_name(self, nodes: Iterable[NodeState]) -> dict[NodeId, NodeState]:
+        """Return nodes by name, with the machine types that the plan uses."""
+        machines = {machine.name: machine for machine in self._machines()}
+        return {node.id: self._planned_with(node, machines) for node in nodes}
+
+    def _planned_with(self, node: NodeState, machines: Mapping[str, InstanceType]) -> NodeState:
         """Return a node with the machine type that the plan uses for its machine and market."""
         listed = node.instance_type
-        name = planned_name(listed.name, node.market, self._names())
-        planned = next((one for one in self._machines() if one.name == name), None)
+        name = planned_name(listed.name, node.market, machines)
+        planned = machines.get(name)
         kind = str(listed.kind.on_demand) if planned is None else planned.gpu_type
         seen = self._queue.instances.get(node.id)
         before = None if seen is None else seen.node.instance_type
@@ -163,7 +168,7 @@ class Fleet:
 
     def planned(self, nodes: Iterable[NodeState]) -> Mapping[NodeId, NodeState]:
         """Return live nodes by name, with the machine types that the plan uses."""
-        return {node.id: self._planned_with(node) for node in nodes if node.ended_at is None}
+        return self._by_name(node for node in nodes if node.ended_at is None)
 
     def _names(self) -> list[str]:
         return [machine.name for machine in self._machines()]

@@ -69,6 +69,8 @@ class Planner(LearntClasses):
         self._boot_seconds = settings.cloud.boot_seconds if cloud.boot_seconds is None else cloud.boot_seconds
         self.boots: BootTimes | None = None
         self.lower_caps: Callable[[], Mapping[str, float]] = dict
+        self.late_tick_seconds: Callable[[], float] = lambda: 0.0
+        """How far apart ticks have come lately, in seconds."""
         self.standing_of_cloud: Callable[[], Extras] = tuple
         self.transfers_of_cloud: Callable[[], Mapping[str, Transfer]] = dict
         """What the cloud bills without a node, by kind, in addition to the settings."""
@@ -431,6 +433,7 @@ class Planner(LearntClasses):
             fixed=self.paid.fixed,
             transfers=self._transfers(),
             lower_caps=self.lower_caps(),
+            late_tick_seconds=self.late_tick_seconds(),
         )
 
     def _transfers(self) -> Mapping[str, Transfer]:

@@ -11,6 +11,9 @@ from boa_daemon.tick.facts.limits import Caps, FixedCost, Steady
 from boa_daemon.tick.facts.state import Rules, Transfer, WarmPool
 from policies.model import InstanceType
 
+ALLOWED_TICKS = 4.0
+"""Ticks may come this many times as far apart as they should without breaking a cap, seen before or not."""
+
 
 def rules_of(
     settings: Settings,
@@ -21,11 +24,13 @@ def rules_of(
     fixed: tuple[FixedCost, ...],
     transfers: Mapping[str, Transfer],
     lower_caps: Mapping[str, float] = MappingProxyType({}),
+    late_tick_seconds: float = 0.0,
 ) -> Rules:
     """Return the rules; `standing_usd_per_hour` and `fixed` are what the site costs without a node.
 
     `transfers` are, by GPU type, what it takes to bring a checkpoint to a far machine. `lower_caps` are
     dollars per ``day`` and ``month`` that were ordered; they hold where they are below the settings'.
+    `late_tick_seconds` is how far apart ticks have come lately; caps also allow for some lateness unseen.
     """
     budget, steady, daemon = settings.budget, settings.steady, settings.daemon
     return Rules(
@@ -43,6 +48,7 @@ def rules_of(
             fixed=fixed,
             checkpoint_seconds=daemon.checkpoint_seconds,
             tick_seconds=daemon.tick_seconds,
+            late_tick_seconds=max(ALLOWED_TICKS * daemon.tick_seconds, late_tick_seconds),
         ),
         steady=Steady(**steady.model_dump()),
         transfers=transfers,

@@ -174,6 +174,7 @@ class SiteService(ServiceBase):
             standing.settings_note,
             standing.plan_fault,
             standing.clock_note,
+            standing.gap_note,
             self._own_user_note(),
             "" if short is None else shortfall_sentence(short),
         ]

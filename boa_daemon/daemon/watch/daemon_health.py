@@ -14,7 +14,10 @@ from boa_daemon.daemon.watch.decision_summary import DecisionSummary
 from boa_daemon.daemon.watch.purse_alerts import Purse
 from boa_daemon.store.database_troubles import explain, trouble_of
 from boa_daemon.tick.decide.decision import Decision
+from boa_daemon.tick.facts.pending_ends import PendingEnd
+from boa_daemon.tick.facts.ports import Refused
 from boa_daemon.units import counted
+from policies.model import NodeId
 from policies.money_text import in_dollars
 from policies.online.pacing import Pace
 
@@ -50,6 +53,7 @@ class DaemonHealth:
     done_at: float = field(default_factory=time.monotonic)
     is_late: bool = False
     clock_note: str = ""
+    gap_note: str = ""
     setting_warnings: tuple[str, ...] = ()
     """Sentences about settings in force that do not go together."""
     settings_note: str = ""
@@ -92,6 +96,19 @@ def fault_of(error: Exception) -> str:
         said, remedy = explain(error, kind)
         return f"the state folder cannot be used: {said}. Nothing is started meanwhile. {remedy}"
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]
+
+
+def pending_end_sentence(node: NodeId, end: PendingEnd, usd_per_hour: float | None, *, now: float) -> str:
+    """Return what people are told of a node that the cloud does not end: why, its cost, and what to do."""
+    seconds = max(now - end.since, 0.0)
+    since = f"for {seconds:.0f} s the cloud has" if seconds >= 1.0 else "the cloud has"
+    how = "refused to end it" if isinstance(end.said, Refused) else "not answered the order"
+    cost = "its price" if usd_per_hour is None else f"{in_dollars(usd_per_hour)}/hour"
+    return (
+        f"{node} is not ended: {since} {how} ({end.said.reason.rstrip('.')}). It costs {cost} until it ends, "
+        "and caps can be broken by that. BOA tries again every minute; mend the cause, or end it in the "
+        "cloud's own console"
+    )
 
 
 def clock_note(jump_seconds: float) -> str:

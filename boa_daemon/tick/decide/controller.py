@@ -7,7 +7,7 @@ so the next tick makes up for a missed one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from boa_daemon.errors import BoaError
@@ -25,6 +25,7 @@ from boa_daemon.tick.facts.actions import (
 from boa_daemon.tick.facts.draft import SOON_SECONDS
 from boa_daemon.tick.facts.limits import day_of, month_of
 from boa_daemon.tick.facts.offers import closes_wide_orders
+from boa_daemon.tick.facts.pending_ends import PendingEnds
 from boa_daemon.tick.facts.ports import (
     Clock,
     Cloud,
@@ -72,6 +73,7 @@ class Ports:
     store: Store
     telemetry: Telemetry | None = None
     links: LinkGate | None = None
+    ends: PendingEnds = field(default_factory=PendingEnds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +109,7 @@ class Controller:
         for action in decision.actions[len(orders) :]:
             failures += self._carry_out([action], at=state.now)
         failures += self._order_links(decision)
-        decision = self._looked_at_again(decision)
+        decision = self._ended_again(self._looked_at_again(decision))
         if failures:
             raise ActsFailed(failures, decision)
         return decision
@@ -137,6 +139,12 @@ class Controller:
         if not (siblings(self.rules.instance_types) or closes_wide_orders(cooldowns)):
             return decision
         return replace(decision, plan=decision.plan.looked_at_by(state.now + SOON_SECONDS))
+
+    def _ended_again(self, decision: Decision) -> Decision:
+        """Return the decision, with another tick soon if the cloud did not end a node that was told to."""
+        state, now = decision.state, self.ports.clock.now()
+        again = self.ports.ends.again_at(state.nodes, since=state.now, now=now)
+        return decision if again is None else replace(decision, plan=decision.plan.looked_at_by(again))
 
     def _order_links(self, decision: Decision) -> list[str]:
         """Tell the gate the decision; return what failed."""
@@ -313,6 +321,9 @@ class Controller:
                 failures += [f"{action.id}: {said}" for action in together]
                 done = [Unknown(reason=said)] * len(together)
             outcomes += zip(together, done, strict=True)
+        ends = [(action.node, outcome) for action, outcome in outcomes if isinstance(action, TerminateNode)]
+        if ends:
+            self.ports.ends.note(ends, at=self.ports.clock.now())
         self.ports.store.record_outcomes(outcomes, at=at)
         if self.ports.telemetry is not None:
             for action, outcome in outcomes:

@@ -149,6 +149,8 @@ _COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 def dumps(value: Any) -> str:
     """Return a value as compact JSON text; equal values give equal text."""
+    if type(value) is int or (type(value) is float and isfinite(value)):
+        return repr(value)  # As `json` writes it; half of what a changed job writes are single numbers.
     return _COMPACT.encode(encode(value))
 
 

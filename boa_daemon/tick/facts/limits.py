@@ -171,11 +171,12 @@ class Caps:
 
     `usd_per_day` and `usd_per_month` are per calendar day and month (UTC), `usd_per_hour` limits the cost of
     all nodes together at any instant, and `instances` counts all that may exist. The rest says how fast the
-    site reacts: `tick_seconds` is the longest time between two ticks, `checkpoint_seconds` what a job is
-    given to stop, `shutdown_seconds` how long a node may still be billed after the order to end it, lost
-    answers included, and `unseen_seconds` how long a listing may lag behind a launch. A launch is allowed
-    only if everything could run for `least_run_seconds` under every cap: a node given back sooner is not
-    worth its boot. `standing_usd_per_hour` is what the site costs without a node, such as a NAT gateway.
+    site reacts: `tick_seconds` is the time between two ticks, and `late_tick_seconds` the longest one where
+    ticks come late. `checkpoint_seconds` is what a job is given to stop, `refused_seconds` how long the cloud
+    may refuse an end, or not answer it, `shutdown_seconds` how long a node may still be billed after the
+    cloud has accepted its end, and `unseen_seconds` how long a listing may lag behind a launch. A launch is
+    allowed only if everything could run for `least_run_seconds` under every cap: a node given back sooner is
+    not worth its boot. `standing_usd_per_hour` is what the site costs without a node, such as a NAT gateway.
     Every cap in dollars first sets aside this cost and the `fixed` ones, which are paid anyway.
     """
 
@@ -184,8 +185,10 @@ class Caps:
     usd_per_hour: float | None = None
     instances: int | None = None
     tick_seconds: float = 30.0
+    late_tick_seconds: float = 0.0
     checkpoint_seconds: float = 90.0
-    shutdown_seconds: float = 90.0
+    refused_seconds: float = 60.0
+    shutdown_seconds: float = 30.0
     unseen_seconds: float = 300.0
     least_run_seconds: float = 900.0
     standing_usd_per_hour: float = 0.0
@@ -198,7 +201,13 @@ class Caps:
                 check_positive(name, value)
         for name in ("tick_seconds", "shutdown_seconds", "least_run_seconds"):
             check_positive(name, getattr(self, name))
-        for name in ("checkpoint_seconds", "unseen_seconds", "standing_usd_per_hour"):
+        for name in (
+            "late_tick_seconds",
+            "checkpoint_seconds",
+            "refused_seconds",
+            "unseen_seconds",
+            "standing_usd_per_hour",
+        ):
             check_positive(name, getattr(self, name), zero=True)
 
     def beside_usd_per_hour(self, now: float) -> float:
@@ -207,14 +216,27 @@ class Caps:
         return self.standing_usd_per_hour + fsum(soon)
 
     @property
+    def gap_seconds(self) -> float:
+        """The longest time between two ticks, late ones included."""
+        return max(self.tick_seconds, self.late_tick_seconds)
+
+    @property
+    def end_seconds(self) -> float:
+        """The longest time a node may cost after the order to end it: refusals, the next tick, shutdown.
+
+        An end that was refused is tried again by a tick; the try that is accepted may come late as well.
+        """
+        return self.refused_seconds + self.gap_seconds + self.shutdown_seconds
+
+    @property
     def stop_seconds(self) -> float:
-        """The longest time a node may cost after its jobs were told to stop: checkpoint, tick, shutdown."""
-        return self.checkpoint_seconds + self.tick_seconds + self.shutdown_seconds
+        """The longest time a node may cost after its jobs were told to stop: checkpoint, tick, end."""
+        return self.checkpoint_seconds + self.gap_seconds + self.end_seconds
 
     @property
     def keep_seconds(self) -> float:
         """The longest time a node kept now may cost: the next tick can still stop its jobs in time."""
-        return self.tick_seconds + self.stop_seconds
+        return self.gap_seconds + self.stop_seconds
 
     @property
     def launch_seconds(self) -> float:

@@ -30,6 +30,8 @@ OFFER = Rest(first_seconds=180.0, longest_seconds=1800.0, factor=2.0)
 """A launch that the cloud refused. Karpenter waits three minutes for a type and zone out of capacity."""
 WIDE_OFFER = Rest(first_seconds=600.0, longest_seconds=1800.0, factor=2.0)
 """An order of several nodes at once: a substitute has booted before the order is tried again."""
+END = Rest(first_seconds=2.0, longest_seconds=60.0, factor=2.0)
+"""The end of a node that the cloud refused or did not answer; the node costs money meanwhile."""
 FAILURE = Rest(first_seconds=5.0, factor=2.0)
 """A job that failed; its file says how often it is retried."""
 NODE = Rest(first_seconds=5.0, longest_seconds=60.0, part=1.0 / 8.0)

@@ -45,10 +45,11 @@ class NodeState:
     (`boa_daemon.tick.node_lives`).
 
     `prices` are pairs (instant, USD/hour of compute from then on), in order; if empty, the price of the
-    instance type holds. `extras` are further costs in USD/hour by kind (disk, public address, requests); a
-    `stopped` node costs only these. `ended_at` is set once the node is terminated and its bill is final.
-    `tiers` are the network tiers above the node within its zone, widest first, if known. `tags` are (key,
-    value) of the house's own tags on the instance, for cost reports.
+    instance type holds. `list_prices` are what the cloud charges where commitments cover a part, in the same
+    form; empty without commitments. `extras` are further costs in USD/hour by kind (disk, public address,
+    requests); a `stopped` node costs only these. `ended_at` is set once the node is terminated and its bill
+    is final. `tiers` are the network tiers above the node within its zone, widest first, if known. `tags` are
+    (key, value) of the house's own tags on the instance, for cost reports.
     """
 
     id: NodeId
@@ -67,6 +68,7 @@ class NodeState:
     extras: Extras = ()
     tiers: tuple[str, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
+    list_prices: tuple[tuple[float, float], ...] = ()
 
     @property
     def usd_per_hour(self) -> float:

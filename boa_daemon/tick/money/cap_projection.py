@@ -117,8 +117,8 @@ class CapProjection:
         return any(purse.left < 0.0 for purse in self._purses)
 
     def end(self, name: NodeId) -> None:
-        """Count a node as given back now."""
-        self._leave(name, self._now + self._caps.shutdown_seconds)
+        """Count a node as given back now; the cloud may refuse that for a while."""
+        self._leave(name, self._now + self._caps.end_seconds)
 
     def stop(self, name: NodeId) -> None:
         """Count a node as given back once its jobs have stopped."""
@@ -126,7 +126,7 @@ class CapProjection:
 
     def wait(self, name: NodeId) -> None:
         """Count a node as given back at the next tick, whatever its jobs do."""
-        self._leave(name, self._now + self._caps.tick_seconds + self._caps.shutdown_seconds)
+        self._leave(name, self._now + self._caps.gap_seconds + self._caps.end_seconds)
 
     def look_ahead(self) -> None:
         """Count every staying node as running for as long as a launch must be affordable."""

@@ -3,17 +3,17 @@
 For the day and the month (UTC) the ledger is projected: final bills, and every node that may exist, be it
 running, booting, ending or only requested, up to the latest instant at which it may cost:
 
-    given back now     now + the shutdown (and the minimum billing in any case)
-    jobs told to stop  now + checkpoint + one tick + shutdown
-    kept               one tick more: the next tick can still stop it in time
+    given back now     now + refusals + one tick + the shutdown (and the minimum billing in any case)
+    jobs told to stop  a checkpoint and one tick more
+    kept               one tick more again: the next tick can still stop it in time
     not listed yet     as kept, counted from the latest instant at which a listing shows it
 
-A kept node costs its current price; on the spot market up to its type's price, the most that a request
-without a limit pays. If that could break a cap, nodes are given back until none can break: first idle nodes,
-then booting ones, then those whose jobs lose least per dollar, which are the jobs with the most work left per
-weight (Smith's rule: delay hurts short and heavy jobs most). Their jobs are told to stop and the node ends
-once they have; if there is no time left for that, the node ends under them. New nodes are allowed only if
-everything could run for `Caps.launch_seconds`.
+A tick counts as long as a late one (`Caps.gap_seconds`). A kept node costs its current price; on the spot
+market up to its type's price, the most that a request without a limit pays. If that could break a cap, nodes
+are given back until none can break: first idle nodes, then booting ones, then those whose jobs lose least per
+dollar, which are the jobs with the most work left per weight (Smith's rule: delay hurts short and heavy jobs
+most). Their jobs are told to stop and the node ends once they have; if there is no time left for that, the
+node ends under them. New nodes are allowed only if everything could run for `Caps.launch_seconds`.
 
 The purses of teams are checked first, job by job (`boa_daemon.tick.money.team_caps`).
 

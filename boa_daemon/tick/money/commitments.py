@@ -22,13 +22,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import isclose
-from typing import Any
+from typing import Any, TypeAlias
 
 from boa_daemon.tick.facts.limits import FixedCost
 from boa_daemon.tick.facts.state import NodeState
 from policies.model import InstanceType
 from policies.site import Site
 
+PricePath: TypeAlias = tuple[tuple[float, float], ...]
+"""Pairs (instant, USD per hour from then on), in order of time."""
 ENDING_SECONDS = 3600.0
 """Time before its end from which a commitment covers nothing."""
 
@@ -164,7 +166,7 @@ class SiteCommitments:
                 continue
             if node.ended_at is not None:
                 is_free = bool(node.prices) and not any(usd for _, usd in node.prices)
-                found[node.id] = node if known is None or is_free else replace(node, prices=known.prices)
+                found[node.id] = node if known is None or is_free else _as_charged(node, known)
                 continue
             share = 0.0
             for at, (level, usd) in enumerate(left):
@@ -176,16 +178,47 @@ class SiteCommitments:
         return {node.id: found[node.id] for node in nodes}
 
 
+def _as_charged(node: NodeState, known: NodeState) -> NodeState:
+    """Return a node that has ended, charged as it was last."""
+    return replace(node, prices=known.prices, list_prices=known.list_prices)
+
+
 def _at_share(node: NodeState, known: NodeState | None, share: float, now: float) -> NodeState:
     """Return a node with its price from now on, when `share` of it is covered; earlier prices stay.
 
-    What is not covered is charged as the cloud lists the node now, so a list price that changes counts.
+    What is not covered is charged as the cloud lists the node now, so that a list price counts that changes,
+    and from its date on if it became known later.
     """
-    on_demand = node.prices[-1][1] if node.prices else node.instance_type.usd_per_hour
-    usd = on_demand * (1.0 - share)
+    listed: PricePath = node.prices or ((node.launched_at, node.instance_type.usd_per_hour),)
+    usd = listed[-1][1] * (1.0 - share)
     if known is None:
-        return replace(node, prices=((node.launched_at, usd),)) if share else node
-    path = known.prices or ((node.launched_at, on_demand),)
+        return replace(node, prices=((node.launched_at, usd),) if share else node.prices, list_prices=listed)
+    path = at_list_prices(replace(known, prices=known.prices or listed), listed).prices
     if not isclose(path[-1][1], usd, rel_tol=1e-9, abs_tol=1e-12):
-        return replace(node, prices=(*path, (max(now, path[-1][0]), usd)))
-    return replace(node, prices=known.prices)
+        path = (*path, (max(now, path[-1][0]), usd))
+    elif not known.prices:
+        path = ()
+    return replace(node, prices=path, list_prices=listed)
+
+
+def at_list_prices(node: NodeState, listed: PricePath) -> NodeState:
+    """Return a node charged the same part of other list prices as it was of those that were known before.
+
+    A node without list prices keeps what it was charged.
+    """
+    before, paid = node.list_prices, node.prices
+    if before == listed or not (before and paid):
+        return replace(node, list_prices=listed)
+    instants = sorted({at for path in (paid, before, listed) for at, _ in path if at >= paid[0][0]})
+    path: list[tuple[float, float]] = []
+    for at in instants:
+        was, usd = _usd_at(before, at), _usd_at(paid, at)
+        usd = usd * _usd_at(listed, at) / was if was else usd
+        if not path or not isclose(path[-1][1], usd, rel_tol=1e-9, abs_tol=1e-12):
+            path.append((at, usd))
+    return replace(node, prices=tuple(path), list_prices=listed)
+
+
+def _usd_at(path: PricePath, at: float) -> float:
+    """Return the price at an instant; before the first one, the first one."""
+    return next((usd for since, usd in reversed(path) if since <= at), path[0][1])

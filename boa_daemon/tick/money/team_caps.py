@@ -102,7 +102,7 @@ class _TeamProjection:
         """Return how long a job may hold its GPUs after it is told to stop."""
         caps = self._caps
         grace = max(caps.checkpoint_seconds, job.terms.grace_seconds)
-        return grace + caps.tick_seconds + caps.shutdown_seconds
+        return grace + caps.gap_seconds + caps.end_seconds
 
     def _charge(self, rate: float, seconds: float) -> None:
         """Count GPUs of `rate` dollars per hour for some seconds from now."""
@@ -117,21 +117,21 @@ class _TeamProjection:
     def overdue(self, jobs: Iterable[JobState]) -> set[NodeId]:
         """Return the nodes of jobs that cannot go on until the next tick; to be called first."""
         slots = [slot for job in jobs for slot in job.slots]
-        rate, wait = usd_per_hour(self._state, slots), self._caps.tick_seconds + self._caps.shutdown_seconds
+        rate, wait = usd_per_hour(self._state, slots), self._caps.gap_seconds + self._caps.end_seconds
         if all(purse.left >= self._cost(purse, rate, wait) for purse in self._purses):
             return set()
         return {slot.node for slot in slots} & self._state.nodes.keys()
 
     def take(self, job: JobState, *, stops_now: bool) -> None:
         """Count a running job: until it has stopped, or until the next tick can have stopped it."""
-        more = 0.0 if stops_now else self._caps.tick_seconds
+        more = 0.0 if stops_now else self._caps.gap_seconds
         self._charge(usd_per_hour(self._state, job.slots), self._stop_seconds(job) + more)
 
     def stop(self, job: JobState) -> None:
         """Count a job that was to go on as one that stops."""
         rate, seconds = usd_per_hour(self._state, job.slots), self._stop_seconds(job)
         self._charge(rate, seconds)
-        self._charge(-rate, seconds + self._caps.tick_seconds)
+        self._charge(-rate, seconds + self._caps.gap_seconds)
 
     def start(self, job: JobState, slots: Iterable[GpuSlot]) -> TeamCap | None:
         """Count a start if every cap has room for it; otherwise return the cap without room."""
@@ -144,7 +144,7 @@ class _TeamProjection:
 
     def _start_seconds(self, job: JobState) -> float:
         """Return for how long a start must be affordable."""
-        return max(self._caps.least_run_seconds, self._stop_seconds(job) + 2.0 * self._caps.tick_seconds)
+        return max(self._caps.least_run_seconds, self._stop_seconds(job) + 2.0 * self._caps.gap_seconds)
 
     @property
     def broken(self) -> TeamCap | None:

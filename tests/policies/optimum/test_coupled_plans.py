@@ -166,7 +166,7 @@ def test_each_chord_is_searched_once_until_no_plan_lies_below_one(
         asked.append(list(zip(owner.tolist(), multiplier.tolist(), strict=True)))
         return best_plans(stack, owner, multiplier)
 
-    monkeypatch.setattr(coupled_plans, "SPREAD", 0)
+    monkeypatch.setattr(coupled_plans, "SPREAD", np.array(coupled_plans.ENDS))
     monkeypatch.setattr(coupled_plans, "_best_plans", counted)
     hulls = plan_hulls(classes)
 
@@ -182,7 +182,7 @@ def test_each_chord_is_searched_once_until_no_plan_lies_below_one(
 
 def test_plans_within_a_tolerance_of_a_chord_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """One phase of three columns: at multiplier 1 the ends cost 4 and the middle one 0.005 of that less."""
-    monkeypatch.setattr(coupled_plans, "SPREAD", 0)
+    monkeypatch.setattr(coupled_plans, "SPREAD", np.array(coupled_plans.ENDS))
     job_class = CoupledClass(
         phase_time=np.array([[3.0, 2.0 * 0.99, 1.0]]),
         rate=np.array([1.0 / 3.0, 2.0 / (2.0 * 0.99), 3.0]),
@@ -209,7 +209,7 @@ def test_paths_are_split_into_passes_without_changing_costs(monkeypatch: pytest.
 
 
 def test_the_first_paths_are_spread_around_the_mean_rate_of_each_class() -> None:
-    """Multipliers span three orders of magnitude to each side, with two more beyond at each end."""
+    """Multipliers fall over two orders of magnitude to each side, with two more beyond at each end."""
     hours = np.ones((1, 2))
     classes = [
         CoupledClass(phase_time=hours, rate=np.array(rates), startup_hours=0.0, rescale_hours=0.0)
@@ -218,4 +218,5 @@ def test_the_first_paths_are_spread_around_the_mean_rate_of_each_class() -> None
     owner, multipliers = coupled_plans._first_multipliers(classes)
     first, second = multipliers[owner == 0], multipliers[owner == 1]
     assert first == pytest.approx(10.0 * second)
-    assert (2.0 * first)[[0, 1, 2, -3, -2, -1]] == pytest.approx([1e-18, 1e-9, 1e-3, 1e3, 1e9, 1e18])
+    assert (2.0 * first)[[0, 1, 2, -3, -2, -1]] == pytest.approx([1e18, 1e9, 1e2, 1e-2, 1e-9, 1e-18])
+    assert (np.diff(first) < 0.0).all()

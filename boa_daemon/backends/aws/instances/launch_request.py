@@ -51,6 +51,10 @@ class LaunchTarget:
     has_address: bool = True
 
 
+TOKEN_PREFIX = "boa-"
+"""The tokens of all our launches begin with this."""
+
+
 def client_token(action_id: str, *, ledger_id: str, attempt: int, place: str) -> str:
     """Return the idempotency token of a launch: at most 64 ASCII characters, equal for equal arguments.
 
@@ -58,7 +62,7 @@ def client_token(action_id: str, *, ledger_id: str, attempt: int, place: str) ->
     an empty database numbers its ticks from one again, and must not get the nodes of the old database.
     """
     digest = sha256("\n".join((ledger_id, action_id, str(attempt), place)).encode()).digest()
-    return f"boa-{b32encode(digest).decode().rstrip('=').lower()}"
+    return f"{TOKEN_PREFIX}{b32encode(digest).decode().rstrip('=').lower()}"
 
 
 def launch_tags(

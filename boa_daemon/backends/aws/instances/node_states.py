@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+from boa_daemon.tick.facts.pending_ends import LASTING_SECONDS
+
 Cost: TypeAlias = Literal["compute and extras", "its disk", "extras", "nothing"]
 
 PENDING_SECONDS, STOPPING_SECONDS, SHUTDOWN_SECONDS = 900.0, 900.0, 900.0
@@ -76,6 +78,28 @@ NODE_STATES: Mapping[str, NodeStateRule] = MappingProxyType(
         "not ended": NodeStateRule(
             state="pending, running, stopping or stopped", wanted="its end", costs="compute and extras",
             seconds=SHUTDOWN_SECONDS, done="the order is repeated each minute", told="alert at the deadline",
+        ),
+        "end refused": NodeStateRule(
+            state="any; the order to end it is refused (a protection, a missing right) or has no answer",
+            wanted="its end", costs="compute and extras", seconds=LASTING_SECONDS,
+            done="the order is repeated after 2, 4, 8 s and so on, then each minute; caps set aside for it",
+            told="alert at the deadline, or at once if only people can help: the cost per hour, what to do",
+        ),
+        "tags copied": NodeStateRule(
+            state="any, with our tags, and made by another launch or service (its token, its `aws:` tags)",
+            wanted="nothing", costs="nothing", done="left alone: not used, counted, ended or swept",
+            told="note and alert, with the command that takes the tags off",
+        ),
+        "made another type": NodeStateRule(
+            state="running, and a person has changed its type while it was stopped", wanted="a node",
+            costs="compute and extras",
+            done="counted at the price of its new type from its start on; ended when no job needs it",
+            told="alert with both types and the price",
+        ),
+        "own tenancy": NodeStateRule(
+            state="running, with tenancy dedicated or host", wanted="a node", costs="compute and extras",
+            done="counted at the price of shared hardware, which is about a tenth and $2/hour too low",
+            told="alert with what EC2 charges, and the command that mends it",
         ),
         "pooled": NodeStateRule(
             state="stopped", wanted="stopped in the warm pool", costs="its disk",

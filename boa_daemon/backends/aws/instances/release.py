@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
 from boa_daemon.tick.facts.ports import Accepted, Clock, Refused, Unknown
+from boa_daemon.tick.facts.rests import END
 from policies.model import NodeId
 
 BATCH = 500
@@ -26,6 +27,7 @@ class Releaser:
     def __init__(self, calls: AwsCalls, clock: Clock, say: Callable[[str], None]) -> None:
         self._calls, self._clock, self._say = calls, clock, say
         self._asked: dict[NodeId, tuple[float, float]] = {}
+        self._unanswered: dict[NodeId, int] = {}
         self._refused: dict[NodeId, str] = {}
         self._alarmed: set[NodeId] = set()
         self._ever: dict[NodeId, None] = {}
@@ -59,6 +61,10 @@ class Releaser:
                 first, _ = self._asked.get(name, (now, now))
                 self._asked[name] = (first, now)
                 self._refused.pop(name, None)
+            if isinstance(outcome, Unknown):
+                self._unanswered[name] = self._unanswered.get(name, 0) + 1
+            else:
+                self._unanswered.pop(name, None)
         return outcomes
 
     @property
@@ -81,11 +87,12 @@ class Releaser:
             del self._refused[name]
         for name in [name for name in self._asked if states.get(name, "terminated") == "terminated"]:
             del self._asked[name]
+            self._unanswered.pop(name, None)
             self._alarmed.discard(name)
         again = [
             name
             for name, (_, last) in self._asked.items()
-            if states[name] in _LIVING and now - last >= AGAIN_SECONDS
+            if states[name] in _LIVING and now - last >= self._again_seconds(name)
         ]
         if again:
             self.terminate(again)
@@ -96,6 +103,11 @@ class Releaser:
                     f"{name} was told to end {now - first:.0f} s ago and is still {states[name]}: "
                     "it counts as billed until EC2 says terminated"
                 )
+
+    def _again_seconds(self, name: NodeId) -> float:
+        """Return the time between two orders to end an instance: short where EC2 has not answered."""
+        times = self._unanswered.get(name)
+        return AGAIN_SECONDS if times is None else END.seconds(times=times)
 
     def _end(self, ids: Sequence[NodeId]) -> dict[NodeId, Accepted | Refused | Unknown]:
         """End a batch; if EC2 refuses the batch because of one instance, end each one by itself."""

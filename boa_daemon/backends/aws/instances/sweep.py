@@ -7,7 +7,8 @@ Resources with our cluster tag are ours; nothing else is touched. Instances youn
 - an instance whose lease has ended: its daemon is gone, and it should have ended itself;
 - an unattached disk of more than `DISK_GUARD_SECONDS`, an unattached interface, or an open spot request.
 
-Spot instances without our tag are not ours to end, and the receipt does not count them.
+What others made with copies of our tags is left alone (`copied_tags`). Spot instances without our tag are not
+ours to end, and the receipt does not count them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 from boa_daemon.backends.aws.client.calls import AwsCalls
 from boa_daemon.backends.aws.client.errors import CallFailed
+from boa_daemon.backends.aws.instances.copied_tags import made_by_others
 from boa_daemon.backends.aws.instances.launch_request import CLUSTER_TAG, INTENT_TAG
 from boa_daemon.backends.aws.instances.node_from_instance import ended_at, lease_of, tags_of_instance
 from boa_daemon.backends.aws.instances.release import BATCH
@@ -111,7 +113,7 @@ class Sweeper:
         now = self._clock.now()
         for instance in self._listed(region, self._mine()):
             state = instance["State"]["Name"]
-            if state == "terminated":
+            if state == "terminated" or made_by_others(instance):
                 continue
             launched = instance["LaunchTime"].timestamp()
             is_exempt = state == "shutting-down" or now - launched < AGE_GUARD_SECONDS
@@ -132,7 +134,7 @@ class Sweeper:
         """Yield our unattached disks or interfaces."""
         now = self._clock.now()
         for row in self._calls.pages(operation, items, region=region, Filters=self._mine()):
-            if row.get("Status", row.get("State")) != "available":
+            if row.get("Status", row.get("State")) != "available" or made_by_others(_with_tags(row)):
                 continue
             made = row.get("CreateTime")
             since = made.timestamp() if isinstance(made, datetime) else None
@@ -195,6 +197,11 @@ def _by_kind(found: Sequence[OwnedResource], region: str) -> Iterator[tuple[Reso
         ids = [each.id for each in found if each.kind == kind and each.region == region]
         for begin in range(0, len(ids), BATCH):
             yield kind, ids[begin : begin + BATCH]
+
+
+def _with_tags(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a disk or an interface with its tags under the name that instances have them by."""
+    return {"Tags": row.get("Tags") or row.get("TagSet") or ()}
 
 
 def _leak(instance: Mapping[str, Any], known: Callable[[str], bool] | None, now: float) -> str:

@@ -44,12 +44,17 @@ class Line:
 
     def __init__(self, calls: AwsCalls) -> None:
         self._call, self.is_cut, self.loses = calls.call, False, False
+        self.denies: dict[str, tuple[str, str]] = {}
+        """Codes and messages by the beginning of an operation."""
         calls.call = self.call  # type: ignore[method-assign]
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         """Make a call, unless the line is cut."""
         if self.is_cut:
             raise CallFailed(operation, "ConnectionLost", "the line is cut")
+        for begin, (code, said) in self.denies.items():
+            if operation.startswith(begin):
+                raise CallFailed(operation, code, said, http_status=401)
         found = self._call(operation, **arguments)
         if self.loses and operation == "ec2:RunInstances":
             self.is_cut = True
@@ -272,6 +277,63 @@ def test_two_regions_one_of_them_cut_off_in_mid_run(two: Callable[..., Two], tmp
     assert made.fake.live() == []
     hours = sum((life.ended_at or 0.0) - life.launched_at for life in made.fake.history()) / 3600.0
     assert charged >= hours * 1.006
+
+
+FIRST_HOURS: dict[str, tuple[dict[str, tuple[str, str]], str]] = {
+    "not opted in": (
+        {"": ("AuthFailure", "AWS was not able to validate the provided access credentials")},
+        "A region that the account has not enabled refuses them, too",
+    ),
+    "not opted in, as other services say it": (
+        {"": ("UnrecognizedClientException", "The security token included in the request is invalid")},
+        "A region that the account has not enabled refuses them, too",
+    ),
+    "not signed up": ({"": ("OptInRequired", "You are not subscribed to this service")}, "Enable the region"),
+    "denied by the organisation": (
+        {
+            "ec2:": (
+                "UnauthorizedOperation",
+                "not authorized to perform: ec2:DescribeInstances with an explicit deny in a service control "
+                "policy",
+            )
+        },
+        "ask the organisation's administrator",
+    ),
+    "no answer": ({"": ("ConnectionLost", "Could not connect to the endpoint URL")}, "does not answer"),
+    "no price list": (
+        {"pricing:": ("AccessDeniedException", "not authorized to perform: pricing:GetProducts")},
+        "its price in eu-west-1 is not known",
+    ),
+}
+"""What a further region answers in the first hour, and what people are told."""
+
+
+@pytest.mark.parametrize("name", list(FIRST_HOURS))
+def test_the_first_hour_with_a_further_region_that_has_a_fault(
+    two: Callable[..., Two], tmp_path: Path, name: str
+) -> None:
+    """Jobs run and end at home as if it were the only region; the note names the region and what cures it."""
+    denies, says = FIRST_HOURS[name]
+    made = two()
+    made.lines[FAR].denies = denies
+    play = DaemonInAFolder(tmp_path, made.clock, SETTINGS, rented_from=made.cloud)
+    jobs = play.service.submit([job_content(f"j{i}", hours=0.3) for i in range(2)], user="ann")["jobs"]
+    for tick in range(90):
+        if tick % 4 == 0:
+            made.cloud.refresh()
+        play.daemon.tick()
+        assert not play.daemon.standing.fault, play.daemon.standing.fault
+        if tick % 10 == 0:
+            play.daemon.look_at_nets()
+        made.clock.instant += 30.0
+    status, alerts = play.service.status(), play.service.alerts()["alerts"]
+    told = [*status["notes"], *(each["sentence"] for each in alerts), *made.said]
+    statuses = [play.service.job(job)["status"] for job in jobs]
+    play.close()
+    assert statuses == ["finished"] * 2
+    assert made.living(HOME) == 0
+    assert not [life for life in made.fake.history() if life.region == FAR]
+    assert [said for said in told if FAR in said and says in said], told
 
 
 def test_a_hard_cap_holds_while_a_region_is_cut_off(two: Callable[..., Two], tmp_path: Path) -> None:

@@ -87,11 +87,28 @@ def test_a_new_price_corrects_the_bills_of_five_weeks_once(storage: Storage) -> 
     assert cloud.asked == [["new"], ["new"]]
 
 
-def test_what_commitments_may_have_covered_stays(storage: Storage) -> None:
-    """The record has what was not covered, not list prices."""
+def test_what_commitments_may_have_covered_stays_without_list_prices(storage: Storage) -> None:
+    """The record of an older version has what was not covered, not list prices."""
     cloud = Prices()
     assert late_prices(cloud, storage).look(now=NOW, has_commitments=True) == ""
     assert cloud.asked == [[]]
+
+
+@pytest.mark.parametrize("has_commitments", [True, False])
+def test_what_commitments_did_not_cover_is_charged_at_the_late_price(
+    storage: Storage, has_commitments: bool
+) -> None:
+    """Three quarters were covered at a list price of $4; at $8 the quarter costs $2 in place of $1."""
+    (record,) = (each for each in storage.queue.past_instances(0.0) if each.node.id == "new")
+    begin = record.node.launched_at
+    node = replace(record.node, prices=((begin, 1.0),), list_prices=((begin, 4.0),))
+    storage.queue.save_instance(replace(record, node=node))
+    storage.store.amend_charge(charge_for(node))
+    before = storage.store.settled_micro_dollars()
+    found = late_prices(Prices(), storage)
+    assert "$1.00 more" in found.look(now=NOW, has_commitments=has_commitments)
+    assert storage.store.settled_micro_dollars() == before + 1_000_000
+    assert found.look(now=NOW, has_commitments=has_commitments) == ""
 
 
 def test_a_node_whose_last_prices_came_is_looked_at_without_the_others(storage: Storage) -> None:

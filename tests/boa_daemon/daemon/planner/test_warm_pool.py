@@ -156,6 +156,7 @@ def test_the_fallback_tick_ends_stopped_nodes_on_down(site: Site) -> None:
     assert daemon.storage is not None
     resort = FallbackTick(
         cloud=site.play.cloud,
+        clock=site.clock,
         fleet=daemon.fleet,
         runner=site.play.runner,
         work=daemon.work,

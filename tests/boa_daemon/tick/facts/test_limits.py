@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -46,7 +47,9 @@ def test_a_cap_is_positive_or_none(name: str) -> None:
         (Caps, "tick_seconds", False),
         (Caps, "shutdown_seconds", False),
         (Caps, "least_run_seconds", False),
+        (Caps, "late_tick_seconds", True),
         (Caps, "checkpoint_seconds", True),
+        (Caps, "refused_seconds", True),
         (Caps, "unseen_seconds", True),
         (Caps, "standing_usd_per_hour", True),
         (Steady, "minimum_hold_seconds", True),
@@ -74,7 +77,9 @@ def test_the_defaults_of_caps_and_rules_have_these_values() -> None:
     assert Caps() == Caps(
         tick_seconds=30.0,
         checkpoint_seconds=90.0,
-        shutdown_seconds=90.0,
+        late_tick_seconds=0.0,
+        refused_seconds=60.0,
+        shutdown_seconds=30.0,
         unseen_seconds=300.0,
         least_run_seconds=900.0,
         standing_usd_per_hour=0.0,
@@ -90,19 +95,25 @@ def test_the_defaults_of_caps_and_rules_have_these_values() -> None:
     assert DAY_SECONDS == 24 * 3600.0
 
 
-@pytest.mark.parametrize(("least", "launch"), [(300.0, 321.0), (321.0, 321.0), (400.0, 400.0)])
+@pytest.mark.parametrize(("least", "launch"), [(300.0, 362.0), (362.0, 362.0), (400.0, 400.0)])
 def test_stop_keep_and_launch_times_are_sums_of_the_caps_times(least: float, launch: float) -> None:
     """Every time has another value, so no two sums are equal."""
     caps = Caps(
         tick_seconds=1.0,
         checkpoint_seconds=20.0,
+        refused_seconds=40.0,
         shutdown_seconds=99.0,
         unseen_seconds=200.0,
         least_run_seconds=least,
     )
-    assert caps.stop_seconds == 20.0 + 1.0 + 99.0
-    assert caps.keep_seconds == 1.0 + 120.0
+    assert caps.gap_seconds == 1.0
+    assert caps.end_seconds == 40.0 + 1.0 + 99.0
+    assert caps.stop_seconds == 20.0 + 1.0 + 140.0
+    assert caps.keep_seconds == 1.0 + 161.0
     assert caps.launch_seconds == launch
+    late = replace(caps, late_tick_seconds=4.0)
+    assert (late.gap_seconds, late.end_seconds) == (4.0, 143.0)
+    assert late.keep_seconds == caps.keep_seconds + 3 * 3.0, "to stop, to end, and to end again"
 
 
 def test_the_history_covers_an_hour_and_the_longest_rule() -> None:

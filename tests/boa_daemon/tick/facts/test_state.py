@@ -10,6 +10,7 @@ from unnamed import by_place, hidden, hurried, unnamed
 import boa_daemon.tick
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
 from boa_daemon.tick.facts.draft import Changes
+from boa_daemon.tick.facts.pending_ends import PendingEnds
 from boa_daemon.tick.facts.plan import Plan, PlannedJobs
 from boa_daemon.tick.facts.rests import Refusal
 from boa_daemon.tick.facts.retries import ANY_RETRIES, Failure, Retries
@@ -123,13 +124,15 @@ def test_defaults_that_are_not_empty_are_listed_here() -> None:
     nothing = {"Draft.allocation": Allocation(widths={}), "Draft.changes": Changes()}
     nothing |= {"Draft.plan": Plan(), "Plan.jobs": PlannedJobs(), "JobState.terms": JobTerms()}
     assert {name: found.pop(name) for name in nothing} == nothing
+    assert isinstance(found.pop("Ports.ends"), PendingEnds)
     assert found.pop("JobTerms.retries") == Retries() == ANY_RETRIES
     assert hidden(boa_daemon.tick) == {"Decision.basis": "repr compare"}
     assert by_place(boa_daemon.tick) == []
     assert found == {
         "Caps.tick_seconds": 30.0,
         "Caps.checkpoint_seconds": 90.0,
-        "Caps.shutdown_seconds": 90.0,
+        "Caps.refused_seconds": 60.0,
+        "Caps.shutdown_seconds": 30.0,
         "Caps.unseen_seconds": 300.0,
         "Caps.least_run_seconds": 900.0,
         "Controller.unseen_seconds": 300.0,

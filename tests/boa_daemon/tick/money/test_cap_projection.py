@@ -19,11 +19,13 @@ DOLLARS = an_instance_type(gpus=1, usd_per_gpu_hour=3600.0)
 TIMES: dict[str, Any] = {
     "tick_seconds": 1.0,
     "checkpoint_seconds": 20.0,
-    "shutdown_seconds": 300.0,
+    "refused_seconds": 200.0,
+    "shutdown_seconds": 99.0,
     "unseen_seconds": 40.0,
     "least_run_seconds": 5000.0,
 }
-"""A stop takes 321 s, a node that is kept may cost 322 s, one that is launched 5000 s."""
+"""An end takes 300 s with the tick that tries it again, a stop 321 s; a node that is kept may cost 322 s, one
+that is launched 5000 s."""
 
 
 def node(name: str = "n1", *, since: float = NOON - 1000.0, **changes: Any) -> NodeState:
@@ -221,7 +223,7 @@ def test_there_is_room_again_at_the_next_tick_or_in_the_next_window() -> None:
 
 def test_a_node_costs_at_least_a_minute_even_if_it_ends_at_once() -> None:
     """Launched this second, with a shutdown of 10 s, it costs 60 s."""
-    quick = Caps(**(TIMES | {"shutdown_seconds": 10.0, "usd_per_day": 10_000.0}))
+    quick = Caps(**(TIMES | {"refused_seconds": 0.0, "shutdown_seconds": 10.0, "usd_per_day": 10_000.0}))
     projection = CapProjection(state(node(since=NOON)), quick, ending=("n1",))
     assert left(projection) == 10_000.0 - 60.0
 

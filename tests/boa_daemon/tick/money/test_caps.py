@@ -151,7 +151,7 @@ def near_the_end(**changes: Any) -> tuple[ClusterState, Caps]:
 
 
 def test_a_job_is_stopped_before_the_cap_breaks_and_its_node_ends_afterwards() -> None:
-    """Keeping the node for 240 s would cost 0.27 USD and 0.2 are left; the node ends without a hold."""
+    """Keeping the node for 270 s would cost 0.30 USD and 0.2 are left; the node ends without a hold."""
     state, caps = near_the_end()
     first = decided(state, caps, a=1)
     emptied = replace(state.nodes["n1"], gpus=(None,) * 4, idle_since=state.now)
@@ -175,7 +175,7 @@ def test_a_job_that_the_policy_does_not_know_is_also_stopped_before_the_cap_brea
 
 
 def test_a_node_is_ended_under_a_job_that_does_not_stop_in_time() -> None:
-    """At the last possible tick 120 s would cost 0.133 USD, and 0.1 is left."""
+    """At the last possible tick 150 s would cost 0.167 USD, and 0.1 is left."""
     state, caps = near_the_end(now=NOON + 3 * 3600.0 + 90.0)
     stopping = replace(state.jobs["a"], is_stopping=True)
 
@@ -186,12 +186,12 @@ def test_a_node_is_ended_under_a_job_that_does_not_stop_in_time() -> None:
 
 
 def test_the_plan_wakes_up_when_keeping_a_node_could_break_the_cap() -> None:
-    """2 USD are left, which is 1800 s at 4 USD per hour; keeping counts 240 s ahead."""
+    """2 USD are left, which is 1800 s at 4 USD per hour; keeping counts 270 s ahead."""
     state, _ = near_the_end()
     decision = decided(state, Caps(usd_per_day=14.0), a=1)
 
     assert decision.actions == ()
-    assert decision.wake_at == pytest.approx(state.now + 1800.0 - 240.0, abs=0.01)
+    assert decision.wake_at == pytest.approx(state.now + 1800.0 - 270.0, abs=0.01)
 
 
 def test_a_launch_shortly_before_midnight_must_fit_under_tomorrows_cap() -> None:
@@ -230,12 +230,12 @@ def test_no_round_is_scheduled_while_a_cap_allows_no_node_and_none_is_here() -> 
 
 
 def test_a_spot_node_is_projected_at_the_price_of_its_type() -> None:
-    """The spot price may rise: keeping the node for 240 s may cost 0.27 USD, not 0.07."""
+    """The spot price may rise: keeping the node for 270 s may cost 0.30 USD, not 0.08."""
     node = replace(a_node("n1", launched_at=NOON), market="spot", prices=((NOON, 1.0),))
     state = a_state(a_job("a"), nodes=[node], held={"a": some_slots("n1", 0)}, now=NOON)
 
     assert kinds(decided(state, Caps(usd_per_day=0.2), a=1)) == [StopJob]
-    assert kinds(decided(state, Caps(usd_per_day=0.3), a=1)) == []
+    assert kinds(decided(state, Caps(usd_per_day=0.31), a=1)) == []
 
 
 def test_the_cap_on_instances_also_limits_the_nodes_of_the_plan() -> None:
@@ -509,12 +509,12 @@ def test_a_node_with_an_unknown_job_is_given_back_first() -> None:
 
 
 def test_no_more_nodes_are_forced_to_end_than_the_cap_requires() -> None:
-    """With money for 121 s no node is forced to end, for 119 s one, for 89 s both."""
+    """With money for 151 s no node is forced to end, for 149 s one, for 119 s both."""
     nodes = [a_node(name, launched_at=NOON - 3600.0) for name in ("n1", "n2")]
     held = {"a": some_slots("n1", 0), "b": some_slots("n2", 0)}
     state = a_state(a_job("a"), a_job("b"), nodes=nodes, held=held, now=NOON)
     second = 2 * 4.0 / 3600.0
-    for seconds, forced in ((121.0, ()), (119.0, ("n1",)), (89.0, ("n1", "n2"))):
+    for seconds, forced in ((151.0, ()), (149.0, ("n1",)), (119.0, ("n1", "n2"))):
         projection = CapProjection(state, Caps(usd_per_day=8.0 + seconds * second))
         assert _forced(["n1", "n2"], projection) == forced
 

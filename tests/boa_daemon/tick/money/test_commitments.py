@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 from boa_daemon.testing import a_node, an_instance_type
 from boa_daemon.tick.facts.limits import FixedCost
-from boa_daemon.tick.money.commitments import CommitmentLevel, SiteCommitments
+from boa_daemon.tick.money.commitments import CommitmentLevel, SiteCommitments, at_list_prices
 from boa_daemon.tick.money.ledger import bill
 
 KIND = an_instance_type()
@@ -62,5 +63,27 @@ def test_what_is_not_covered_follows_the_list_price_and_what_never_ran_is_free()
     never = replace(plain, phase="terminated", ended_at=0.0, prices=((0.0, 0.0),))
 
     assert before["n"].usd_per_hour == 0.5 * KIND.usd_per_hour
-    assert after["n"].prices == (*before["n"].prices, (100.0, 1.5 * KIND.usd_per_hour))
+    assert after["n"].prices == (*before["n"].prices, (60.0, 1.5 * KIND.usd_per_hour)), "since its date"
     assert bill(paid.priced([never], after, 200.0)["n"], until=200.0) == 0
+
+
+def test_the_part_that_was_paid_stays_while_list_prices_become_known() -> None:
+    """A quarter was paid, then all, then nothing; the list price doubles in the middle of each."""
+    paid = ((0.0, 1.0), (100.0, 4.0), (200.0, 0.0))
+    node = replace(a_node("n", kind=KIND, launched_at=0.0), prices=paid, list_prices=((0.0, 4.0),))
+    for at in (50.0, 150.0, 250.0):
+        late = at_list_prices(node, ((0.0, 4.0), (at, 8.0)))
+        assert late.list_prices == ((0.0, 4.0), (at, 8.0))
+        assert at_list_prices(late, ((0.0, 4.0),)).prices == paid, "and back again"
+        for instant in (0.0, 50.0, 100.0, 150.0, 200.0, 250.0):
+            before = next(usd for since, usd in reversed(paid) if since <= instant)
+            after = next(usd for since, usd in reversed(late.prices) if since <= instant)
+            assert after == before * (2.0 if instant >= at else 1.0)
+        assert all(first[1] != second[1] for first, second in pairwise(late.prices))
+
+
+def test_a_node_of_an_older_record_keeps_what_it_was_charged() -> None:
+    """Its list prices were not written down; they are from now on."""
+    node = replace(a_node("n", kind=KIND, launched_at=0.0), prices=((0.0, 1.0),))
+    late = at_list_prices(node, ((0.0, 4.0), (50.0, 8.0)))
+    assert (late.prices, late.list_prices) == (node.prices, ((0.0, 4.0), (50.0, 8.0)))

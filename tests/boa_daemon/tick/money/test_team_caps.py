@@ -159,7 +159,13 @@ def test_a_job_that_the_policy_does_not_know_counts_towards_its_teams_cap() -> N
 
 SECOND = InstanceType(name="s", gpus=4, usd_per_hour=4 * 3600.0, gpu_type="gpu")
 """Each GPU costs a dollar a second."""
-TIMES = Caps(tick_seconds=10.0, checkpoint_seconds=60.0, shutdown_seconds=50.0, least_run_seconds=500.0)
+TIMES = Caps(
+    tick_seconds=10.0,
+    checkpoint_seconds=60.0,
+    refused_seconds=30.0,
+    shutdown_seconds=10.0,
+    least_run_seconds=500.0,
+)
 """A stop takes 120 s, a job that goes on may cost 130 s, one that starts 500 s."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aws_rigs import AwsRig, RigMaker, a_launch, ends
@@ -16,7 +17,8 @@ from boa_daemon.backends.aws.instances.events import Notice
 from boa_daemon.backends.aws.instances.node_states import NODE_STATES
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing.fake_terms import Lifetime, Terms
-from boa_daemon.tick.facts.ports import Launched, Refused
+from boa_daemon.tick.facts.pending_ends import PendingEnds
+from boa_daemon.tick.facts.ports import Accepted, Launched, Refused
 from boa_daemon.tick.facts.state import NodeState
 from boa_daemon.tick.money.ledger import bill, charge_for
 
@@ -128,6 +130,71 @@ def _not_ended(rig: AwsRig) -> None:
     rig.pass_time(61.0)
     rig.cloud.nodes()
     assert rig.fake.live() == []
+
+
+def _end_refused(rig: AwsRig) -> None:
+    name = _launched(rig)
+    rig.fake.faults.plan("TerminateInstances", "error:OperationNotPermitted", times=1)
+    (outcome,) = rig.cloud.terminate(ends(name)).values()
+    assert isinstance(outcome, Refused)
+    refused = PendingEnds()
+    refused.note([(name, outcome)], at=rig.clock.now())
+    assert refused.lasting(rig.clock.now()).keys() == {name}
+    assert _only(rig).phase == "ready", "it is not ended, and costs on"
+    assert isinstance(rig.cloud.terminate(ends(name))[name], Accepted)
+    assert rig.fake.live() == []
+
+
+def _listed(rig: AwsRig, edit: Callable[[dict[str, Any]], None]) -> None:
+    """Change how EC2 lists each instance from now on."""
+    real = rig.cloud.calls._call_once
+
+    def once(operation: str, region: str, arguments: Any) -> Any:
+        answer = real(operation, region, arguments)
+        if operation == "ec2:DescribeInstances":
+            for row in answer["Reservations"]:
+                for each in row["Instances"]:
+                    edit(each)
+        return answer
+
+    rig.cloud.calls._call_once = once  # type: ignore[method-assign]
+
+
+def _tags_copied(rig: AwsRig) -> None:
+    name = _launched(rig)
+    (ours,) = rig.cloud._instances
+    request = {"ImageId": ours["ImageId"], "InstanceType": ours["InstanceType"], "MinCount": 1, "MaxCount": 1}
+    tags = [{"ResourceType": "instance", "Tags": ours["Tags"]}]
+    made = rig.cloud.calls.call("ec2:RunInstances", **request, TagSpecifications=tags)
+    copy = made["Instances"][0]["InstanceId"]
+    _listed(rig, lambda each: each.update(ClientToken="a-uuid" if each["InstanceId"] == copy else "boa-x"))
+    assert [node.id for node in rig.cloud.nodes()] == [name]
+    assert copy in rig.cloud.nets()["tags"]()
+    rig.pass_time(3 * 3600.0)
+    rig.cloud.nodes()
+    assert copy not in rig.cloud.sweep()
+    assert copy in [life.id for life in rig.fake.live()]
+
+
+def _made_another_type(rig: AwsRig) -> None:
+    name = _launched(rig)
+    rig.pass_time(3600.0)
+    rig.fake.restart(name)
+    rig.fake.backend(_life(rig, name).region).get_instance(name).instance_type = "g5.12xlarge"
+    rig.cloud.nodes()
+    (node,) = [node for node in rig.cloud.nodes() if node.ended_at is None]
+    usd = rig.cloud.market.list_price("g5.12xlarge")
+    assert usd is not None
+    assert node.prices[-1][1] == pytest.approx(usd)
+    assert any("somebody has made it a g5.12xlarge" in said for said in rig.said)
+
+
+def _own_tenancy(rig: AwsRig) -> None:
+    _launched(rig)
+    _listed(rig, lambda each: each["Placement"].update(Tenancy="dedicated"))
+    for _ in range(3):
+        rig.cloud.nodes()
+    assert sum("has tenancy dedicated" in said for said in rig.said) == 1
 
 
 def _pooled(rig: AwsRig) -> None:
@@ -360,6 +427,10 @@ _TRIES: dict[str, Callable[[AwsRig], None]] = {
     "announced": _announced,
     "not stopped": _not_stopped,
     "not ended": _not_ended,
+    "end refused": _end_refused,
+    "tags copied": _tags_copied,
+    "made another type": _made_another_type,
+    "own tenancy": _own_tenancy,
     "pooled": _pooled,
     "stopping": _stopping,
     "stopped by others": _stopped_by_others,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -113,3 +114,24 @@ def test_an_instance_that_shuts_down_is_not_ended_again() -> None:
     assert len(calls.asked) == 1
     releaser.follow_up({})
     assert releaser.asked == frozenset()
+
+
+def test_an_end_without_an_answer_is_repeated_within_seconds_and_then_each_minute() -> None:
+    """The tick does not order it again, as the end may have been done; an answer ends the short waits."""
+    calls = Ends({"i-1": "ConnectionLost"})
+    releaser, clock, _ = a_releaser(calls)
+    assert isinstance(releaser.terminate(["i-1"])["i-1"], Unknown)
+    tried = [clock.instant]
+    for _ in range(200):
+        clock.instant += 1.0
+        before = len(calls.asked)
+        releaser.follow_up({"i-1": "running"})
+        tried += [clock.instant] * (len(calls.asked) - before)
+    assert [after - before for before, after in pairwise(tried)] == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    calls.codes.clear()
+    clock.instant += 60.0
+    releaser.follow_up({"i-1": "running"})
+    count = len(calls.asked)
+    clock.instant += 59.0
+    releaser.follow_up({"i-1": "running"})
+    assert len(calls.asked) == count
