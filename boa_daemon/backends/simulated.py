@@ -183,21 +183,21 @@ class FileCloud(Provider):
                 ended.append(name)
         return ended
 
-    def _stop(self, name: NodeId) -> None:
-        """Begin the stopped life of a node whose run just ended; only its disk costs money."""
+    def _stop(self, name: NodeId, *, at: float) -> None:
+        """Begin the stopped life of a node whose run ended at an instant; only its disk costs money."""
         (text,) = self._file.execute("SELECT node FROM nodes WHERE id = ?", (name,)).fetchone()
-        node, now = loads(text), self._clock.now()
+        node = loads(text)
         stopped = replace(
             node,
             id=next_life(name),
             phase="stopped",
-            launched_at=now,
+            launched_at=at,
             launched_by="",
-            prices=((now, 0.0),),
+            prices=((at, 0.0),),
             extras=(("disk", DISK_USD_PER_HOUR),),
         )
         self._file.execute(
-            "INSERT INTO nodes VALUES (?, '', ?, ?, NULL)", (stopped.id, dumps(stopped), now)
+            "INSERT INTO nodes VALUES (?, '', ?, ?, NULL)", (stopped.id, dumps(stopped), at)
         ).close()
 
     def _described(self, name: NodeId, action: LaunchNodes) -> str:
@@ -234,7 +234,7 @@ class FileCloud(Provider):
             for name, (at, stops) in orders.items():
                 keeps = stops and not self._is_stopped(name)
                 if self._end([name], at=at) and keeps:
-                    self._stop(name)
+                    self._stop(name, at=at)
         for name in orders:
             self._orders.pop(name, None)
 

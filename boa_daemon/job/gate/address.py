@@ -25,6 +25,11 @@ class BadAddress(ValueError):
     """A gate address that is malformed."""
 
 
+def _is_number(text: str, most_digits: int) -> bool:
+    # Python's `isdigit` takes digits that `int` does not, and `int` refuses thousands of them.
+    return text.isascii() and text.isdigit() and len(text) <= most_digits
+
+
 @dataclass(frozen=True)
 class GateAddress:
     """The gate's address: a unix socket's `path`, or `host` and `port`; with the fields of the query."""
@@ -59,7 +64,7 @@ class GateAddress:
         if not 0.0 < answer_seconds <= 1.0:
             raise BadAddress(f"answer_ms must lie between 0 and 1000; got {options['answer_ms']}")
         generation = options.get("generation", "0")
-        if not generation.isdecimal():
+        if not _is_number(generation, 18):
             raise BadAddress(f"generation must be a whole number; got {generation!r}")
         found = cls(
             token_file=options.get("token_file", ""),
@@ -71,7 +76,7 @@ class GateAddress:
         if kind == "unix" and rest:
             return replace(found, path=unquote(rest))
         host, _, port = rest.rpartition(":")
-        if kind == "tcp" and host and port.isdigit() and int(port) < 65536:
+        if kind == "tcp" and host and _is_number(port, 5) and int(port) < 65536:
             return replace(found, host=host.strip("[]"), port=int(port))
         raise BadAddress(f"a gate address is {_FORMS}; got {text!r}")
 
@@ -95,7 +100,7 @@ class GateAddress:
         Raises:
             OSError: when the file cannot be read.
         """
-        return Path(self.token_file).read_text(encoding="utf-8").strip()
+        return Path(self.token_file).read_text(encoding="utf-8", errors="replace").strip()
 
     def connect(self, *, timeout_seconds: float) -> socket.socket:
         """Return a socket that is connected to the gate.

@@ -27,7 +27,7 @@ def find_address(text: str) -> GateAddress | None:
         content = json.loads(Path(text).expanduser().read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError, RuntimeError) as fault:
         raise BadAddress(f"{text} holds no gate address: {fault}") from None
     if isinstance(content, dict) and "address" not in content:
         return None

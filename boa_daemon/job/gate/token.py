@@ -44,7 +44,7 @@ def as_gate(nonce: str, challenge: str) -> str:
 
 def is_proof(answer: str, *, token: str, nonce: str) -> bool:
     """Return whether an answer proves that its sender has the token; compares in constant time."""
-    return hmac.compare_digest(answer.encode(), prove(token, nonce).encode())
+    return answer.isascii() and hmac.compare_digest(answer, prove(token, nonce))
 
 
 def read_token(path: Path) -> str:

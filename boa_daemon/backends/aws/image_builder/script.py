@@ -16,9 +16,7 @@ from boa_daemon.job.run_options import IMAGE_FORM
 
 DONE = "BOA_IMAGE_HOLDS"
 _FOLDER = "/var/lib/boa-image"
-_REQUIREMENT = re.compile(
-    r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?([<>=!~]=?[A-Za-z0-9.*+!_-]+)?$"
-)
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?([<>=!~]=?[A-Za-z0-9.*+!_-]+)?")
 _SCRIPT = """#!/bin/bash
 set -eu -o pipefail
 mkdir -p @FOLDER@
@@ -53,12 +51,12 @@ def check(*, pip: Sequence[str], containers: Sequence[str]) -> None:
         InputError: for the first malformed one.
     """
     for each in pip:
-        if not _REQUIREMENT.match(each):
+        if not _REQUIREMENT.fullmatch(each):
             raise InputError(
                 f"--pip {each!r} is not a requirement of pip", hint="For example torch, or torch==2.9.0"
             )
     for each in containers:
-        if not re.match(IMAGE_FORM, each) or each.startswith("/"):
+        if not re.fullmatch(IMAGE_FORM, each) or each.startswith("/"):
             raise InputError(
                 f"--container {each!r} is not an image of a registry", hint="For example org/image:tag"
             )

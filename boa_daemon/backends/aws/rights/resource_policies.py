@@ -34,9 +34,12 @@ def bucket_policy(arn: object, below: object) -> dict[str, Any]:
 def absent_statements(wanted: Mapping[str, Any], standing: str) -> list[tuple[str, str]]:
     """Return (statement, sentence) for each wanted statement that is not in the existing policy (JSON)."""
     try:
-        document = json.loads(standing) if standing else {}
-        there = [_comparable(each) for each in document.get("Statement", ())]
-    except (ValueError, AttributeError):
+        statements = json.loads(standing or "{}").get("Statement", ())
+        # A policy of one statement may have it without a list.
+        there = [
+            _comparable(each) for each in ([statements] if isinstance(statements, Mapping) else statements)
+        ]
+    except (ValueError, AttributeError, TypeError):
         there = []
     return [
         (

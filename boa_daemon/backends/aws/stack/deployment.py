@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ from boa_daemon.errors import CloudFailed
 
 _LOOK_SECONDS = 5.0
 _DELETE_BATCH = 1000
+_BEGINS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")
+"""States of the stack itself with which an order begins; a rollback belongs to the order that failed."""
 
 
 class StackFailed(CloudFailed):
@@ -192,17 +195,26 @@ class Stack:
                 raise self._failed(found)
             self._sleep(_LOOK_SECONDS)
 
+    def _events(self) -> Iterator[dict[str, Any]]:
+        """Yield the events of the last order, newest first: those of earlier orders stay in the list.
+
+        Raises:
+            CallFailed: when AWS refuses.
+        """
+        for event in self.calls.pages(
+            "cloudformation:DescribeStackEvents", "StackEvents", StackName=self.name
+        ):
+            yield event
+            if event.get("LogicalResourceId") == self.name and event.get("ResourceStatus") in _BEGINS:
+                return
+
     def _failed(self, found: Mapping[str, Any]) -> StackFailed:
         """Return the error of a failed stack: the first resource that failed, and why."""
         said = str(found.get("StackStatusReason", ""))
-        try:
-            events = self.calls.call("cloudformation:DescribeStackEvents", StackName=self.name)
-        except CallFailed:
-            events = {}
-        for event in reversed(events.get("StackEvents", ())):
-            if str(event.get("ResourceStatus", "")).endswith("FAILED"):
-                said = f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
-                break
+        with suppress(CallFailed):
+            for event in self._events():
+                if str(event.get("ResourceStatus", "")).endswith("FAILED"):
+                    said = f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
         status = str(found["StackStatus"])
         return StackFailed(
             f"stack {self.name} is {status}" + (f": {said}" if said else ""),
