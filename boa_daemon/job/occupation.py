@@ -66,7 +66,7 @@ class Occupation:
     def _works(self, pid: int, used: dict[int, tuple[int, int]], seconds: float) -> bool:
         if pid not in used or pid not in self._used or _waits_for_disk(pid):
             return True
-        ticks, moved = (after - before for after, before in zip(used[pid], self._used[pid], strict=True))
+        ticks, moved = (after - before for after, before in zip(used[pid], self._used[pid]))
         cores = ticks / os.sysconf("SC_CLK_TCK") / seconds
         return cores >= CORES or moved / seconds >= BYTES_PER_SECOND
 

@@ -24,10 +24,9 @@ from boa_daemon.cli.common.daemon_client import (
     usd,
 )
 from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, print_json, show, stdout_console
-from boa_daemon.cli.common.planning_options import second_limit_text
 from boa_daemon.daemon.money.cost_groupings import grouping
 from boa_daemon.errors import PARTLY_DONE, InputError
-from boa_daemon.planning.promises import few_jobs, loss_text, why_a_range
+from boa_daemon.planning.promise_text import few_jobs, loss_text, second_limit_text, why_a_range
 from boa_daemon.units import HOURS_PER_MONTH, PER_HOUR, Per, counted, format_hours
 
 WATCH_SECONDS = 2.0

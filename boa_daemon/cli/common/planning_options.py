@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -262,25 +262,6 @@ def beyond_text(beyond: BeyondKnee, unit: str, per: Per = PER_HOUR) -> str:
         f"The last {money(beyond.spend, unit, per)} of it buy {format_hours(beyond.saved_hours)} less "
         f"waiting ({beyond.saved_fraction:.1%})"
     )
-
-
-def second_limit_text(limit: Mapping[str, Any], unit: str = "usd", per: Per = PER_HOUR) -> str:
-    """Return what a limit beside the budget costs in waiting (`SecondLimit.to_document`)."""
-    setting, under, floor = limit["setting"], limit["mean_jct_hours"], limit["floor_mean_jct_hours"]
-    leaves = "" if limit["spend"] is None else f", which leaves {money(limit['spend'], unit, per)} to jobs,"
-    without, short = limit["without_mean_jct_hours"], limit.get("short_fraction")
-    often = "" if short is None else f"; the plan needs more nodes for {short:.0%} of the time"
-    if under is None:
-        said = f"Under {setting}{leaves} more and more jobs wait, where they take {format_hours(without)} "
-        said += "without it"
-    elif under <= 1.001 * without:
-        return f"Under {setting} jobs wait longer than the plan says when many are there at once{often}."
-    else:
-        said = f"Under {setting}{leaves} jobs take at least {format_hours(under)}, without it "
-        said += f"{format_hours(without)}{often}"
-    if floor is not None and (under is None or floor < 0.99 * under):
-        return f"{said}; more money under it brings them to {format_hours(floor)} at best."
-    return f"{said}; more money under it buys nothing."
 
 
 def print_heading(console: Console, text: str) -> None:

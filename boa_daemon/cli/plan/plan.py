@@ -57,7 +57,8 @@ from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.budget_plan import best_effort_plan, budget_plan, with_trace
 from boa_daemon.planning.exports import EXPORT_KINDS, export
 from boa_daemon.planning.plan_documents import infeasible_document
-from boa_daemon.planning.promises import pace_of, promise_rows, promise_sentence
+from boa_daemon.planning.promise_text import promise_sentence
+from boa_daemon.planning.promises import pace_of, promise_rows
 from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
 from boa_daemon.sim.spot_market import on_both_markets, saves_of
 from boa_daemon.traces.rates import work_of

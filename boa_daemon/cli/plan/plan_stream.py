@@ -13,7 +13,6 @@ from boa_daemon.cli.common.planning_options import (
     money,
     phases_text,
     runs,
-    second_limit_text,
     share_text,
     width_text,
 )
@@ -22,6 +21,7 @@ from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import paid_sentence
 from boa_daemon.planning.plan_documents import has_weights
 from boa_daemon.planning.plots import as_picture, curve_figure, curve_plot, curve_words
+from boa_daemon.planning.promise_text import second_limit_text
 from boa_daemon.planning.report_page import Picture
 from boa_daemon.tick.room.shortfall import shortfall_sentence
 from boa_daemon.units import HOURS_PER_MONTH, PER_HOUR, Per, counted, format_hours

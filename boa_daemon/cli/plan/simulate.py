@@ -30,7 +30,6 @@ from boa_daemon.cli.common.planning_options import (
     indented_lines,
     last_dollars,
     money,
-    second_limit_text,
 )
 from boa_daemon.cli.common.simulation_options import (
     BootOption,
@@ -48,7 +47,8 @@ from boa_daemon.errors import InputError
 from boa_daemon.learning.width_trials import FRACTION, most_wasted
 from boa_daemon.planning.curve import Curve
 from boa_daemon.planning.paid_commitments import PaidCommitments, paid_sentence
-from boa_daemon.planning.promises import promise_rows, promise_sentence
+from boa_daemon.planning.promise_text import promise_sentence, second_limit_text
+from boa_daemon.planning.promises import promise_rows
 from boa_daemon.planning.rentals import Rental, load_between
 from boa_daemon.planning.second_limit import Limits
 from boa_daemon.sim.budget_tuning import tune_planning_budget

@@ -22,7 +22,6 @@ from boa_daemon.cli.common.planning_options import (
     cell,
     indented_lines,
     money_up,
-    second_limit_text,
 )
 from boa_daemon.cli.common.report import ReportOption, check_report, write_report
 from boa_daemon.cli.common.task_progress import OnOption, OutOption, tasks_with_progress
@@ -36,6 +35,7 @@ from boa_daemon.planning.plots import (
     scenario_figure,
     scenario_words,
 )
+from boa_daemon.planning.promise_text import second_limit_text
 from boa_daemon.planning.scenario_runs import sentences
 from boa_daemon.planning.whatif import BaseKind, why_later, with_differences
 from boa_daemon.units import PER_HOUR, Per, counted, format_hours, per_of

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from load_scenarios import PROBLEM
 
-from boa_daemon.planning.promises import loss_text, pace_of, promise_rows, promise_sentence
+from boa_daemon.planning.promise_text import loss_text, promise_sentence
+from boa_daemon.planning.promises import pace_of, promise_rows
 from policies.online.rhythm import SeenLoad
 
 

@@ -105,14 +105,14 @@ def test_releases_of_the_plan_come_before_ends_of_stopped_nodes() -> None:
 def test_nodes_are_stopped_only_as_far_as_the_caps_pay_for_their_disks(disks: float, stopping: int) -> None:
     """The day's cap pays for the nodes until their end, and for some disks at 0.02 USD per hour for 900 s."""
     nodes = [idle(name) for name in "abc"]
-    gone = 3 * (4.0 + 0.02) * (NOW + 90.0) / 3600.0
+    gone = 3 * (4.0 + 0.02) * (NOW + Caps().end_seconds) / 3600.0
     caps = Caps(usd_per_day=gone + disks * 0.02 * 900.0 / 3600.0)
     assert len(warmed(nodes, pool=9, caps=caps, releases=("a", "b", "c")).stopping) == stopping
 
 
 def test_launches_are_paid_before_disks_of_stopped_nodes() -> None:
     """The launch uses up the money for the disk; with money for both the node is stopped."""
-    caps = Caps(usd_per_day=4.02 * (NOW + 90.0) / 3600.0 + 1.1 * 0.02 * 900.0 / 3600.0)
+    caps = Caps(usd_per_day=4.02 * (NOW + Caps().end_seconds) / 3600.0 + 1.1 * 0.02 * 900.0 / 3600.0)
     richer = replace(caps, usd_per_day=(caps.usd_per_day or 0.0) + 4.0 * 900.0 / 3600.0)
     other = {"instance_types": {"new-x4": an_instance_type(gpu_type="new")}, "launches": {"new-x4": 1}}
     for money, plan, stopping in ((caps, {}, ("a",)), (caps, other, ()), (richer, other, ("a",))):
