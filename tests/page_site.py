@@ -111,7 +111,7 @@ def a_day(folder: Path, *, hours: float = 24.0, now: float | None = None) -> Dae
             "speech": {"members": ["dora"], "usd_per_month_cap": 4000.0, "share": 1.0},
         },
         "workload": {"classes": str(folder / "classes.yaml")},
-        "daemon": {"tick_seconds": 30.0},
+        "daemon": {"tick_seconds": 60.0},
     }
     found = DaemonInAFolder(folder, clock, settings, wrap_runner=lambda inner: Talking(inner, clock))
     draw = random.Random(3)

@@ -2,7 +2,8 @@
 
 A tick is late because an earlier one took long, a machine slept or its processor was busy. The time from the
 beginning of a tick, which counts what nodes cost, to the end of the next one, which can end them, is measured
-on the daemon's clock. What was seen within a day may be seen again.
+on the daemon's clock. What was seen twice within a day may be seen again; a machine that slept once, for a
+move or an upgrade, leaves money for the work of the day.
 """
 
 from __future__ import annotations
@@ -20,24 +21,26 @@ STEP_SECONDS = 10.0
 
 
 class TickGaps:
-    """The longest gap of each of the last hours, in seconds."""
+    """The two longest gaps of each of the last hours, in seconds."""
 
     def __init__(self) -> None:
         self._began: float | None = None
-        self._by_hour: dict[int, float] = {}
+        self._by_hour: dict[int, list[float]] = {}
 
     def note(self, *, began: float, ended: float) -> None:
         """Take in a tick that began and ended at these instants."""
         if self._began is not None:
             hour, gap = int(ended // 3600.0), ended - self._began
-            self._by_hour[hour] = max(gap, self._by_hour.get(hour, 0.0))
-            self._by_hour = {each: gap for each, gap in self._by_hour.items() if hour - each < HOURS}
+            self._by_hour[hour] = sorted([*self._by_hour.get(hour, []), gap])[-2:]
+            self._by_hour = {each: gaps for each, gaps in self._by_hour.items() if hour - each < HOURS}
         self._began = began
 
     def longest(self) -> float:
-        """Return the longest gap within a day, rounded up; 0 before the second tick."""
-        longest = max(self._by_hour.values(), default=0.0)
-        return min(STEP_SECONDS * ceil(longest / STEP_SECONDS), MOST_SECONDS)
+        """Return the longest gap that came twice within a day, rounded up; 0 before there are two."""
+        longest = sorted(gap for gaps in self._by_hour.values() for gap in gaps)[-2:]
+        if len(longest) < 2:
+            return 0.0
+        return min(STEP_SECONDS * ceil(longest[0] / STEP_SECONDS), MOST_SECONDS)
 
 
 def gap_note(longest_seconds: float, tick_seconds: float) -> str:
@@ -45,7 +48,8 @@ def gap_note(longest_seconds: float, tick_seconds: float) -> str:
     if longest_seconds <= ALLOWED_TICKS * tick_seconds:
         return ""
     return (
-        f"ticks came up to {longest_seconds:.0f} s apart, and [daemon] tick_seconds is {tick_seconds:g}: "
-        "for a day the caps set aside what nodes cost in that time, so that jobs stop earlier before a cap. "
-        "See whether this machine sleeps or is busy, or whether ticks take long (`boa status`)"
+        f"ticks came {longest_seconds:.0f} s apart or more, twice within a day, and [daemon] tick_seconds is "
+        f"{tick_seconds:g}: for a day the caps set aside what nodes cost in that time, so that jobs stop "
+        "earlier before a cap. See whether this machine sleeps or is busy, or whether ticks take long "
+        "(`boa status`)"
     )

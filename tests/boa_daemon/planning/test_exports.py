@@ -227,8 +227,11 @@ def test_json_has_the_text(classes: Path) -> None:
     ("flags", "said"),
     [
         (["--export", "karpentr"], "Did you mean 'karpenter'"),
-        (["--export", "kueue", "--jobs", "examples/jobs.csv"], "--export does not go with --jobs"),
-        (["--export", "kueue", "--cloud", "all"], "--export does not go with --jobs and --cloud"),
+        (
+            ["--export", "kueue", "--jobs", "examples/jobs.csv"],
+            "--export does not go with --cloud and a list",
+        ),
+        (["--export", "kueue", "--cloud", "all"], "--export does not go with --cloud and a list"),
     ],
 )
 def test_refused(flags: list[str], said: str, classes: Path) -> None:

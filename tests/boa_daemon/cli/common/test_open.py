@@ -58,7 +58,7 @@ def test_open_is_refused_for_a_list_of_jobs(
     """The page draws the curve of a stream of jobs, and a list has none."""
     words = ("plan", "--classes", str(TWO), "--jobs", str(EXAMPLES / "jobs.csv"), "--budget", "100", "--open")
     assert exit_code(monkeypatch, *words) == 2
-    assert "--open draws a stream of jobs" in capsys.readouterr().err
+    assert "--open is for a stream of jobs" in capsys.readouterr().err
 
 
 @pytest.mark.exhaustive
