@@ -16,6 +16,8 @@ HOURS = 24
 """Hours for which a gap is remembered."""
 MOST_SECONDS = 3600.0
 """Longest gap that is set aside for: a machine that sleeps all night would leave no money for work."""
+TOLD_SECONDS = 60.0
+"""Shorter gaps are set aside for and not told: with ticks of a second a busy machine has some all the time."""
 STEP_SECONDS = 10.0
 """Gaps are rounded up to this, so that rules change seldom."""
 
@@ -45,7 +47,7 @@ class TickGaps:
 
 def gap_note(longest_seconds: float, tick_seconds: float) -> str:
     """Return a note that ticks come later than every site allows for; empty if they do not."""
-    if longest_seconds <= ALLOWED_TICKS * tick_seconds:
+    if longest_seconds <= max(ALLOWED_TICKS * tick_seconds, TOLD_SECONDS):
         return ""
     return (
         f"ticks came {longest_seconds:.0f} s apart or more, twice within a day, and [daemon] tick_seconds is "

@@ -42,3 +42,5 @@ def test_people_are_told_when_ticks_come_later_than_every_site_allows_for() -> N
     """Four times the period is allowed for without having been seen."""
     assert gap_note(120.0, 30.0) == ""
     assert "130 s apart" in gap_note(130.0, 30.0)
+    assert gap_note(60.0, 1.0) == "", "a busy machine with short ticks"
+    assert "70 s apart" in gap_note(70.0, 1.0)
