@@ -17,7 +17,7 @@ HOURS = 24
 MOST_SECONDS = 3600.0
 """Longest gap that is set aside for: a machine that sleeps all night would leave no money for work."""
 TOLD_SECONDS = 60.0
-"""Shorter gaps are set aside for and not told: with ticks of a second a busy machine has some all the time."""
+"""Shorter gaps are set aside for and not told: with short ticks a busy machine has some all the time."""
 STEP_SECONDS = 10.0
 """Gaps are rounded up to this, so that rules change seldom."""
 
