@@ -42,10 +42,11 @@ def cause_of(end: Mapping[str, Any], failure: Mapping[str, Any] | None) -> tuple
         return ("disk-full" if failure["errno"] in _FULL else "error"), said
     if end["out_of_memory"]:
         return "out-of-memory", _memory_sentence(end)
+    if end.get("disk_full"):
+        # Whatever the code: a script that could not be written is missing, too.
+        return "disk-full", "the disk of its folder is full"
     if code in _MISSING_CODES:
         return "missing-command", ""  # The last line of the shell or the keeper tells which command.
-    if end.get("disk_full"):
-        return "disk-full", "the disk of its folder is full"
     if code is not None and (code < 0 or code > 128):
         return "signal", ""
     return "error", ""

@@ -176,7 +176,7 @@ def test_a_bad_gate_address_is_reported_and_training_goes_on(
 
     assert capsys.readouterr().err.startswith("boa gate: off, ")
     assert GatedModel.attach(model, address="nonsense") is None
-    assert "unix:PATH or tcp:HOST:PORT" in capsys.readouterr().out
+    assert "unix:PATH or tcp:HOST:PORT" in capsys.readouterr().err
 
 
 def test_a_hook_of_the_script_replaces_the_gates_hook(

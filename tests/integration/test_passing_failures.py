@@ -55,7 +55,10 @@ def runs(site: Site) -> str:
     """Submit a job that goes on, and wait until it runs and a tick has recorded that."""
     job = starts(site)
     wait_for((site.folder / "state" / "last_state").exists, site)
-    wait_for(lambda: any((site.folder / "state" / "jobs").glob("*/g1/n0/keeper.json")), site)
+    courses = (site.folder / "state" / "jobs").glob
+    wait_for(
+        lambda: any('"child": 0' not in file.read_text() for file in courses("*/g1/n0/course.json")), site
+    )
     return job
 
 

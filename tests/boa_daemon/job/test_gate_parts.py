@@ -96,14 +96,14 @@ def test_without_a_token_there_is_no_connection(
     assert (opened(address, timing), capsys.readouterr().out) == (None, "")
     token.unlink()
     assert opened(address, timing) is None
-    assert capsys.readouterr().out.startswith("boa gate: off, ")
+    assert capsys.readouterr().err.startswith("boa gate: off, ")
 
 
 def test_an_address_that_is_malformed_is_told_and_stops_no_job(capsys: pytest.CaptureFixture[str]) -> None:
     """No address is none."""
     assert (parts.find(""), capsys.readouterr().out) == (None, "")
     assert parts.find("tcp:h:²") is None
-    assert capsys.readouterr().out.startswith("boa gate: off, a gate address is")
+    assert capsys.readouterr().err.startswith("boa gate: off, a gate address is")
     assert parts.find("unix:/a") == GateAddress(path="/a")
 
 
