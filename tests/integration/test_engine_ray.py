@@ -166,6 +166,39 @@ def gpus_taken() -> dict[str, float]:
     return dict(taken)
 
 
+@pytest.mark.exhaustive
+@pytest.mark.enable_socket
+@pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["while it runs", "while no daemon runs"])
+def test_a_job_whose_folder_somebody_deleted_leaves_its_nodes(
+    cluster: tuple[Any, dict[str, Any]], tmp_path: Path, is_restarted: bool
+) -> None:
+    """It stayed unknown, its processes ran on, and its placement group kept their GPUs."""
+    ray_cluster, _ = cluster
+    engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
+    bench = Bench(engine=engine, workdir=tmp_path)
+    run = f"{NUMPY} --steps 100000 --pause 0.01"
+    bench.admit(run)
+    bench.start(2, nodes=2)
+    bench.wait_step(2)
+    mark = f"BOA_UNIT={Unit.read(engine.layout.unit('a', 1, 0)).name}"
+    shutil.rmtree(engine.layout.job("a"))
+    if is_restarted:
+        bench.engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
+        bench.admit(run)
+        bench.engine.reattach()
+        assert bench.engine.start(bench.order(2, nodes=2)) == Accepted()
+    end = bench.wait_end()
+    assert (end.phase, end.cause) == ("failed", "agent-lost")
+    assert "deleted" in end.evidence
+    assert not carrying(mark)
+    until(lambda: not living_groups())
+    bench.start(2, nodes=2)
+    assert bench.wait_step(2).generation == 2
+    bench.engine.kill("a", 2)
+    bench.wait_end()
+
+
 @pytest.mark.exhaustive  # A cluster takes half a minute of the processor to start.
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
@@ -211,36 +244,3 @@ def test_jobs_are_pinned_resized_taken_over_and_lost_with_their_node(
     last = bench.wait_end()
     assert last.phase == "finished"
     assert last.loss == pytest.approx(numpy_loss(stands + 5), rel=1e-9)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.enable_socket
-@pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
-@pytest.mark.parametrize("is_restarted", [False, True], ids=["while it runs", "while no daemon runs"])
-def test_a_job_whose_folder_somebody_deleted_leaves_its_nodes(
-    cluster: tuple[Any, dict[str, Any]], tmp_path: Path, is_restarted: bool
-) -> None:
-    """It stayed unknown, its processes ran on, and its placement group kept their GPUs."""
-    ray_cluster, _ = cluster
-    engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
-    bench = Bench(engine=engine, workdir=tmp_path)
-    run = f"{NUMPY} --steps 100000 --pause 0.01"
-    bench.admit(run)
-    bench.start(2, nodes=2)
-    bench.wait_step(2)
-    mark = f"BOA_UNIT={Unit.read(engine.layout.unit('a', 1, 0)).name}"
-    shutil.rmtree(engine.layout.job("a"))
-    if is_restarted:
-        bench.engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
-        bench.admit(run)
-        bench.engine.reattach()
-        assert bench.engine.start(bench.order(2, nodes=2)) == Accepted()
-    end = bench.wait_end()
-    assert (end.phase, end.cause) == ("failed", "agent-lost")
-    assert "deleted" in end.evidence
-    assert not carrying(mark)
-    until(lambda: not living_groups())
-    bench.start(2, nodes=2)
-    assert bench.wait_step(2).generation == 2
-    bench.engine.kill("a", 2)
-    bench.wait_end()
