@@ -79,6 +79,10 @@ class Per:
         amount = usd_per_hour * self.hours
         return f"{in_dollars(amount) if digits == 2 else f'${amount:,.{digits}f}'}/{self.name}"
 
+    def budget(self, amount: float, unit: str) -> str:
+        """Return a budget as text: dollars in this unit, or GPUs."""
+        return f"{amount:,.4g} GPUs" if unit == "gpus" else self.usd(amount)
+
 
 PER_HOUR = Per("h", 1.0)
 

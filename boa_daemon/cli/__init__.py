@@ -70,9 +70,7 @@ def main() -> None:
         try:
             _run()
         except OutputFailed as fault:
-            sentence = (
-                f"the answer could not be written to standard output: {fault}. Make room, and ask again"
-            )
+            sentence = f"the answer could not be written to standard output: {fault}. No part of it counts"
             stderr_console().print(f"[bold red]OutputError[/]: {sentence}")
             discard_output()
             sys.exit(FAILED)

@@ -110,12 +110,17 @@ def parse_document(text: str, path: str | Path, *, otherwise: Language = "yaml")
     Raises:
         InputError: when it is empty, breaks off or repeats a key.
     """
-    name = "standard input" if str(path) == "-" else str(path)
+    name = name_of(path)
     if not text.strip():
         raise InputError("the file is empty", file=name)
     language = _LANGUAGES.get(Path(path).suffix.lower(), otherwise)
     parse = {"yaml": _parse_yaml, "json": parse_json, "toml": _parse_toml, "csv": _parse_csv}[language]
     return Document(name=name, content=parse(text, name), language=language, text=text)
+
+
+def name_of(path: str | Path) -> str:
+    """Return how errors name a file; ``-`` is standard input."""
+    return "standard input" if str(path) == "-" else str(path)
 
 
 def read_text(path: str | Path) -> str:
@@ -124,7 +129,7 @@ def read_text(path: str | Path) -> str:
     Raises:
         InputError: when the file is missing, a directory, not readable, too large or not UTF-8.
     """
-    name = "standard input" if str(path) == "-" else str(path)
+    name = name_of(path)
     try:
         data = sys.stdin.buffer.read(MAX_BYTES + 1) if str(path) == "-" else _read_bytes(Path(path))
     except FileNotFoundError:

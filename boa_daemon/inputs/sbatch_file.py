@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.inputs.document_file import Document, read_text
+from boa_daemon.inputs.document_file import Document, name_of, read_text
 from boa_daemon.slurm import options as of_slurm
 from boa_daemon.slurm.class_comment import read_class_comment
 from boa_daemon.slurm.resources import SLICE, SlurmGpus, read_gpus
@@ -195,7 +195,7 @@ def parse_sbatch(text: str, path: Path, environ: Mapping[str, str] = os.environ)
     if "\n" not in text:
         text = text.replace("\r", "\n")
     lines = text.split("\n")
-    said = _Said(path="standard input" if str(path) == "-" else str(path), line=1)
+    said = _Said(path=name_of(path), line=1)
     _read_first_line(said, lines[0])
     has_begun = False
     for number, line in enumerate(lines, start=1):
@@ -661,9 +661,7 @@ def _name_of(path: Path) -> str:
 
 def document_of(found: SbatchFile, path: Path) -> Document:
     """Return the job file of a script as a document."""
-    return Document(
-        name="standard input" if str(path) == "-" else str(path), content=dict(found.content), language="json"
-    )
+    return Document(name=name_of(path), content=dict(found.content), language="json")
 
 
 _OF_SRUN = frozenset(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 
-from boa_daemon.job.processes import PROC, descendants, started_ticks
+from boa_daemon.job.processes import PROC, descendants, started_ticks, stat_fields
 
 LEAST_SECONDS = 1.0
 """Time between two looks."""
@@ -74,7 +74,7 @@ class Occupation:
 def _used_by(pid: int) -> tuple[int, int] | None:
     """Return the clock ticks and the bytes that a process has used; 0 bytes if that is not told."""
     try:
-        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = stat_fields(PROC / str(pid))
     except OSError:
         return None
     moved = 0
@@ -85,9 +85,9 @@ def _used_by(pid: int) -> tuple[int, int] | None:
 
 
 def _waits_for_disk(pid: int) -> bool:
-    for file in (PROC / str(pid) / "task").glob("*/stat"):
+    for thread in (PROC / str(pid) / "task").glob("*"):
         with suppress(OSError):
-            if file.read_text().rpartition(")")[2].split()[0] == "D":
+            if stat_fields(thread)[0] == "D":
                 return True
     return False
 

@@ -42,7 +42,7 @@ def _started_ticks(pid: int) -> int | None:
         OSError: when it cannot be read now.
     """
     try:
-        fields = _facts_of(pid)
+        fields = stat_fields(PROC / str(pid))
     except OSError as error:
         if error.errno in UNREADABLE:
             raise
@@ -53,7 +53,7 @@ def _started_ticks(pid: int) -> int | None:
 def parent_of(pid: int) -> int | None:
     """Return the parent of a process; None if the process is gone."""
     try:
-        return int(_facts_of(pid)[1])
+        return int(stat_fields(PROC / str(pid))[1])
     except OSError:
         return None
 
@@ -61,7 +61,7 @@ def parent_of(pid: int) -> int | None:
 def is_suspended(pid: int) -> bool:
     """Return whether a signal has suspended a process (SIGSTOP, or one of a terminal)."""
     try:
-        return _facts_of(pid)[0] == "T"
+        return stat_fields(PROC / str(pid))[0] == "T"
     except OSError:
         return False
 
@@ -84,9 +84,13 @@ def _is_in_mask(pid: int, name: str, number: signal.Signals) -> bool:
     return False
 
 
-def _facts_of(pid: int) -> list[str]:
-    """Return what /proc/PID/stat holds after the program's name, from the state of the process on."""
-    return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+def stat_fields(folder: Path) -> list[str]:
+    """Return what /proc/PID/stat, or that of a thread, holds after the program's name: its state comes first.
+
+    Raises:
+        OSError: when it cannot be read now.
+    """
+    return (folder / "stat").read_text().rpartition(")")[2].split()
 
 
 def is_alive(pid: int, ticks: int) -> bool:

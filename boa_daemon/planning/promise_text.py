@@ -17,7 +17,7 @@ def second_limit_text(limit: Mapping[str, Any], unit: str = "usd", per: Per = PE
     setting, under, floor = limit["setting"], limit["mean_jct_hours"], limit["floor_mean_jct_hours"]
     leaves = ""
     if (spend := limit["spend"]) is not None:
-        leaves = f", which leaves {f'{spend:,.4g} GPUs' if unit == 'gpus' else per.usd(spend)} to jobs,"
+        leaves = f", which leaves {per.budget(spend, unit)} to jobs,"
     without, short = limit["without_mean_jct_hours"], limit.get("short_fraction")
     often = "" if short is None else f"; the plan needs more nodes for {short:.0%} of the time"
     if under is None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, event
 
+from boa_daemon.job.regular_files import device_and_inode
 from boa_daemon.store.database_troubles import StrangeFile
 
 HEADER_BYTES = 100
@@ -174,10 +175,7 @@ class DatabaseFile:
         self._engine.dispose()
 
     def _is_in_place(self) -> bool:
-        with suppress(OSError):
-            found = os.stat(str(self._path))
-            return (found.st_dev, found.st_ino) == self._identity
-        return False
+        return self._identity is not None and device_and_inode(str(self._path)) == self._identity
 
     def _is_log_in_place(self) -> bool:
         """Whether the log in use is the one at its path, and as long as it was."""

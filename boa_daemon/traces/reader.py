@@ -116,22 +116,26 @@ def read_trace(path: str | Path) -> Trace:
         raise InputError(str(fault), file=path, line=fault.index + 2, hint=hint) from fault
 
 
-def class_file_of(trace: Path, classes: Path | None) -> Path:
-    """Return the class file of a trace: `classes` if given, else ``classes.yaml`` beside the trace.
+_WRITES_BOTH = ", or have `boa trace import` write both"
+
+
+def class_file_of(
+    jobs: Path, classes: Path | None, *, what: str = "the trace", other: str = _WRITES_BOTH
+) -> Path:
+    """Return the class file of a trace or a list: `classes` if given, else ``classes.yaml`` beside `jobs`.
 
     Raises:
         InputError: when `classes` is None and there is no such file.
     """
     if classes is not None:
         return classes
-    beside = trace.with_name("classes.yaml")
-    if not trace.is_file():
-        said = f"cannot read the trace: {os.strerror(errno.ENOENT)}"
-        raise InputError(said, file=trace, hint=near_files(trace))
+    beside = jobs.with_name("classes.yaml")
+    if not jobs.exists():
+        raise InputError(f"cannot read {what}: {os.strerror(errno.ENOENT)}", file=jobs, hint=near_files(jobs))
     if not beside.is_file():
         raise InputError(
-            f"there is no {beside} that says how large the jobs of {trace.name} are and how they scale",
-            hint="Give --classes FILE, or have `boa trace import` write both",
+            f"there is no {beside} that says how large the jobs of {jobs.name} are and how they scale",
+            hint=f"Give --classes FILE{other}",
         )
     return beside
 

@@ -535,10 +535,11 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     ahead = pace.ahead(money)
     if money.is_refused:
         ahead = min(ahead, owed)
-    position, hours, load_hours = _held(pace, table, present, money, seen, ahead, correction)
+    known = _Known(pace, table, present, money, seen, ahead)
+    position, hours, load_hours = _held(known, correction)
     if pace.is_calendar and pace.is_stated:
-        position = _not_wider(pace, table, present, money, seen, ahead, position)
-        position = _early(pace, table, present, money, seen, ahead, position)
+        position = _not_wider(known, position)
+        position = _early(known, position)
     return Step(
         position=position,
         credit=ahead - owed,
@@ -549,16 +550,23 @@ def pace_step(pace: Pace, table: MultiplierTable, present: Floats, money: Money)
     )
 
 
-def _held(  # noqa: PLR0917 - what the step knows
-    pace: Pace,
-    table: MultiplierTable,
-    present: Floats,
-    money: Money,
-    seen: Evidence,
-    ahead: float,
-    correction: float,
-) -> tuple[Position, float, float]:
+@fast_init
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a step knows: the promise, what plans cost, the present jobs, the money, and the load so far."""
+
+    pace: Pace
+    table: MultiplierTable
+    present: Floats
+    money: Money
+    seen: Evidence
+    ahead: float
+
+
+def _held(known: _Known, correction: float) -> tuple[Position, float, float]:
     """Return where the promise is kept for a load, the hours of the horizon, and its load in mean hours."""
+    pace, table, money = known.pace, known.table, known.money
+    seen, ahead = known.seen, known.ahead
     budget = pace.budget * money.accrual
     planned = table.planned(budget / correction)
     hours = max(money.period_left_hours if pace.is_calendar else 0.0, pace.floor_for(pace.noise_hours(seen)))
@@ -567,7 +575,7 @@ def _held(  # noqa: PLR0917 - what the step knows
         # The rhythm counts in this period only; hours of the horizon beyond it count as mean hours.
         in_period = min(hours, money.period_left_hours) if pace.is_calendar else 0.0
         load_hours = pace.hours_of_load(money.hour_of_week, in_period) + hours - in_period
-        to_come = table.rates * (correction * load_hours) + present
+        to_come = table.rates * (correction * load_hours) + known.present
         final = budget * hours + ahead - table.cost_at(to_come, planned)
         needed = min(band.beyond(final) / (MOST_CHANGE * budget), pace.period_hours)
         if needed <= hours:
@@ -577,33 +585,18 @@ def _held(  # noqa: PLR0917 - what the step knows
     return position, hours, load_hours
 
 
-def _not_wider(  # noqa: PLR0917 - what the step knows
-    pace: Pace,
-    table: MultiplierTable,
-    present: Floats,
-    money: Money,
-    seen: Evidence,
-    ahead: float,
-    at: Position,
-) -> Position:
+def _not_wider(known: _Known, at: Position) -> Position:
     """Return `at`, or where the load of the last week allows no jobs as wide: towards the plan's position."""
-    stated = table.planned(pace.budget * money.accrual)
+    stated = known.table.planned(known.pace.budget * known.money.accrual)
     if at.multiplier >= stated.multiplier:
         return at
-    recent, *_ = _held(pace, table, present, money, seen, ahead, pace.load_correction(seen.recent))
+    recent, *_ = _held(known, known.pace.load_correction(known.seen.recent))
     return sorted((at, recent, stated), key=lambda one: one.multiplier)[1]
 
 
-def _early(  # noqa: PLR0917 - what the step knows
-    pace: Pace,
-    table: MultiplierTable,
-    present: Floats,
-    money: Money,
-    seen: Evidence,
-    ahead: float,
-    at: Position,
-) -> Position:
+def _early(known: _Known, at: Position) -> Position:
     """Return `at`, or the nearest position at which a wrong statement costs little in its first days."""
+    pace, table, money, seen = known.pace, known.table, known.money, known.seen
     budget, hours = pace.budget * money.accrual, EARLY_HOURS
     span = money.elapsed_hours + hours
     spread = math.sqrt(pace.noise_hours(seen) * span)
@@ -616,8 +609,8 @@ def _early(  # noqa: PLR0917 - what the step knows
     # With a known rhythm the money is expected when the load is, not evenly.
     began = (money.hour_of_week - money.elapsed_hours) % HOURS_PER_WEEK
     late = pace.hours_of_load(began, money.elapsed_hours) - money.elapsed_hours
-    left = budget * (coming + late) + ahead
-    to_come = table.rates * (correction * coming) + present
+    left = budget * (coming + late) + known.ahead
+    to_come = table.rates * (correction * coming) + known.present
     final = left - table.cost_at(to_come, at)
     kept = min(max(final, -most), most)
     return at if kept == final else table.position(to_come, left - kept)

@@ -27,7 +27,7 @@ from boa_daemon.cli.common.output import OutputFormat, OutputOption, a_table, pr
 from boa_daemon.daemon.money.cost_groupings import grouping
 from boa_daemon.errors import PARTLY_DONE, InputError
 from boa_daemon.planning.promise_text import few_jobs, loss_text, second_limit_text, why_a_range
-from boa_daemon.units import HOURS_PER_MONTH, PER_HOUR, Per, counted, format_hours
+from boa_daemon.units import Per, counted, format_hours, per_of
 
 WATCH_SECONDS = 2.0
 
@@ -75,7 +75,7 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
         if document.get("pacing") is not None:
             table.add_row("pacing", _pacing(document["pacing"]))
             worth = document["pacing"].get("worth")
-            per = _PER.get(document["pacing"].get("per", "hour"), PER_HOUR)
+            per = per_of(f"1/{document['pacing'].get('per', 'hour')}")
             if worth is not None and (said := _worth(worth, per)):
                 table.add_row("last dollars", said)
             if worth is not None and (limit := worth.get("second_limit")) is not None:
@@ -140,10 +140,6 @@ def _pacing(document: dict[str, Any]) -> str:
         return said
     few = f" (few large jobs: {few_jobs(promised[0])})" if why_a_range(promised[:1]) else ""
     return f"{said}; pacing adds {loss_text(promised[0])} to the waiting{few}"
-
-
-_PER = {"hour": PER_HOUR, "month": Per("month", HOURS_PER_MONTH)}
-"""Units of the budget as it was set."""
 
 
 def _worth(worth: Mapping[str, Any], per: Per) -> str:

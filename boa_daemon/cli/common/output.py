@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -180,8 +180,8 @@ def streams_that_may_fail() -> Iterator[None]:
     """
     before: tuple[Any, Any] = sys.stdout, sys.stderr
     out, errors = before
-    sys.stdout = None if out is None else _Watched(out)
-    sys.stderr = None if errors is None else _Borne(errors)
+    sys.stdout = None if out is None else _Stream(out, _told_apart)
+    sys.stderr = None if errors is None else _Stream(errors, lambda: suppress(OSError))
     try:
         yield
     finally:
@@ -189,10 +189,10 @@ def streams_that_may_fail() -> Iterator[None]:
 
 
 class _Stream:
-    """A stream that stands for another one."""
+    """A stream that stands for another one; `failing` is what happens where that one cannot be written."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO, failing: Callable[[], AbstractContextManager[None]]) -> None:
+        self._stream, self._failing = stream, failing
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the stream, such as `isatty`."""
@@ -200,35 +200,25 @@ class _Stream:
 
     def write(self, text: str) -> int:
         """Write text."""
-        self._attempt(lambda: self._stream.write(text))
+        with self._failing():
+            self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Flush what was written."""
-        self._attempt(self._stream.flush)
-
-    def _attempt(self, act: Callable[[], object]) -> None:
-        raise NotImplementedError
+        with self._failing():
+            self._stream.flush()
 
 
-class _Borne(_Stream):
-    """Forgets what cannot be written."""
-
-    def _attempt(self, act: Callable[[], object]) -> None:
-        with suppress(OSError):
-            act()
-
-
-class _Watched(_Stream):
-    """Raises `OutputFailed` for what cannot be written."""
-
-    def _attempt(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except BrokenPipeError:
-            raise
-        except OSError as fault:
-            raise OutputFailed(os.strerror(fault.errno) if fault.errno else str(fault)) from fault
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    """Raise `OutputFailed` where a stream cannot be written, and nothing else where nobody reads it."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as fault:
+        raise OutputFailed(os.strerror(fault.errno) if fault.errno else str(fault)) from fault
 
 
 _printed: list[bool] = []

@@ -71,6 +71,16 @@ class MarketName(StrEnum):
     spot = "spot"
 
 
+MarketNameOption: TypeAlias = Annotated[
+    MarketName | None,
+    typer.Option(
+        "--market",
+        help="spot: plan on spot as well, with default terms or those of --world.",
+        show_default=False,
+    ),
+]
+
+
 _NO_PRICES = "Add gpu_types: {NAME: {usd_per_gpu_hour: PRICE}}"
 
 BestEffortOption: TypeAlias = Annotated[
@@ -233,7 +243,7 @@ def curve_answers(file: ProblemFile, budget: Budget | None) -> dict[str, Any]:
 
 def money(amount: float, unit: str, per: Per = PER_HOUR) -> str:
     """Return a budget as text: dollars in the unit of time that was asked for, or GPUs."""
-    return f"{amount:,.4g} GPUs" if unit == "gpus" else per.usd(amount)
+    return per.budget(amount, unit)
 
 
 def money_up(amount: float, unit: str, per: Per = PER_HOUR) -> str:

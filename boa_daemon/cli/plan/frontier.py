@@ -21,7 +21,7 @@ from boa_daemon.cli.common.output import (
     stdout_console,
 )
 from boa_daemon.cli.common.planning_options import (
-    MarketName,
+    MarketNameOption,
     MarketOption,
     PricesOption,
     a_budget,
@@ -73,12 +73,7 @@ def frontier(
         str | None, typer.Option(help="A budget to mark in the plot. Default: the file's.")
     ] = None,
     prices: PricesOption = None,
-    market: Annotated[
-        MarketName | None,
-        typer.Option(
-            help="spot: plan on spot as well, with default terms or those of --world.", show_default=False
-        ),
-    ] = None,
+    market: MarketNameOption = None,
     world: MarketOption = None,
     report: ReportOption = None,
     opens: OpenOption = False,

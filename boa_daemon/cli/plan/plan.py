@@ -24,7 +24,7 @@ from boa_daemon.cli.common.planning_options import (
     BestEffortOption,
     ClassesOrTraceOption,
     CommitmentsOption,
-    MarketName,
+    MarketNameOption,
     MarketOption,
     PricesOption,
     best_effort_is_named,
@@ -38,8 +38,7 @@ from boa_daemon.cli.common.planning_options import (
     with_budget_flag,
 )
 from boa_daemon.cli.common.report import ReportOption, assumptions, check_report, write_report
-from boa_daemon.cli.plan.calendar import BOOT_SECONDS, class_file_of_list, plan_jobs
-from boa_daemon.cli.plan.plan_calendar import CalendarFlags
+from boa_daemon.cli.plan.calendar import BOOT_SECONDS, calendar
 from boa_daemon.cli.plan.plan_clouds import plan_clouds
 from boa_daemon.cli.plan.plan_diff import DiffOption, saved_plan, show_difference
 from boa_daemon.cli.plan.plan_stream import (
@@ -115,12 +114,7 @@ def plan(
     version: VersionOption = VersionName.mixed,
     prices: PricesOption = None,
     commitments: CommitmentsOption = None,
-    market: Annotated[
-        MarketName | None,
-        typer.Option(
-            help="spot: plan on spot as well, with default terms or those of --world.", show_default=False
-        ),
-    ] = None,
+    market: MarketNameOption = None,
     world: MarketOption = None,
     spread: Annotated[float | None, OF_A_LIST] = None,
     live: Annotated[
@@ -182,20 +176,25 @@ def plan(
             }
         )
         stderr_console().print("[yellow]note[/] boa plan --jobs FILE is now boa calendar FILE")
-        flags = CalendarFlags(
+        calendar(
+            jobs,
+            classes=classes,
             budget=budget,
-            quota=quota or [],
+            min_budget=min_budget,
+            quota=quota,
             start=start,
-            gantt=gantt,
-            boot_seconds=boot_seconds,
-            report=report,
-            old=old,
-            off=tuple(off or ()),
+            off=off,
             blocks=blocks,
+            boot_seconds=boot_seconds,
+            gantt=gantt,
             spread=spread,
+            prices=prices,
+            market=market,
+            world=world,
+            report=report,
+            diff=diff,
+            output=output,
         )
-        file = read_problem(class_file_of_list(jobs, classes), prices, require_rates=False)
-        plan_jobs(file, jobs, flags, market, world, min_budget=min_budget, output=output)
         return
     file, arrivals = _read(classes, trace, prices)
     whole = _whole(version)

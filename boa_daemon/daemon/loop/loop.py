@@ -384,7 +384,7 @@ class Daemon(AdaptiveDaemon):
 
     def _look_at_purses(self, state: ClusterState, caps: Caps | None) -> None:
         """Update the money of teams, users, jobs and commitments, and alert whom it belongs to."""
-        reserve = 0.0 if caps is None else caps.least_run_seconds
+        reserve = 0.0 if caps is None else caps.start_seconds
         purses = team_and_user_purses(state, reserve_seconds=reserve)
         purses += job_purses(self._job_money(state))
         purses += commitment_purses(() if caps is None else caps.fixed, state.now)

@@ -7,12 +7,9 @@ from types import MappingProxyType
 
 from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.store.order_log import lowest
-from boa_daemon.tick.facts.limits import Caps, FixedCost, Steady
+from boa_daemon.tick.facts.limits import ALLOWED_TICKS, Caps, FixedCost, Steady
 from boa_daemon.tick.facts.state import Rules, Transfer, WarmPool
 from policies.model import InstanceType
-
-ALLOWED_TICKS = 4.0
-"""Ticks may come this many times as far apart as they should without breaking a cap, seen before or not."""
 
 
 def rules_of(

@@ -321,7 +321,9 @@ class LearningSettings(Strict):
 class DaemonSettings(Strict):
     """The program itself."""
 
-    tick_seconds: Free[Positive] = Field(default=30.0, description="seconds between ticks, at most")
+    tick_seconds: Free[Positive] = Field(
+        default=30.0, description="seconds between ticks; caps allow for ticks that come four times as late"
+    )
     checkpoint_seconds: Free[NotNegative] = Field(
         default=90.0, description="seconds that jobs get to stop before a hard cap ends their nodes"
     )

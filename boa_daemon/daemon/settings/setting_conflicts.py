@@ -18,7 +18,8 @@ from boa_daemon.daemon.settings.config import Settings
 from boa_daemon.daemon.settings.setting_changes import SettingPath
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.schema import ReadBy
-from boa_daemon.units import HOURS_PER_DAY, HOURS_PER_MONTH
+from boa_daemon.tick.facts.limits import ALLOWED_TICKS, Caps
+from boa_daemon.units import HOURS_PER_DAY, HOURS_PER_MONTH, SECONDS_PER_HOUR
 from policies import plugins
 
 LEASE_TICKS = 3.0
@@ -154,13 +155,20 @@ def _money(settings: Settings) -> Iterator[SettingConflict]:
 
 def _machines(settings: Settings) -> Iterator[SettingConflict]:
     """Ceilings that no machine fits under, and tables about machines that are not rented."""
-    cloud, money = settings.cloud, settings.budget
+    cloud, money, daemon = settings.cloud, settings.budget, settings.daemon
     prices = _prices(settings)
+    reaction = Caps(
+        tick_seconds=daemon.tick_seconds,
+        late_tick_seconds=ALLOWED_TICKS * daemon.tick_seconds,
+        checkpoint_seconds=daemon.checkpoint_seconds,
+    )
+    launch = reaction.launch_seconds / SECONDS_PER_HOUR
+    while_launched = f"for {reaction.launch_seconds / 60.0:.0f} minutes"
     limits = (
         ("usd_per_hour_ceiling", money.usd_per_hour_ceiling, 1.0, "an hour"),
         # A node that is rented must be payable until it has booted, run a little and shut down.
-        ("usd_per_day_cap", money.usd_per_day_cap, 0.25, "for 15 minutes"),
-        ("usd_per_month_cap", money.usd_per_month_cap, 0.25, "for 15 minutes"),
+        ("usd_per_day_cap", money.usd_per_day_cap, launch, while_launched),
+        ("usd_per_month_cap", money.usd_per_month_cap, launch, while_launched),
     )
     cheapest = min(prices, key=prices.__getitem__, default=None)
     if cheapest is not None and len(prices) == len(set(cloud.instance_types)) and "spot" not in cloud.market:

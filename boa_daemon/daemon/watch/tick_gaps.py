@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from boa_daemon.daemon.planner.tick_rules import ALLOWED_TICKS
+from boa_daemon.tick.facts.limits import ALLOWED_TICKS
 
 HOURS = 24
 """Hours for which a gap is remembered."""

@@ -165,6 +165,10 @@ def fixed_usd(fixed: Iterable[FixedCost], begin: float, end: float) -> float:
     return fsum(one.usd_between(begin, end) for one in fixed)
 
 
+ALLOWED_TICKS = 4.0
+"""Ticks may come this many times as far apart as they should without breaking a cap, seen before or not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
     """Hard limits; None is no limit.  Money in dollars, time in seconds.
@@ -237,6 +241,11 @@ class Caps:
     def keep_seconds(self) -> float:
         """The longest time a node kept now may cost: the next tick can still stop its jobs in time."""
         return self.gap_seconds + self.stop_seconds
+
+    @property
+    def start_seconds(self) -> float:
+        """How long a start must be affordable for a team: its useful run, or two ticks and a stop."""
+        return max(self.least_run_seconds, self.stop_seconds + 2.0 * self.gap_seconds)
 
     @property
     def launch_seconds(self) -> float:

@@ -144,7 +144,7 @@ class _TeamProjection:
 
     def _start_seconds(self, job: JobState) -> float:
         """Return for how long a start must be affordable."""
-        return max(self._caps.least_run_seconds, self._stop_seconds(job) + 2.0 * self._caps.gap_seconds)
+        return max(self._caps.start_seconds, self._stop_seconds(job) + 2.0 * self._caps.gap_seconds)
 
     @property
     def broken(self) -> TeamCap | None:

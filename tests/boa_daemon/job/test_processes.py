@@ -83,7 +83,7 @@ def test_without_a_descriptor_a_process_with_the_id_counts_as_the_one(
     def refuse(pid: int) -> list[str]:
         raise OSError(number, "no")
 
-    monkeypatch.setattr(processes, "_facts_of", refuse)
+    monkeypatch.setattr(processes, "stat_fields", refuse)
     sent: list[int] = []
 
     def kill(pid: int, which: int) -> None:

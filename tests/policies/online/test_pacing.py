@@ -492,5 +492,5 @@ def test_only_these_defaults_are_not_empty() -> None:
 def test_types_made_often_have_the_fast_init_and_caches_are_bounded() -> None:
     """The lists cover all of `policies.online`."""
     assert hurried(policies.online) == dict.fromkeys(
-        ["BlockSums", "Evidence", "MoneyBand", "Position", "Step"], "quick"
+        ["BlockSums", "Evidence", "MoneyBand", "Position", "Step", "_Known"], "quick"
     ) | {"_solved": 8}

@@ -24,7 +24,6 @@ _OF_SERVICES: Mapping[str, str] = {
     "aws:eks:": "EKS",
     "aws:elasticmapreduce:": "EMR",
     "aws:servicecatalog:": "Service Catalog",
-    "aws:ssmmessages:": "Systems Manager",
 }
 """Who makes resources with such tags; our launches have none of them."""
 
