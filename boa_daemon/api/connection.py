@@ -160,12 +160,17 @@ def open_http(address: str | Path, token: str | None) -> Http:
 
     proxy = None if is_here else _proxy_of(url.scheme, url.hostname or "")
     try:
+        certificates = httpx.create_ssl_context() if url.scheme == "https" else False
+    except OSError as error:
+        hint = "Correct or unset SSL_CERT_FILE and SSL_CERT_DIR"
+        raise InputError(f"certificates of authorities cannot be read: {error}", hint=hint) from None
+    try:
         # Redirects are not followed, so the token reaches no other host. No proxy leads to this machine.
         client = httpx.Client(
             base_url=str(address).rstrip("/"),
             headers={"Authorization": f"Bearer {token}"},
             timeout=PATIENCE_SECONDS,
-            verify=httpx.create_ssl_context() if url.scheme == "https" else False,
+            verify=certificates,
             trust_env=proxy is not None,
         )
     except (ImportError, ValueError, httpx.InvalidURL) as error:

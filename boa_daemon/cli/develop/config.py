@@ -57,8 +57,9 @@ def show_settings(
     from boa_daemon.daemon.settings.setting_layers import load_settings  # noqa: PLC0415 - slow to import
     from boa_daemon.daemon.settings.setting_origins import DEFAULT, settings_with_origins  # noqa: PLC0415 - slow to import
 
-    rows = settings_with_origins(config)
-    for warning in load_settings(config).warnings():
+    loaded = load_settings(config)
+    rows = settings_with_origins(loaded)
+    for warning in loaded.warnings():
         stderr_console().print(f"warning: {warning}", markup=False, soft_wrap=True)
     shown = (
         rows

@@ -17,6 +17,7 @@ from typing import Any
 
 from boa_daemon.backends.cloud_kinds import CLOUD_KINDS, cloud_kind
 from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.daemon.settings.applied_settings import is_descriptor
 from boa_daemon.daemon.settings.config import (
     AWS_ONLY,
     BudgetSettings,
@@ -121,8 +122,12 @@ def _check_is_a_file(path: Path) -> None:
     Raises:
         InputError: when it is one.
     """
-    is_of_a_shell = str(path) == "-" or str(path).startswith(("/dev/", "/proc/"))
-    if not is_of_a_shell and path.exists() and not (path.is_file() or path.is_dir()):
+    if (
+        str(path) != "-"
+        and not is_descriptor(path)
+        and path.exists()
+        and not (path.is_file() or path.is_dir())
+    ):
         raise InputError("it is a pipe or a device", file=path, hint="Put a plain file in its place")
 
 

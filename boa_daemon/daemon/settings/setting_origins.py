@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.daemon.settings.named_socket import setting_files
-from boa_daemon.daemon.settings.setting_layers import from_environment, load_settings, origin_of
+from boa_daemon.daemon.settings.setting_layers import LoadedSettings, from_environment, origin_of
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.document_file import read_document
 
@@ -27,19 +27,15 @@ def locate_error(error: InputError, explicit: Path | None) -> InputError:
 
 
 def settings_with_origins(
-    explicit: Path | None = None, *, environment: Mapping[str, str] | None = None
+    loaded: LoadedSettings, *, environment: Mapping[str, str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return section, key, value and origin of every setting, in the order of the reference.
-
-    Raises:
-        InputError: when the settings are wrong.
-    """
+    """Return section, key, value and origin of every setting, in the order of the reference."""
     words = os.environ if environment is None else environment
-    document = load_settings(explicit, environment=words).settings.model_dump(mode="json")
+    document = loaded.settings.model_dump(mode="json")
     origins: dict[tuple[str, str], str] = {}
-    for path in setting_files(explicit):
-        content = read_document(path).content
-        origins |= {(section, key): str(path) for section, keys in content.items() for key in keys}
+    for path, read in zip(loaded.files, loaded.documents, strict=True):
+        found: Any = read.content
+        origins |= {(section, key): str(path) for section, keys in found.items() for key in keys}
     for section, keys in from_environment(words).items():
         for key in keys:
             origins[section, key] = f"{ENVIRONMENT}: BOA_{section.upper()}_{key.upper()}"

@@ -292,3 +292,18 @@ def test_no_proxy_leaves_a_host_out(monkeypatch: pytest.MonkeyPatch, without: st
     monkeypatch.setenv("ALL_PROXY", f"socks5h://{NOBODY}")
     monkeypatch.setenv("NO_PROXY", without)
     open_http("https://boa.example:8470", "a-token").close()
+
+
+@pytest.mark.parametrize("kind", ["nothing", "folder", "text", "half"])
+def test_certificates_that_cannot_be_read_are_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    """The variable names no file, a folder, another file, or one that is cut short."""
+    file = tmp_path / "ca.pem"
+    if kind == "folder":
+        file.mkdir()
+    elif kind != "nothing":
+        file.write_text("hello" if kind == "text" else "-----BEGIN CERTIFICATE-----\nMIIB")
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    with pytest.raises(InputError, match=r"certificates of authorities cannot be read: .*SSL_CERT_FILE"):
+        open_http("https://boa.example:8470", "a-token")

@@ -146,5 +146,10 @@ def test_the_class_file_is_named_or_is_beside_the_trace(written: Write, tmp_path
         InputError, match=r"there is no .*classes\.yaml that says how large.*Give --classes FILE"
     ):
         class_file_of(trace, None)
+    with pytest.raises(InputError, match=r"cannot read the list"):
+        class_file_of(tmp_path / "no.csv", None, what="the list", other="")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=r"there is no .*classes\.yaml"):
+        class_file_of(tmp_path / "pipe", None)
     beside.write_text("")
     assert class_file_of(trace, None) == beside

@@ -57,6 +57,10 @@ WARNED = {
         "[budget]\nusd_per_hour_ceiling = 0.5\n",
         ":2: [budget] usd_per_hour_ceiling",
     ),
+    "a day cap below a launch whose ticks are long": (
+        "[budget]\nusd_per_hour = 0.04\nusd_per_day_cap = 1.0\n[daemon]\ntick_seconds = 300\n",
+        "for 68 minutes",
+    ),
     "a day cap below each machine": ("[budget]\nusd_per_day_cap = 0.01\n", "has no room for a machine"),
     "a pool above the instances": (
         "[budget]\nmax_instances = 2\n[cloud]\nwarm_pool_nodes = 3\n",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from verbs import exit_code
 
-from boa_daemon.daemon.settings.setting_layers import setting_rows
+from boa_daemon.daemon.settings.setting_layers import load_settings, setting_rows
 from boa_daemon.daemon.settings.setting_origins import settings_with_origins
 
 
@@ -16,7 +16,8 @@ def test_the_origin_of_a_value_is_the_environment_the_file_or_the_default(tmp_pa
     """The environment wins over the file, and its origin names the variable."""
     path = tmp_path / "boa.toml"
     path.write_text("[budget]\nusd_per_hour = 4.0\nmax_instances = 3\n")
-    rows = settings_with_origins(path, environment={"BOA_BUDGET_USD_PER_HOUR": "7"})
+    words = {"BOA_BUDGET_USD_PER_HOUR": "7"}
+    rows = settings_with_origins(load_settings(path, environment=words), environment=words)
     found = {(row["section"], row["key"]): (row["value"], row["origin"]) for row in rows}
     assert found["budget", "usd_per_hour"] == (7.0, "environment: BOA_BUDGET_USD_PER_HOUR")
     assert found["budget", "max_instances"] == (3, str(path))
