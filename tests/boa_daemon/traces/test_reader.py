@@ -1,5 +1,6 @@
 """A trace is read completely, or refused with file and line."""
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
